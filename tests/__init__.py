@@ -1,0 +1,1 @@
+"""Tests, and the helpers (tests.peers) that the benchmarks share with them."""

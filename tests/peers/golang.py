@@ -1,0 +1,66 @@
+"""Go programs that use franz-go: built once per source text into the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.peers.cache import MissingPeerError, cached
+
+BUILD_TIMEOUT_S = 600
+_MODULES = ("github.com/twmb/franz-go@v1.22.2", "github.com/twmb/franz-go/pkg/kadm@v1.19.0")
+
+
+def build(source: Path) -> Path:
+    """The program made from one `main.go`-like file; MissingPeerError when it cannot be built."""
+    text = source.read_bytes()
+
+    def make(directory: Path) -> None:
+        go = shutil.which("go")
+        if go is None:
+            raise MissingPeerError("missing because go is not installed")
+        (directory / "main.go").write_bytes(text)
+        for command in (
+            [go, "mod", "init", "peers"],
+            [go, "get", *_MODULES],
+            [go, "build", "-o", "program", "."],
+        ):
+            done = subprocess.run(
+                command, cwd=directory, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False
+            )
+            if done.returncode != 0:
+                raise MissingPeerError(
+                    f"missing because `{' '.join(command)}` failed:\n{done.stderr[-1500:]}"
+                )
+
+    digest = hashlib.sha256(text + "".join(_MODULES).encode()).hexdigest()[:12]
+    return cached(f"go/{source.stem}-{digest}", make) / "program"
+
+
+def missing(source: Path) -> str | None:
+    """Why the program of `source` cannot run here, or None. Builds it the first time."""
+    try:
+        build(source)
+    except MissingPeerError as error:
+        return str(error)
+    return None
+
+
+def run_go(source: Path, args: Sequence[str] = (), *, stdin: str = "", timeout_s: float = 120.0) -> str:
+    """Standard output of the program; RuntimeError when it does not end with 0."""
+    done = subprocess.run(
+        [str(build(source)), *args],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(
+            f"{source.name} ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-3000:]}"
+        )
+    return done.stdout

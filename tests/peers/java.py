@@ -1,0 +1,73 @@
+"""Find Java and run classes or single source files with a class path."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+LOWEST_JAVA = 17
+
+
+def java_command() -> str | None:
+    """The `java` to run: of JAVA_HOME, else of PATH."""
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / "java").exists():
+        return str(Path(home) / "bin" / "java")
+    return shutil.which("java")
+
+
+@functools.cache
+def missing() -> str | None:
+    """Why Java programs cannot run here, or None."""
+    java = java_command()
+    if java is None:
+        return f"missing because java is not installed (Java {LOWEST_JAVA} or newer is needed)"
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'version "(\d+)', said.stderr)
+    if said.returncode != 0 or version is None:
+        return f"missing because `{java} -version` failed: {said.stderr.strip()[:200]}"
+    if int(version[1]) < LOWEST_JAVA:
+        return f"missing because java is version {version[1]}, and {LOWEST_JAVA} or newer is needed"
+    return None
+
+
+def java_line(
+    classpath: Sequence[Path], main: str, args: Sequence[str], jvm: Sequence[str] = ()
+) -> list[str]:
+    """The command that runs `main`: a class name, or a path ending in .java (compiled in memory at start)."""
+    java = java_command()
+    if java is None:
+        raise FileNotFoundError(str(missing()))
+    return [java, *jvm, "-cp", ":".join(map(str, classpath)), main, *args]
+
+
+def run_java(
+    classpath: Sequence[Path],
+    main: str,
+    args: Sequence[str] = (),
+    *,
+    jvm: Sequence[str] = ("-Xmx512M",),
+    stdin: str | None = None,
+    timeout_s: float = 120.0,
+    env: Mapping[str, str] | None = None,
+) -> str:
+    """Standard output of a Java program that must end with 0; RuntimeError with its errors otherwise."""
+    done = subprocess.run(
+        java_line(classpath, main, args, jvm),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        env={**os.environ, **env} if env else None,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(
+            f"java {main} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+        )
+    return done.stdout

@@ -1,0 +1,281 @@
+"""Apache Kafka: a broker with its own production defaults, and its Java tools.
+
+The broker runs as the distribution's scripts run it: flags of `kafka-run-class.sh`, heap of
+`kafka-server-start.sh`, settings of `config/server.properties`; one KRaft node that is broker and controller.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.peers import java, maven, probe
+from tests.peers.cache import MissingPeerError, cached
+from tests.peers.process import PeerFailedError, Process, free_port
+
+# The newest of each line that Maven Central holds complete (4.4.0 lacks kafka-tools there).
+KAFKA_4 = "4.3.1"
+KAFKA_3 = "3.9.2"
+VERSIONS = (KAFKA_4, KAFKA_3)
+
+START_DEADLINE_S = 90.0
+_START_TRIES = 3
+
+# The logging back end that each distribution ships, so that a broker's last words are in its log.
+_LOGGING = {
+    "3": ("org.slf4j:slf4j-reload4j:1.7.36",),
+    "4": ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4", "org.apache.logging.log4j:log4j-core:2.25.4"),
+}
+_RELOAD4J = """log4j.rootLogger=WARN, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.target=System.err
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d %p %m (%c)%n
+"""
+_LOG4J2 = """status=error
+appender.out.type=Console
+appender.out.name=out
+appender.out.target=SYSTEM_ERR
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d %p %m (%c)%n
+rootLogger.level=warn
+rootLogger.appenderRef.out.ref=out
+"""
+
+# kafka-run-class.sh, KAFKA_JVM_PERFORMANCE_OPTS and KAFKA_JMX_OPTS
+JVM_DEFAULTS = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+    "-Dcom.sun.management.jmxremote=true",
+    "-Dcom.sun.management.jmxremote.authenticate=false",
+    "-Dcom.sun.management.jmxremote.ssl=false",
+)
+# kafka-server-start.sh, KAFKA_HEAP_OPTS
+SERVER_HEAP = ("-Xmx1G", "-Xms1G")
+# kafka-producer-perf-test.sh and kafka-consumer-perf-test.sh
+TOOL_HEAP = ("-Xmx512M",)
+# config/server.properties, apart from names, ports and directories
+SERVER_DEFAULTS = {
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "socket.send.buffer.bytes": "102400",
+    "socket.receive.buffer.bytes": "102400",
+    "socket.request.max.bytes": "104857600",
+    "num.partitions": "1",
+    "num.recovery.threads.per.data.dir": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "log.retention.hours": "168",
+    "log.segment.bytes": "1073741824",
+    "log.retention.check.interval.ms": "300000",
+}
+_SHARE_DEFAULTS = {
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+
+
+def coordinates(version: str) -> list[str]:
+    """What a broker and the tools of `version` consist of."""
+    return [
+        f"org.apache.kafka:kafka_2.13:{version}",
+        f"org.apache.kafka:kafka-tools:{version}",
+        *_LOGGING[version.split(".")[0]],
+    ]
+
+
+def kafka_classpath(version: str) -> list[Path]:
+    """Jars of the broker, clients and tools of `version`; MissingPeerError when they cannot be fetched."""
+    return maven.classpath(coordinates(version))
+
+
+def missing(version: str = KAFKA_4) -> str | None:
+    """Why Apache Kafka `version` cannot run here, or None. Fetches it the first time."""
+    if reason := java.missing():
+        return reason
+    try:
+        kafka_classpath(version)
+    except MissingPeerError as error:
+        return str(error)
+    return None
+
+
+def logging_options(version: str, directory: Path) -> list[str]:
+    """JVM options that send warnings to standard error, with the file they need written into `directory`."""
+    if version.startswith("3"):
+        file = directory / "log4j.properties"
+        file.write_text(_RELOAD4J)
+        return [f"-Dlog4j.configuration=file:{file}"]
+    file = directory / "log4j2.properties"
+    file.write_text(_LOG4J2)
+    return [f"-Dlog4j2.configurationFile={file}"]
+
+
+def tool_line(
+    main: str, args: Sequence[str], version: str = KAFKA_4, *, heap: Sequence[str] = TOOL_HEAP
+) -> list[str]:
+    """The command of a Java tool, for a caller who starts the process himself."""
+    logs = cached("logging", lambda directory: None) / version
+    logs.mkdir(exist_ok=True)
+    options = [*heap, *JVM_DEFAULTS, *logging_options(version, logs)]
+    return java.java_line(kafka_classpath(version), main, args, options)
+
+
+def run_java_tool(
+    main: str,
+    args: Sequence[str],
+    version: str = KAFKA_4,
+    *,
+    stdin: str | None = None,
+    timeout_s: float = 600.0,
+) -> str:
+    """Run e.g. `org.apache.kafka.tools.ProducerPerformance` or `kafka.tools.DumpLogSegments`; its output.
+
+    Raises RuntimeError with what it said when it does not end with 0.
+    """
+    command = tool_line(main, args, version)
+    at = command.index("-cp")
+    jars = [Path(jar) for jar in command[at + 1].split(":")]
+    return java.run_java(jars, main, args, jvm=command[1:at], stdin=stdin, timeout_s=timeout_s)
+
+
+class ApacheKafka:
+    """One Apache Kafka broker as a context manager.
+
+    `directory`: where its data goes (default: a temporary one that is removed at the end); `config` overrides
+    single settings; `heap` the JVM's heap options. `bootstrap` is "127.0.0.1:port"; `log_dir` has segments.
+    """
+
+    def __init__(
+        self,
+        version: str = KAFKA_4,
+        *,
+        directory: Path | None = None,
+        config: Mapping[str, str] | None = None,
+        heap: Sequence[str] = SERVER_HEAP,
+    ) -> None:
+        self.version = version
+        self.config = dict(config or {})
+        self.heap = tuple(heap)
+        self.bootstrap = ""
+        self._own_directory = directory is None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="apache-kafka-"))
+        self.log_dir = self.directory / "data"
+        self._process: Process | None = None
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise RuntimeError("not started")
+        return self._process.pid
+
+    @property
+    def log(self) -> Path:
+        """What the broker says (warnings and errors)."""
+        return self.directory / "broker.log"
+
+    def start(self, *, wait: bool = True) -> None:
+        """Format the directory if it is new and start; returns when it answers (or at once: wait=False).
+
+        A port that another process took between choosing and binding is chosen again.
+        """
+        for attempt in range(1, _START_TRIES + 1):
+            self.launch()
+            if not wait:
+                return
+            try:
+                self.process.wait_until(lambda: probe.answers(self.bootstrap), START_DEADLINE_S)
+                return
+            except PeerFailedError as error:
+                self.stop()
+                if attempt == _START_TRIES or "Address already in use" not in str(error):
+                    raise
+
+    @property
+    def process(self) -> Process:
+        if self._process is None:
+            raise RuntimeError("not started")
+        return self._process
+
+    def prepare(self) -> None:
+        """Write the properties and format the storage, without starting."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        port, controller = free_port(), free_port()
+        self.bootstrap = f"127.0.0.1:{port}"
+        properties = {
+            **SERVER_DEFAULTS,
+            **({} if self.version.startswith("3") else _SHARE_DEFAULTS),
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(self.log_dir),
+            **self.config,
+        }
+        self.properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        if not (self.log_dir / "meta.properties").exists():
+            cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            args = ["format", "--cluster-id", cluster_id, "--config", str(self.properties)]
+            run_java_tool("kafka.tools.StorageTool", args, self.version, timeout_s=60)
+
+    @property
+    def properties(self) -> Path:
+        return self.directory / "server.properties"
+
+    def launch(self) -> None:
+        """`prepare` and start the process; does not wait for it to answer."""
+        self.prepare()
+        self.exec()
+
+    def exec(self) -> None:
+        """Start the prepared broker; does not wait."""
+        gc_log = f"-Xlog:gc*:file={self.directory}/gc.log:time,tags:filecount=10,filesize=100M"
+        options = [*self.heap, *JVM_DEFAULTS, gc_log, *logging_options(self.version, self.directory)]
+        command = java.java_line(
+            kafka_classpath(self.version), "kafka.Kafka", [str(self.properties)], options
+        )
+        self._process = Process(command, self.log)
+
+    def stop(self) -> None:
+        """SIGTERM (a clean shutdown), SIGKILL if that takes too long."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL: the log directory stays as a crash leaves it."""
+        self.process.kill()
+        self._process = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.stop()
+        finally:
+            if self._own_directory:
+                shutil.rmtree(self.directory, ignore_errors=True)

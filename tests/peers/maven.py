@@ -1,0 +1,65 @@
+"""Artifacts of Maven Central and all they depend on, resolved by the ordinary `mvn`."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from tests.peers.cache import MissingPeerError, cached
+
+RESOLVE_TIMEOUT_S = 900
+_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>peers</groupId><artifactId>peers</artifactId><version>1</version><packaging>pom</packaging>
+<dependencies>{dependencies}</dependencies></project>
+"""
+
+
+def missing() -> str | None:
+    """Why artifacts cannot be fetched here, or None. What is in the cache needs no Maven."""
+    return None if shutil.which("mvn") else "missing because mvn (Apache Maven) is not installed"
+
+
+def _dependency(coordinates: str) -> str:
+    group, artifact, version = (escape(part) for part in coordinates.split(":"))
+    return (
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+    )
+
+
+def cache_name(coordinates: Sequence[str]) -> str:
+    """Directory of the cache for a list of `group:artifact:version`."""
+    digest = hashlib.sha256("\n".join(coordinates).encode()).hexdigest()[:8]
+    _, artifact, version = coordinates[0].split(":")
+    return f"maven/{artifact}-{version}-{digest}"
+
+
+def classpath(coordinates: Sequence[str]) -> list[Path]:
+    """The jars of `coordinates` (each `group:artifact:version`) and their run-time dependencies.
+
+    Raises MissingPeerError when Maven is absent or cannot fetch them.
+    """
+
+    def resolve(directory: Path) -> None:
+        if reason := missing():
+            raise MissingPeerError(reason)
+        (directory / "pom.xml").write_text(_POM.format(dependencies="".join(map(_dependency, coordinates))))
+        done = subprocess.run(
+            ["mvn", "-q", "-B", _PLUGIN, "-DoutputDirectory=libs", "-DincludeScope=runtime"],
+            cwd=directory,
+            capture_output=True,
+            text=True,
+            timeout=RESOLVE_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode != 0 or not any((directory / "libs").glob("*.jar")):
+            raise MissingPeerError(
+                f"missing because mvn could not fetch {', '.join(coordinates)}:\n{done.stdout[-1500:]}"
+            )
+
+    return sorted((cached(cache_name(coordinates), resolve) / "libs").glob("*.jar"))

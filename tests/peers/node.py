@@ -1,0 +1,67 @@
+"""Node.js programs that use kafkajs, installed by npm into the cache."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.peers.cache import MissingPeerError, cached
+
+KAFKAJS = "2.2.4"
+INSTALL_TIMEOUT_S = 300
+
+
+def _install() -> Path:
+    def install(directory: Path) -> None:
+        if shutil.which("npm") is None:
+            raise MissingPeerError("missing because npm (of Node.js) is not installed")
+        done = subprocess.run(
+            ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(directory), f"kafkajs@{KAFKAJS}"],
+            capture_output=True,
+            text=True,
+            timeout=INSTALL_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise MissingPeerError(f"missing because npm could not install kafkajs:\n{done.stderr[-1500:]}")
+
+    return cached(f"npm/kafkajs-{KAFKAJS}", install)
+
+
+def missing() -> str | None:
+    """Why kafkajs cannot run here, or None. Fetches it the first time."""
+    if shutil.which("node") is None:
+        return "missing because node (Node.js) is not installed"
+    try:
+        _install()
+    except MissingPeerError as error:
+        return str(error)
+    return None
+
+
+def run_node(script: Path, args: Sequence[str] = (), *, stdin: str = "", timeout_s: float = 120.0) -> str:
+    """Standard output of a script that may `require('kafkajs')`; RuntimeError when it does not end with 0."""
+    node = shutil.which("node")
+    if node is None:
+        raise FileNotFoundError(str(missing()))
+    done = subprocess.run(
+        [node, str(script), *args],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        env={
+            **os.environ,
+            "NODE_PATH": str(_install() / "node_modules"),
+            "KAFKAJS_NO_PARTITIONER_WARNING": "1",
+        },
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(
+            f"{script.name} ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-3000:]}"
+        )
+    return done.stdout

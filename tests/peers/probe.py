@@ -1,0 +1,88 @@
+"""Ask a broker the two smallest questions there are, in bytes written by hand.
+
+Nothing of the product takes part, so the answer says something about a broker even where our protocol code is
+wrong. Requests (all integers big-endian; KIP-35, KIP-4):
+
+| bytes | ApiVersions v0 | Metadata v1, all topics |
+|--|--|--|
+| int32 | length of what follows | the same |
+| int16 | api key 18 | api key 3 |
+| int16 | version 0 | version 1 |
+| int32 | correlation id | the same |
+| int16 + n | client id | the same |
+| int32 | – | -1: every topic |
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+
+API_VERSIONS = 18
+METADATA = 3
+_CLIENT_ID = b"probe"
+_ANSWER_LIMIT = 64 << 20
+
+
+def _ask(sock: socket.socket, api_key: int, version: int, correlation: int, body: bytes) -> bytes:
+    head = struct.pack(">hhih", api_key, version, correlation, len(_CLIENT_ID)) + _CLIENT_ID
+    sock.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+    (size,) = struct.unpack(">i", _read(sock, 4))
+    if not 4 <= size <= _ANSWER_LIMIT:
+        raise ConnectionError(f"answer of {size} bytes")
+    answer = _read(sock, size)
+    if struct.unpack_from(">i", answer)[0] != correlation:
+        raise ConnectionError("answer to another request")
+    return answer[4:]
+
+
+def _read(sock: socket.socket, size: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size:
+        part = sock.recv(size - len(parts))
+        if not part:
+            raise ConnectionError("closed")
+        parts += part
+    return bytes(parts)
+
+
+def api_versions(address: str, timeout_s: float = 1.0) -> dict[int, tuple[int, int]]:
+    """Api key -> (lowest, highest version) as the broker at `host:port` announces; OSError if it does not."""
+    with _connect(address, timeout_s) as sock:
+        answer = _ask(sock, API_VERSIONS, 0, 1, b"")
+    error, count = struct.unpack_from(">hi", answer)
+    if error:
+        raise ConnectionError(f"error code {error}")
+    return {key: (low, high) for key, low, high in struct.iter_unpack(">hhh", answer[6 : 6 + 6 * count])}
+
+
+def brokers(address: str, timeout_s: float = 1.0) -> int:
+    """How many brokers Metadata v1 lists; OSError if it does not answer."""
+    with _connect(address, timeout_s) as sock:
+        answer = _ask(sock, METADATA, 1, 2, struct.pack(">i", -1))
+    count: int = struct.unpack_from(">i", answer)[0]
+    return count
+
+
+def answers(address: str, timeout_s: float = 1.0) -> bool:
+    """Whether the broker tells its versions and lists at least one broker (itself)."""
+    try:
+        return bool(api_versions(address, timeout_s)) and brokers(address, timeout_s) > 0
+    except OSError:
+        return False
+
+
+def wait_for_answer(address: str, deadline_s: float, poll_s: float = 0.002) -> float:
+    """time.perf_counter() of the first answer to both questions; TimeoutError after the deadline."""
+    end = time.monotonic() + deadline_s
+    while time.monotonic() < end:
+        if answers(address):
+            return time.perf_counter()
+        time.sleep(poll_s)
+    raise TimeoutError(f"{address} did not answer in {deadline_s:.0f} s")
+
+
+def _connect(address: str, timeout_s: float) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout_s)

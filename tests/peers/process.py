@@ -1,0 +1,110 @@
+"""Start a foreign process, wait until it is ready, and end it for certain."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+STOP_DEADLINE_S = 30.0
+
+
+class PeerFailedError(RuntimeError):
+    """A foreign process ended or stayed silent; the message ends with its log."""
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def tail(path: Path, size: int = 4000) -> str:
+    """The last `size` bytes of a text file, or nothing."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - size))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+class Process:
+    """A child in its own process group, its output in a file; ends with the `with` block."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        self.log = log
+        self.command = list(command)
+        with log.open("ab") as out:
+            self._popen = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **env} if env else None,
+                cwd=cwd,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def running(self) -> bool:
+        return self._popen.poll() is None
+
+    def wait_until(self, ready: Callable[[], bool], deadline_s: float, *, poll_s: float = 0.02) -> None:
+        """Poll `ready` until it says True; PeerFailedError when the process ends or time is up."""
+        end = time.monotonic() + deadline_s
+        while not ready():
+            if not self.running:
+                raise PeerFailedError(
+                    f"{self.command[0]} ended with {self._popen.returncode}:\n{tail(self.log)}"
+                )
+            if time.monotonic() > end:
+                raise PeerFailedError(f"{self.command[0]} not ready in {deadline_s:.0f} s:\n{tail(self.log)}")
+            time.sleep(poll_s)
+
+    def wait(self, deadline_s: float) -> int:
+        """The exit code; subprocess.TimeoutExpired when it does not end in time."""
+        return self._popen.wait(deadline_s)
+
+    def stop(self, deadline_s: float = STOP_DEADLINE_S) -> int:
+        """SIGTERM, then SIGKILL to the whole group after the deadline; the exit code."""
+        if self.running:
+            self._popen.terminate()
+            try:
+                self._popen.wait(deadline_s)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        return self._popen.wait()
+
+    def kill(self) -> None:
+        """SIGKILL to the whole group, and reap."""
+        if self.running:
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        self._popen.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
