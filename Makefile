@@ -1,0 +1,68 @@
+# Two commands for a newcomer: `make quickstart` runs the main job, `make test` passes the tests.
+# Each makes the environment it needs.
+
+VENV ?= .venv
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
+	&& { echo $$p; break; }; done)
+BIN := $(VENV)/bin
+
+.PHONY: help quickstart test test-soak lint format docs install clean check-python check-java
+
+help:
+	@echo "make quickstart   broker, topic, real input, Spark into Parquet: the main job, on this machine"
+	@echo "make test         every test layer but the soaks"
+	@echo "make test-soak    the long-running tests"
+	@echo "make lint         ruff, mypy --strict, import contracts"
+	@echo "make docs         regenerate docs/configuration.md"
+	@echo "make clean        remove the environment"
+
+check-python:
+	@if [ -z "$(PYTHON)" ]; then \
+	  echo "kafkalog needs Python 3.11, 3.12 or 3.13 and found none."; \
+	  echo "  Debian/Ubuntu: sudo apt-get install python3 python3-venv"; \
+	  echo "  macOS:         brew install python@3.12"; exit 1; fi
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "$(PYTHON) has no venv module. Debian/Ubuntu: sudo apt-get install python3-venv"; exit 1; }
+
+check-java:
+	@java_home="$${JAVA_HOME:+$$JAVA_HOME/bin/}"; \
+	version=$$("$${java_home}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -1); \
+	if [ -z "$$version" ] || [ "$$version" -lt 17 ]; then \
+	  echo "Spark needs Java 17 or newer$${version:+ and found Java $$version}."; \
+	  echo "  Debian/Ubuntu: sudo apt-get install openjdk-17-jre-headless"; \
+	  echo "  macOS:         brew install openjdk@17"; exit 1; fi
+
+$(BIN)/.installed: pyproject.toml
+	@$(MAKE) --no-print-directory check-python
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch $@
+
+install: $(BIN)/.installed
+
+quickstart: check-java $(BIN)/.installed
+	$(BIN)/kafkalog quickstart $(ARGS)
+
+test: check-java $(BIN)/.installed
+	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+
+test-soak: check-java $(BIN)/.installed
+	$(BIN)/python -m pytest -m soak --timeout 7200 $(ARGS)
+
+lint: $(BIN)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(BIN)/.installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(BIN)/.installed
+	$(BIN)/python -m broker.config.document > docs/configuration.md
+
+clean:
+	rm -rf $(VENV)
