@@ -1,0 +1,149 @@
+"""DescribeConfigs (key 32), AlterConfigs (key 33) and IncrementalAlterConfigs (key 44)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from broker.api.context import Broker, Request
+from broker.api.errors import error_code, error_message
+from broker.controller.configs import Alteration, Described, Op
+from kafkalog.protocol.errors import InvalidRequestError
+from kafkalog.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from kafkalog.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from kafkalog.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
+)
+from kafkalog.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+class ResourceType(IntEnum):
+    """Resources that have configurations here."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+def handle_describe_configs(request: Request) -> None:
+    message: DescribeConfigsRequest = request.message
+    results = []
+    for resource in message.resources:
+        result = DescribeConfigsResult(
+            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        try:
+            entries = _describe(request.broker, resource.resource_type, resource.resource_name)
+        except Exception as error:
+            result.error_code = error_code(error)
+            result.error_message = error_message(error)
+        else:
+            keys = resource.configuration_keys
+            result.configs = [
+                _entry(entry, message.include_synonyms, message.include_documentation)
+                for entry in entries
+                if keys is None or entry.key.name in keys
+            ]
+        results.append(result)
+    request.reply(DescribeConfigsResponse(results=results))
+
+
+def _describe(broker: Broker, kind: int, name: str) -> list[Described]:
+    if kind == ResourceType.TOPIC:
+        return broker.configs.describe_topic(name)
+    if kind == ResourceType.BROKER:
+        return broker.configs.describe_broker(name)
+    raise InvalidRequestError(f"Unsupported resource type: {kind}")
+
+
+def _entry(entry: Described, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.key.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        is_default=entry.source == 5,
+        config_source=entry.source,
+        is_sensitive=entry.key.sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=name, value=value, source=source) for name, value, source in entry.synonyms
+        ]
+        if synonyms
+        else [],
+        config_type=entry.key.type,
+        documentation=entry.key.doc if documentation else None,
+    )
+
+
+async def handle_alter_configs(request: Request) -> None:
+    message: AlterConfigsRequest = request.message
+    configs = request.broker.configs
+    results = []
+    for resource in message.resources:
+        result = AlterConfigsResourceResponse(
+            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        try:
+            replace = _by_type(resource.resource_type, configs.replace_topic, configs.replace_broker)
+            values = {config.name: config.value for config in resource.configs}
+            await replace(resource.resource_name, values, validate_only=message.validate_only)
+        except Exception as error:
+            result.error_code = error_code(error)
+            result.error_message = error_message(error)
+        results.append(result)
+    request.reply(AlterConfigsResponse(responses=results))
+
+
+async def handle_incremental_alter_configs(request: Request) -> None:
+    message: IncrementalAlterConfigsRequest = request.message
+    configs = request.broker.configs
+    results = []
+    for resource in message.resources:
+        result = IncrementalResourceResponse(
+            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        try:
+            alter = _by_type(resource.resource_type, configs.alter_topic, configs.alter_broker)
+            alterations = [
+                Alteration(config.name, _operation(config.config_operation), config.value)
+                for config in resource.configs
+            ]
+            await alter(resource.resource_name, alterations, validate_only=message.validate_only)
+        except Exception as error:
+            result.error_code = error_code(error)
+            result.error_message = error_message(error)
+        results.append(result)
+    request.reply(IncrementalAlterConfigsResponse(responses=results))
+
+
+def _by_type(kind: int, topic: Any, broker: Any) -> Any:
+    if kind == ResourceType.TOPIC:
+        return topic
+    if kind == ResourceType.BROKER:
+        return broker
+    raise InvalidRequestError(f"AlterConfigs is only supported for topics and brokers, but resource type is {kind}")
+
+
+def _operation(code: int) -> Op:
+    try:
+        return Op(code)
+    except ValueError:
+        raise InvalidRequestError(f"Unknown config operation: {code}") from None
+
+
+HANDLERS = {
+    DescribeConfigsRequest: handle_describe_configs,
+    AlterConfigsRequest: handle_alter_configs,
+    IncrementalAlterConfigsRequest: handle_incremental_alter_configs,
+}

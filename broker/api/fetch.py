@@ -1,0 +1,166 @@
+"""Fetch (key 1): record batches from many partitions, as they lie in the log.
+
+A response holds at least one whole batch of the first partition that has any, and else keeps to the request's limits.
+A fetch that finds fewer than ``min_bytes`` waits for appends, for at most ``max_wait_ms``. The record bytes never pass
+through this process: the response carries slices of segment files.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Hashable, Sized
+
+from broker.api.context import Request
+from broker.api.errors import error_code
+from broker.api.fetch_session import ZERO_ID, FetchContext, FetchPartitionState, partition_key
+from broker.log.partition_log import ReadResult
+from broker.replica.purgatory import DelayedOperation
+from kafkalog.protocol.errors import ErrorCode, InconsistentTopicIdError, UnknownTopicIdError
+from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+
+TOPIC_ID_VERSION = 13
+HARD_LIMIT_VERSION = 2
+"""Up to this version a response never exceeds the limits, not even for one batch."""
+STORAGE_ERROR_VERSION = 5
+"""Up to this version clients do not know KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER makes them look again."""
+
+_EMPTY: Sized = b""
+
+
+def handle_fetch(request: Request) -> None:
+    message: FetchRequest = request.message
+    broker = request.broker
+    names = broker.names_by_id() if request.version >= TOPIC_ID_VERSION else {}
+    context = broker.fetch_sessions.context(request.version, message, names, broker.loop.time())
+    if context.error is not ErrorCode.NONE:
+        request.reply(FetchResponse(error_code=context.error))
+        return
+    fetch = Fetch(request, context)
+    fetch.read()
+    if message.max_wait_ms <= 0 or not context.partitions or fetch.failed or fetch.nbytes >= fetch.min_bytes:
+        fetch.respond()
+        return
+    request.connection.state = fetch
+    broker.replicas.fetch_purgatory.watch(fetch, fetch.keys(), message.max_wait_ms / 1000)
+
+
+class Fetch(DelayedOperation):
+    """One fetch: read, and if that is too little, wait and read again."""
+
+    __slots__ = ("_added", "_context", "_request", "_results", "failed", "max_bytes", "min_bytes", "nbytes")
+
+    def __init__(self, request: Request, context: FetchContext) -> None:
+        super().__init__()
+        message: FetchRequest = request.message
+        self._request = request
+        self._context = context
+        self.max_bytes = min(message.max_bytes, request.broker.config["fetch.max.bytes"])
+        self.min_bytes = min(message.min_bytes, self.max_bytes)
+        self._added = 0
+        self._results: list[PartitionData] = []
+        self.nbytes = 0
+        self.failed = False
+
+    def keys(self) -> list[Hashable]:
+        return [(state.name, state.partition) for state in self._context.partitions]
+
+    def read(self) -> None:
+        """Read every partition anew."""
+        self._results = results = []
+        remaining = self.max_bytes
+        min_one = self._request.version > HARD_LIMIT_VERSION
+        self.failed = False
+        self.nbytes = 0
+        for state in self._context.partitions:
+            data = PartitionData(partition_index=state.partition)
+            try:
+                result = self._read_one(state, max(0, min(state.max_bytes, remaining)), min_one, data)
+            except Exception as error:
+                self._fail(data, state, error)
+            else:
+                size = len(result.slices[0]) if result.slices else 0
+                if size:
+                    data.records = result.slices[0]
+                    self.nbytes += size
+                    remaining -= size
+                    min_one = False
+            results.append(data)
+
+    def _read_one(
+        self, state: FetchPartitionState, max_bytes: int, min_one: bool, data: PartitionData
+    ) -> ReadResult:
+        if not state.name:
+            raise UnknownTopicIdError
+        partition = self._request.broker.replicas.require(state.name, state.partition)
+        if state.topic_id != ZERO_ID and partition.log.topic_id != state.topic_id:
+            raise InconsistentTopicIdError
+        data.records = _EMPTY
+        isolation = self._request.message.isolation_level
+        result = partition.read(state.fetch_offset, max_bytes, isolation, state.leader_epoch, min_one=min_one)
+        data.high_watermark = partition.high_watermark
+        data.last_stable_offset = partition.last_stable_offset
+        data.log_start_offset = partition.log.log_start_offset
+        data.aborted_transactions = [] if isolation else None
+        return result
+
+    def _fail(self, data: PartitionData, state: FetchPartitionState, error: Exception) -> None:
+        self.failed = True
+        code = error_code(error)
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and self._request.version <= STORAGE_ERROR_VERSION:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        data.error_code = code
+        data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+        data.records = _EMPTY
+        if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH) and self._request.version >= 16:
+            partition = self._request.broker.replicas.get(state.name, state.partition)
+            if partition is not None:
+                data.current_leader.leader_id = partition.leader
+                data.current_leader.leader_epoch = partition.leader_epoch
+
+    def noticed(self, key: Hashable, amount: int) -> None:
+        self._added += amount
+
+    def try_complete(self) -> bool:
+        # Reading again is worth it only when enough was added; a partition that vanished adds nothing but must be told.
+        if self.nbytes + self._added < self.min_bytes and not self._lost_partition():
+            return False
+        self.read()
+        self._added = 0
+        if not self.failed and self.nbytes < self.min_bytes:
+            return False
+        self.respond()
+        return True
+
+    def expire(self) -> None:
+        self.read()
+        self.respond()
+
+    def _lost_partition(self) -> bool:
+        replicas = self._request.broker.replicas
+        return any(replicas.get(state.name, state.partition) is None for state in self._context.partitions)
+
+    def respond(self) -> None:
+        """Send what was read last."""
+        context = self._context
+        by_id = self._request.version >= TOPIC_ID_VERSION
+        topics: dict[str | uuid.UUID, FetchableTopicResponse] = {}
+        served = []
+        for state, data in zip(context.partitions, self._results, strict=True):
+            size = len(data.records) if data.records is not None else 0
+            if context.session is not None:
+                news = state.changed(data.error_code, data.high_watermark, data.log_start_offset, size)
+                if context.incremental and not news:
+                    continue
+                if size:
+                    served.append(partition_key(state, by_id))
+            identity = state.topic_id if by_id else state.name
+            topic = topics.get(identity)
+            if topic is None:
+                topic = topics[identity] = FetchableTopicResponse(topic=state.name, topic_id=state.topic_id)
+            topic.partitions.append(data)
+        if context.session is not None and served:
+            context.session.served(served)
+        self._request.reply(FetchResponse(session_id=context.session_id, responses=list(topics.values())))
+
+
+HANDLERS = {FetchRequest: handle_fetch}

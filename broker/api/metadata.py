@@ -1,0 +1,203 @@
+"""Metadata (key 3), DescribeCluster (key 60) and DescribeTopicPartitions (key 75): who leads what, and where it is."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from broker.api.context import Broker, Request
+from broker.controller.topics import INTERNAL_TOPICS, NewTopic, check_topic_name
+from broker.metadata.model import TopicState
+from kafkalog.protocol.errors import ErrorCode, InvalidTopicError, KafkaError
+from kafkalog.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from kafkalog.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from kafkalog.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NO_AUTHORIZED_OPERATIONS = -(1 << 31)
+ALL_TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
+"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: without an authorizer all are allowed."""
+ALL_CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
+ZERO_ID = uuid.UUID(int=0)
+
+
+async def handle_metadata(request: Request) -> None:
+    message: MetadataRequest = request.message
+    broker = request.broker
+    response = MetadataResponse(
+        brokers=_brokers(request, MetadataResponseBroker),
+        cluster_id=broker.cluster_id,
+        controller_id=broker.broker_id,
+        cluster_authorized_operations=(
+            ALL_CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NO_AUTHORIZED_OPERATIONS
+        ),
+    )
+    # An empty list means every topic in version 0, where a list cannot be null.
+    if message.topics is None or (request.version == 0 and not message.topics):
+        wanted: list[tuple[str | None, uuid.UUID]] = [(name, ZERO_ID) for name in sorted(broker.store.state.topics)]
+    else:
+        wanted = [(topic.name, topic.topic_id) for topic in message.topics]
+        await _auto_create(broker, message, [name for name, _ in wanted if name])
+    for name, topic_id in wanted:
+        topic = _topic(broker, name, topic_id)
+        if message.include_topic_authorized_operations and topic.error_code == ErrorCode.NONE:
+            topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+        response.topics.append(topic)
+    request.reply(response)
+
+
+def _brokers(request: Request, kind: Any) -> list[Any]:
+    broker = request.broker
+    endpoint = broker.endpoints[request.connection.endpoint.name]
+    fields = {"host": endpoint.host, "port": endpoint.port, "rack": broker.config["broker.rack"]}
+    id_field = "node_id" if kind is MetadataResponseBroker else "broker_id"
+    return [kind(**{id_field: broker.broker_id}, **fields)]
+
+
+async def _auto_create(broker: Broker, message: MetadataRequest, names: list[str]) -> None:
+    missing = [name for name in dict.fromkeys(names) if name not in broker.store.state.topics]
+    allowed = message.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]
+    legal = [NewTopic(name) for name in missing if name not in INTERNAL_TOPICS and _is_legal(name)]
+    if legal and allowed:
+        await broker.topics.create(legal)
+
+
+def _is_legal(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except InvalidTopicError:
+        return False
+    return True
+
+
+def _topic(broker: Broker, name: str | None, topic_id: uuid.UUID) -> MetadataResponseTopic:
+    if name is None:
+        name = broker.names_by_id().get(topic_id)
+        if name is None:
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+    state = broker.store.state.topics.get(name)
+    if state is None:
+        try:
+            check_topic_name(name)
+        except KafkaError as error:
+            return MetadataResponseTopic(error_code=error.code, name=name)
+        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+    return MetadataResponseTopic(
+        name=name,
+        topic_id=state.topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=_partitions(broker, state),
+    )
+
+
+def _partitions(broker: Broker, state: TopicState) -> list[MetadataResponsePartition]:
+    result = []
+    for index, partition in enumerate(state.partitions):
+        hosted = broker.replicas.get(state.name, index)
+        lost = hosted is None
+        result.append(
+            MetadataResponsePartition(
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE if lost else ErrorCode.NONE,
+                partition_index=index,
+                leader_id=-1 if lost else partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=list(partition.replicas) if lost else [],
+            )
+        )
+    return result
+
+
+def handle_describe_cluster(request: Request) -> None:
+    message: DescribeClusterRequest = request.message
+    broker = request.broker
+    if request.version >= 1 and message.endpoint_type != 1:
+        unsupported = message.endpoint_type != 2
+        request.reply(
+            DescribeClusterResponse(
+                error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE if unsupported else ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+                error_message="This endpoint is a broker's, not a controller's.",
+            )
+        )
+        return
+    request.reply(
+        DescribeClusterResponse(
+            brokers=_brokers(request, DescribeClusterBroker),
+            cluster_id=broker.cluster_id,
+            controller_id=broker.broker_id,
+            cluster_authorized_operations=(
+                ALL_CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NO_AUTHORIZED_OPERATIONS
+            ),
+        )
+    )
+
+
+def handle_describe_topic_partitions(request: Request) -> None:
+    """Topics by name, in order, cut off after ``response_partition_limit`` partitions with a cursor to go on from."""
+    message: DescribeTopicPartitionsRequest = request.message
+    broker = request.broker
+    names = sorted({topic.name for topic in message.topics} or set(broker.store.state.topics))
+    first_topic, first_partition = "", 0
+    if message.cursor is not None:
+        first_topic, first_partition = message.cursor.topic_name, message.cursor.partition_index
+        names = [name for name in names if name >= first_topic]
+    remaining = max(1, min(message.response_partition_limit, 2000))
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        if remaining == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = _topic(broker, name, ZERO_ID)
+        begin = first_partition if name == first_topic else 0
+        partitions = topic.partitions[begin : begin + remaining]
+        remaining -= len(partitions)
+        response.topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                error_code=topic.error_code,
+                name=name,
+                topic_id=topic.topic_id,
+                is_internal=topic.is_internal,
+                partitions=[
+                    DescribeTopicPartitionsResponsePartition(
+                        error_code=partition.error_code,
+                        partition_index=partition.partition_index,
+                        leader_id=partition.leader_id,
+                        leader_epoch=partition.leader_epoch,
+                        replica_nodes=partition.replica_nodes,
+                        isr_nodes=partition.isr_nodes,
+                        eligible_leader_replicas=None,
+                        last_known_elr=None,
+                        offline_replicas=partition.offline_replicas,
+                    )
+                    for partition in partitions
+                ],
+                topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+            )
+        )
+        if begin + len(partitions) < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=begin + len(partitions))
+            break
+    request.reply(response)
+
+
+HANDLERS = {
+    MetadataRequest: handle_metadata,
+    DescribeClusterRequest: handle_describe_cluster,
+    DescribeTopicPartitionsRequest: handle_describe_topic_partitions,
+}

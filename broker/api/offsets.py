@@ -1,0 +1,120 @@
+"""ListOffsets (key 2), OffsetForLeaderEpoch (key 23) and DeleteRecords (key 21): questions about positions in a log."""
+
+from __future__ import annotations
+
+from broker.api.context import Request
+from broker.api.errors import error_code
+from broker.replica.partition import Partition
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from kafkalog.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kafkalog.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+UNKNOWN = -1
+
+
+def handle_list_offsets(request: Request) -> None:
+    message: ListOffsetsRequest = request.message
+    topics = []
+    for topic in message.topics:
+        results = []
+        for wanted in topic.partitions:
+            result = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+            try:
+                partition = request.broker.replicas.require(topic.name, wanted.partition_index)
+                partition.check_leader_epoch(wanted.current_leader_epoch)
+                if request.version == 0:
+                    result.old_style_offsets = _offsets_before(partition, wanted)
+                else:
+                    _look_up(partition, wanted.timestamp, message.isolation_level, result)
+            except Exception as error:
+                result.error_code = error_code(error)
+            results.append(result)
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
+    request.reply(ListOffsetsResponse(topics=topics))
+
+
+def _look_up(
+    partition: Partition, timestamp: int, isolation: int, result: ListOffsetsPartitionResponse
+) -> None:
+    log = partition.log
+    end = partition.latest_offset(isolation)
+    if timestamp == LATEST:
+        result.offset, result.leader_epoch = end, partition.leader_epoch
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        result.offset = log.log_start_offset
+        result.leader_epoch = log.epoch_of(log.log_start_offset)
+    elif timestamp == LATEST_TIERED:
+        # No segments are tiered to remote storage.
+        result.offset = UNKNOWN
+    else:
+        found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        if found is not None and found[1] < end:
+            result.timestamp, result.offset, result.leader_epoch = found
+
+
+def _offsets_before(partition: Partition, wanted: ListOffsetsPartition) -> list[int]:
+    """Version 0: base offsets of segments begun before a time, newest first, at most ``max_num_offsets`` of them."""
+    log = partition.log
+    return log.segment_offsets_before(wanted.timestamp, wanted.max_num_offsets, partition.high_watermark)
+
+
+def handle_offset_for_leader_epoch(request: Request) -> None:
+    message: OffsetForLeaderEpochRequest = request.message
+    topics = []
+    for topic in message.topics:
+        results = []
+        for wanted in topic.partitions:
+            result = EpochEndOffset(partition=wanted.partition)
+            try:
+                partition = request.broker.replicas.require(topic.topic, wanted.partition)
+                partition.check_leader_epoch(wanted.current_leader_epoch)
+                result.leader_epoch, result.end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
+            except Exception as error:
+                result.error_code = error_code(error)
+            results.append(result)
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
+    request.reply(OffsetForLeaderEpochResponse(topics=topics))
+
+
+def handle_delete_records(request: Request) -> None:
+    message: DeleteRecordsRequest = request.message
+    topics = []
+    for topic in message.topics:
+        results = []
+        for wanted in topic.partitions:
+            result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=UNKNOWN)
+            try:
+                partition = request.broker.replicas.require(topic.name, wanted.partition_index)
+                result.low_watermark = partition.delete_records(wanted.offset)
+            except Exception as error:
+                result.error_code = error_code(error)
+            results.append(result)
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    if any(result.error_code == ErrorCode.NONE for topic in topics for result in topic.partitions):
+        request.broker.log_starts_changed()
+    request.reply(DeleteRecordsResponse(topics=topics))
+
+
+HANDLERS = {
+    ListOffsetsRequest: handle_list_offsets,
+    OffsetForLeaderEpochRequest: handle_offset_for_leader_epoch,
+    DeleteRecordsRequest: handle_delete_records,
+}

@@ -1,0 +1,145 @@
+"""Produce (key 0): append record batches, one per partition.
+
+Checks in Kafka's order: acks, then for each partition that it exists, is led here, and that its batch is valid. With
+acks=1 the response follows the append; with acks=all it waits until the high watermark has passed the batch, for at
+most ``timeout_ms``; with acks=0 there is none, and an error closes the connection so that the producer looks again.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from broker.api.context import Request
+from broker.api.errors import error_code, error_message
+from broker.replica.partition import Partition
+from broker.replica.purgatory import DelayedOperation
+from kafkalog.protocol.errors import ErrorCode, InvalidRequiredAcksError
+from kafkalog.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kafkalog.records.errors import RecordsError
+
+logger = logging.getLogger("kafkalog.broker.api")
+
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+
+
+class DelayedProduce(DelayedOperation):
+    """A produce with acks=all that waits for its high watermarks."""
+
+    __slots__ = ("_request", "_response", "_waiting")
+
+    def __init__(
+        self, request: Request, response: ProduceResponse, waiting: list[tuple[Partition, int, PartitionProduceResponse]]
+    ) -> None:
+        super().__init__()
+        self._request = request
+        self._response = response
+        self._waiting = waiting
+
+    def try_complete(self) -> bool:
+        manager = self._request.broker.replicas
+        still = []
+        for partition, required, result in self._waiting:
+            if manager.get(partition.topic, partition.index) is not partition:
+                result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif partition.high_watermark < required:
+                still.append((partition, required, result))
+        self._waiting = still
+        if still:
+            return False
+        self._request.reply(self._response)
+        return True
+
+    def expire(self) -> None:
+        for _, _, result in self._waiting:
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+            result.base_offset = -1
+        self._request.reply(self._response)
+
+
+def handle_produce(request: Request) -> None:
+    message: ProduceRequest = request.message
+    acks = message.acks
+    broker = request.broker
+    now_ms = broker.now_ms()
+    waiting: list[tuple[Partition, int, PartitionProduceResponse]] = []
+    failed = False
+    topics = []
+    for topic in message.topic_data:
+        results = []
+        for data in topic.partition_data:
+            result = PartitionProduceResponse(index=data.index, base_offset=-1)
+            try:
+                required = _append(request, topic.name, data, acks, now_ms, result)
+                if required is not None:
+                    waiting.append((*required, result))
+            except Exception as error:
+                failed = True
+                _fill_error(request, topic.name, data.index, result, error)
+            results.append(result)
+        topics.append(TopicProduceResponse(name=topic.name, partition_responses=results))
+    if acks == ACKS_NONE:
+        if failed:
+            logger.info("closing connection from %s: a produce with acks=0 failed", request.connection.peer)
+            request.drop()
+        else:
+            request.no_reply()
+        return
+    response = ProduceResponse(responses=topics)
+    if not waiting:
+        request.reply(response)
+        return
+    operation = DelayedProduce(request, response, waiting)
+    if not operation.try_complete():
+        request.connection.state = operation
+        keys = [partition.key for partition, _, _ in waiting]
+        broker.replicas.produce_purgatory.watch(operation, keys, message.timeout_ms / 1000)
+
+
+def _append(
+    request: Request,
+    topic: str,
+    data: PartitionProduceData,
+    acks: int,
+    now_ms: int,
+    result: PartitionProduceResponse,
+) -> tuple[Partition, int] | None:
+    """Append one partition's batch; the high watermark to wait for, if there is one to wait for."""
+    if acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
+        raise InvalidRequiredAcksError(f"acks={acks} is not one of -1, 0 and 1")
+    replicas = request.broker.replicas
+    partition = replicas.require(topic, data.index)
+    records = data.records
+    if records is None or len(records) == 0:
+        raise RecordsError("Produce requests must have exactly one record batch for each partition")
+    info = partition.append(records, acks, now_ms)
+    result.base_offset = info.first_offset
+    result.log_append_time_ms = info.log_append_time
+    result.log_start_offset = info.log_start_offset
+    if not info.duplicate:
+        replicas.appended(partition, len(records))
+    if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
+        return partition, info.last_offset + 1
+    return None
+
+
+def _fill_error(
+    request: Request, topic: str, index: int, result: PartitionProduceResponse, error: Exception
+) -> None:
+    code = error_code(error)
+    logger.debug("produce to %s-%d from client %s failed: %s %s", topic, index, request.client_id, code.name, error)
+    result.error_code = code
+    result.error_message = error_message(error) if request.version >= 8 else None
+    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= 10:
+        partition = request.broker.replicas.get(topic, index)
+        if partition is not None:
+            result.current_leader.leader_id = partition.leader
+            result.current_leader.leader_epoch = partition.leader_epoch
+
+
+HANDLERS = {ProduceRequest: handle_produce}

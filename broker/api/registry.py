@@ -1,0 +1,43 @@
+"""Which APIs are served, in which versions, and by which handler."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from broker.api.context import Request
+from kafkalog.protocol.api_keys import ApiKey
+
+Handler = Callable[[Request], Awaitable[None] | None]
+"""Ends the request itself, at once or later; a coroutine is run as a task of the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One served API with its version range, both ends included."""
+
+    key: ApiKey
+    request_type: Any
+    min_version: int
+    max_version: int
+    handler: Handler
+
+
+_MODULES = (
+    "versions", "produce", "fetch", "offsets", "metadata", "topics", "configs", "log_dirs", "producer_ids", "groups",
+)  # fmt: skip
+
+
+def served_apis() -> dict[int, Api]:
+    """Every served API by key; each handler module lists its own in ``HANDLERS``: {request class: handler}."""
+    apis: dict[int, Api] = {}
+    for name in _MODULES:
+        module = importlib.import_module(f"broker.api.{name}")
+        for request_type, handler in module.HANDLERS.items():
+            key = ApiKey(request_type.api_key)
+            if key in apis:
+                raise ValueError(f"{key.name} is served by two handlers")
+            apis[key] = Api(key, request_type, request_type.min_version, request_type.max_version, handler)
+    return dict(sorted(apis.items()))

@@ -1,0 +1,133 @@
+"""CreateTopics (key 19), DeleteTopics (key 20) and CreatePartitions (key 37)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker.api.context import Broker, Request
+from broker.api.errors import error_code, error_message
+from broker.controller.topics import NewTopic
+from broker.metadata.model import TopicState
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from kafkalog.protocol.messages.create_topics import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kafkalog.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+
+NAMED_BY_ID_VERSION = 6
+
+
+async def handle_create_topics(request: Request) -> None:
+    message: CreateTopicsRequest = request.message
+    broker = request.broker
+    counts = Counter(topic.name for topic in message.topics)
+    wanted = [
+        NewTopic(
+            topic.name,
+            topic.num_partitions,
+            topic.replication_factor,
+            {assignment.partition_index: assignment.broker_ids for assignment in topic.assignments},
+            {config.name: config.value for config in topic.configs},
+        )
+        for topic in message.topics
+        if counts[topic.name] == 1
+    ]
+    made = await broker.topics.create(wanted, validate_only=message.validate_only)
+    results = []
+    for name in counts:
+        result = CreatableTopicResult(name=name)
+        outcome = made.get(name)
+        if outcome is None:
+            result.error_code = ErrorCode.INVALID_REQUEST
+            result.error_message = "Duplicate topic name."
+        elif isinstance(outcome, TopicState):
+            _fill(broker, outcome, result, message.validate_only)
+        else:
+            result.error_code = error_code(outcome)
+            result.error_message = error_message(outcome)
+        results.append(result)
+    request.reply(CreateTopicsResponse(topics=results))
+
+
+def _fill(broker: Broker, state: TopicState, result: CreatableTopicResult, validate_only: bool) -> None:
+    result.num_partitions = len(state.partitions)
+    result.replication_factor = len(state.partitions[0].replicas)
+    if validate_only:
+        result.configs = []
+        return
+    result.topic_id = state.topic_id
+    result.configs = [
+        CreatableTopicConfigs(
+            name=entry.key.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.key.sensitive,
+        )
+        for entry in broker.configs.describe_topic(state.name)
+    ]
+
+
+async def handle_delete_topics(request: Request) -> None:
+    message: DeleteTopicsRequest = request.message
+    broker = request.broker
+    results: list[DeletableTopicResult] = []
+    names: list[str] = []
+    if request.version >= NAMED_BY_ID_VERSION:
+        by_id = broker.names_by_id()
+        for topic in message.topics:
+            name = topic.name if topic.name is not None else by_id.get(topic.topic_id)
+            if name is None:
+                unknown = ErrorCode.UNKNOWN_TOPIC_ID
+                results.append(DeletableTopicResult(name=None, topic_id=topic.topic_id, error_code=unknown))
+            else:
+                names.append(name)
+    else:
+        names = list(message.topic_names)
+    ids = {name: state.topic_id for name, state in broker.store.state.topics.items() if name in names}
+    for name, error in (await broker.topics.delete(list(dict.fromkeys(names)))).items():
+        result = DeletableTopicResult(name=name)
+        if name in ids:
+            result.topic_id = ids[name]
+        if error is not None:
+            result.error_code = error_code(error)
+            result.error_message = error_message(error)
+        results.append(result)
+    request.reply(DeleteTopicsResponse(responses=results))
+
+
+async def handle_create_partitions(request: Request) -> None:
+    message: CreatePartitionsRequest = request.message
+    counts = Counter(topic.name for topic in message.topics)
+    results = []
+    for topic in message.topics:
+        result = CreatePartitionsTopicResult(name=topic.name)
+        try:
+            if counts[topic.name] > 1:
+                result.error_code = ErrorCode.INVALID_REQUEST
+                result.error_message = "Duplicate topic in request."
+            else:
+                assignments = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
+                await request.broker.topics.grow(
+                    topic.name, topic.count, assignments, validate_only=message.validate_only
+                )
+        except Exception as error:
+            result.error_code = error_code(error)
+            result.error_message = error_message(error)
+        results.append(result)
+    request.reply(CreatePartitionsResponse(results=results))
+
+
+HANDLERS = {
+    CreateTopicsRequest: handle_create_topics,
+    DeleteTopicsRequest: handle_delete_topics,
+    CreatePartitionsRequest: handle_create_partitions,
+}

@@ -1,0 +1,51 @@
+"""ApiVersions (key 18): what is served. Versions 0 to 4; a newer one is answered with version 0 and the list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from broker.api.context import Request
+from broker.net.connection import Connection
+from kafkalog.protocol.codec import encode_response
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from broker.api.registry import Api
+
+_served: list[ApiVersion] = []
+
+
+def announced(apis: Mapping[int, Api]) -> list[ApiVersion]:
+    """The served APIs in the response's form."""
+    return [
+        ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version) for api in apis.values()
+    ]
+
+
+def handle_api_versions(request: Request) -> None:
+    message: ApiVersionsRequest = request.message
+    if request.version >= 3 and not (_legal(message.client_software_name) and _legal(message.client_software_version)):
+        request.reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
+        return
+    if not _served:
+        from broker.api.registry import served_apis
+
+        _served.extend(announced(served_apis()))
+    # The broker keeps no features that clients could finalize (KIP-584): epoch -1 says so.
+    request.reply(ApiVersionsResponse(api_keys=_served, finalized_features_epoch=-1))
+
+
+def reply_unsupported(connection: Connection, correlation_id: int, apis: Mapping[int, Api]) -> None:
+    """Answer an ApiVersions request of an unknown version: version 0 with the error, so that the client can try again."""
+    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=announced(apis))
+    connection.reply(encode_response(response, 0, correlation_id))
+
+
+def _legal(text: str) -> bool:
+    # KIP-511: alphanumeric, with '.' and '-' inside.
+    return bool(text) and text[0].isalnum() and text[-1].isalnum() and all(c.isalnum() or c in ".-" for c in text)
+
+
+HANDLERS = {ApiVersionsRequest: handle_api_versions}

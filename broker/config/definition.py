@@ -1,0 +1,185 @@
+"""What a configuration key is, and how its text becomes a value.
+
+Types and their text forms follow Kafka's ``ConfigDef``: booleans are ``true``/``false``, lists are separated by
+commas, integers are range-checked against their width, passwords are never printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any
+
+Value = Any
+Validator = Callable[[str, Value], None]
+
+
+class ConfigError(ValueError):
+    """A configuration value that cannot be used; the message names the key, the value and the remedy."""
+
+
+class Type(IntEnum):
+    """Value types; the numbers are those of DescribeConfigs responses (KIP-226, KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Update(Enum):
+    """Whether a broker key may change while the broker runs (KIP-226)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+_INTEGER_RANGES = {
+    Type.SHORT: (-(1 << 15), (1 << 15) - 1),
+    Type.INT: (-(1 << 31), (1 << 31) - 1),
+    Type.LONG: (-(1 << 63), (1 << 63) - 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One key. ``default`` is a value, not text; ``synonyms`` are further keys consulted in order when unset."""
+
+    name: str
+    type: Type
+    default: Value
+    doc: str
+    validator: Validator | None = None
+    update: Update = Update.READ_ONLY
+    synonyms: tuple[str, ...] = ()
+
+    @property
+    def sensitive(self) -> bool:
+        return self.type is Type.PASSWORD
+
+    def parse(self, text: str) -> Value:
+        """The value of ``text``.
+
+        Raises:
+            ConfigError: the text is not of the key's type or the validator refuses the value.
+        """
+        value = _parse(self.name, self.type, text.strip())
+        if self.validator is not None:
+            self.validator(self.name, value)
+        return value
+
+    def format(self, value: Value) -> str | None:
+        """The text form of ``value``, as DescribeConfigs reports it; None for null."""
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, (list, tuple)):
+            return ",".join(str(item) for item in value)
+        return str(value)
+
+
+def _parse(name: str, kind: Type, text: str) -> Value:
+    if kind is Type.BOOLEAN:
+        lowered = text.lower()
+        if lowered not in ("true", "false"):
+            raise ConfigError(f"Invalid value {text} for configuration {name}: Expected value to be either true or false")
+        return lowered == "true"
+    if kind in _INTEGER_RANGES:
+        try:
+            number = int(text)
+        except ValueError:
+            raise ConfigError(f"Invalid value {text} for configuration {name}: Not a number of type {kind.name}") from None
+        low, high = _INTEGER_RANGES[kind]
+        if not low <= number <= high:
+            raise ConfigError(f"Invalid value {text} for configuration {name}: Not a number of type {kind.name}")
+        return number
+    if kind is Type.DOUBLE:
+        try:
+            return float(text)
+        except ValueError:
+            raise ConfigError(f"Invalid value {text} for configuration {name}: Not a number of type DOUBLE") from None
+    if kind is Type.LIST:
+        return tuple(item.strip() for item in text.split(",") if item.strip()) if text else ()
+    return text
+
+
+def at_least(minimum: float) -> Validator:
+    def check(name: str, value: Value) -> None:
+        if value is not None and value < minimum:
+            raise ConfigError(f"Invalid value {value} for configuration {name}: Value must be at least {minimum}")
+
+    return check
+
+
+def between(minimum: float, maximum: float) -> Validator:
+    def check(name: str, value: Value) -> None:
+        if value is not None and not minimum <= value <= maximum:
+            raise ConfigError(
+                f"Invalid value {value} for configuration {name}: Value must be between {minimum} and {maximum}"
+            )
+
+    return check
+
+
+def one_of(*allowed: str) -> Validator:
+    def check(name: str, value: Value) -> None:
+        if value is not None and value not in allowed:
+            raise ConfigError(
+                f"Invalid value {value} for configuration {name}: String must be one of: {', '.join(allowed)}"
+            )
+
+    return check
+
+
+def list_of(*allowed: str) -> Validator:
+    def check(name: str, value: Value) -> None:
+        for item in value or ():
+            if item not in allowed:
+                raise ConfigError(
+                    f"Invalid value {item} for configuration {name}: String must be one of: {', '.join(allowed)}"
+                )
+        if not value:
+            raise ConfigError(f"Invalid value for configuration {name}: List must not be empty")
+
+    return check
+
+
+class ConfigDefinition:
+    """A closed set of keys, in declaration order.
+
+    Raises:
+        ValueError: two keys of one name are declared.
+    """
+
+    def __init__(self, keys: list[ConfigKey]) -> None:
+        self._keys = {key.name: key for key in keys}
+        if len(self._keys) != len(keys):
+            raise ValueError("a configuration key is declared twice")
+
+    def __iter__(self) -> Iterator[ConfigKey]:
+        return iter(self._keys.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._keys
+
+    def __getitem__(self, name: str) -> ConfigKey:
+        return self._keys[name]
+
+    def get(self, name: str) -> ConfigKey | None:
+        return self._keys.get(name)
+
+    def parse(self, texts: Mapping[str, str]) -> dict[str, Value]:
+        """Values of every key named in ``texts``; names that are not declared are left out.
+
+        Raises:
+            ConfigError: a value does not fit its key.
+        """
+        return {name: self._keys[name].parse(text) for name, text in texts.items() if name in self._keys}

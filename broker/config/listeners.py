@@ -1,0 +1,90 @@
+"""The ``listeners`` family of keys: comma-separated ``NAME://host:port``.
+
+A listener has a name; the name maps to a security protocol (``listener.security.protocol.map``), and unless mapped the
+name itself is one. An empty host binds every interface. Port 0 takes a free port, which is then the advertised one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from broker.config.definition import ConfigError
+
+SUPPORTED_PROTOCOLS = ("PLAINTEXT",)
+KNOWN_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+_LISTENER = re.compile(r"^(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:\[\]]*)):(?P<port>-?\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where one listener binds or is advertised. ``host`` is empty for every interface."""
+
+    name: str
+    host: str
+    port: int
+    protocol: str = "PLAINTEXT"
+
+    def with_port(self, port: int) -> Endpoint:
+        return replace(self, port=port)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_listeners(key: str, text: tuple[str, ...], protocol_map: dict[str, str]) -> list[Endpoint]:
+    """Endpoints of a ``listeners`` value.
+
+    Raises:
+        ConfigError: an entry is not ``NAME://host:port``, a name or a non-zero port is used twice, or the security
+            protocol is unknown or not served.
+    """
+    endpoints: list[Endpoint] = []
+    for entry in text:
+        match = _LISTENER.match(entry)
+        if match is None:
+            raise ConfigError(f"Invalid value {entry} for configuration {key}: expected NAME://host:port")
+        name = match["name"].upper()
+        port = int(match["port"])
+        if not 0 <= port <= 65535:
+            raise ConfigError(f"Invalid value {entry} for configuration {key}: port must be between 0 and 65535")
+        endpoints.append(Endpoint(name, match["six"] or match["host"] or "", port, _protocol(name, protocol_map)))
+    names = [endpoint.name for endpoint in endpoints]
+    if len(set(names)) != len(names):
+        raise ConfigError(f"Each listener in {key} must have a different name, but found {', '.join(names)}")
+    ports = [(endpoint.host, endpoint.port) for endpoint in endpoints if endpoint.port]
+    if key == "listeners" and len(set(ports)) != len(ports):
+        raise ConfigError(f"Each listener in {key} must have a different port")
+    return endpoints
+
+
+def parse_protocol_map(entries: tuple[str, ...]) -> dict[str, str]:
+    """``NAME:PROTOCOL`` entries as a mapping.
+
+    Raises:
+        ConfigError: an entry is not ``NAME:PROTOCOL`` or the protocol is unknown.
+    """
+    result: dict[str, str] = {}
+    for entry in entries:
+        name, colon, protocol = entry.partition(":")
+        if not colon or protocol.strip().upper() not in KNOWN_PROTOCOLS:
+            raise ConfigError(
+                f"Invalid value {entry} for configuration listener.security.protocol.map: expected NAME:PROTOCOL "
+                f"with a protocol of {', '.join(KNOWN_PROTOCOLS)}"
+            )
+        result[name.strip().upper()] = protocol.strip().upper()
+    return result
+
+
+def _protocol(name: str, protocol_map: dict[str, str]) -> str:
+    protocol = protocol_map.get(name, name)
+    if protocol not in KNOWN_PROTOCOLS:
+        raise ConfigError(f"No security protocol defined for listener {name}: add it to listener.security.protocol.map")
+    if protocol not in SUPPORTED_PROTOCOLS:
+        raise ConfigError(
+            f"Listener {name} asks for {protocol}, but this broker serves {', '.join(SUPPORTED_PROTOCOLS)} only: "
+            "bind it to a private interface, or put a TLS proxy before it"
+        )
+    return protocol

@@ -1,0 +1,178 @@
+"""Keys of a topic (``segment.bytes``, ``retention.ms``…) and the broker keys that hold their defaults.
+
+Names, defaults and synonyms are those of Apache Kafka 3.9's topic configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.config.definition import (
+    ConfigDefinition,
+    ConfigError,
+    ConfigKey,
+    Type,
+    Value,
+    at_least,
+    between,
+    list_of,
+    one_of,
+)
+from broker.log.config import LogConfig
+
+MAX_LONG = (1 << 63) - 1
+MAX_INT = (1 << 31) - 1
+WEEK_MS = 7 * 24 * 3600 * 1000
+COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+
+TOPIC_CONFIG = ConfigDefinition(
+    [
+        ConfigKey(
+            "cleanup.policy", Type.LIST, ("delete",), "What happens to old segments: delete them, compact them, or both.",
+            list_of("delete", "compact"), synonyms=("log.cleanup.policy",),
+        ),
+        ConfigKey(
+            "compression.type", Type.STRING, "producer",
+            "The codec of the log: producer keeps what the producer chose; any other recompresses.",
+            one_of(*COMPRESSION_TYPES), synonyms=("compression.type",),
+        ),
+        ConfigKey(
+            "delete.retention.ms", Type.LONG, 86_400_000, "How long a tombstone outlives compaction.",
+            at_least(0), synonyms=("log.cleaner.delete.retention.ms",),
+        ),
+        ConfigKey(
+            "file.delete.delay.ms", Type.LONG, 60_000, "How long a deleted segment's file stays before it is removed.",
+            at_least(0), synonyms=("log.segment.delete.delay.ms",),
+        ),
+        ConfigKey(
+            "flush.messages", Type.LONG, MAX_LONG, "Records appended to a partition before an fsync is forced.",
+            at_least(1), synonyms=("log.flush.interval.messages",),
+        ),
+        ConfigKey(
+            "flush.ms", Type.LONG, MAX_LONG, "Longest time an appended record waits for an fsync.",
+            at_least(0), synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+        ),
+        ConfigKey(
+            "index.interval.bytes", Type.INT, 4096, "Bytes of log between two entries of the offset index.",
+            at_least(0), synonyms=("log.index.interval.bytes",),
+        ),
+        ConfigKey(
+            "max.compaction.lag.ms", Type.LONG, MAX_LONG, "Longest time a record stays ineligible for compaction.",
+            at_least(1), synonyms=("log.cleaner.max.compaction.lag.ms",),
+        ),
+        ConfigKey(
+            "max.message.bytes", Type.INT, 1_048_588, "Largest record batch accepted, after compression.",
+            at_least(0), synonyms=("message.max.bytes",),
+        ),
+        ConfigKey(
+            "message.downconversion.enable", Type.BOOLEAN, True, "Convert to older formats for fetches that need it.",
+            synonyms=("log.message.downconversion.enable",),
+        ),
+        ConfigKey(
+            "message.timestamp.after.max.ms", Type.LONG, MAX_LONG,
+            "How far a CreateTime timestamp may lie ahead of the broker's clock.",
+            at_least(0), synonyms=("log.message.timestamp.after.max.ms",),
+        ),
+        ConfigKey(
+            "message.timestamp.before.max.ms", Type.LONG, MAX_LONG,
+            "How far a CreateTime timestamp may lie behind the broker's clock.",
+            at_least(0), synonyms=("log.message.timestamp.before.max.ms",),
+        ),
+        ConfigKey(
+            "message.timestamp.type", Type.STRING, "CreateTime",
+            "Whether a record's timestamp is the producer's or the time of the append.",
+            one_of("CreateTime", "LogAppendTime"), synonyms=("log.message.timestamp.type",),
+        ),
+        ConfigKey(
+            "min.cleanable.dirty.ratio", Type.DOUBLE, 0.5, "Share of the log that must be dirty before it is compacted.",
+            between(0, 1), synonyms=("log.cleaner.min.cleanable.ratio",),
+        ),
+        ConfigKey(
+            "min.compaction.lag.ms", Type.LONG, 0, "Shortest time a record stays uncompacted.",
+            at_least(0), synonyms=("log.cleaner.min.compaction.lag.ms",),
+        ),
+        ConfigKey(
+            "min.insync.replicas", Type.INT, 1, "In-sync replicas needed before a produce with acks=all is accepted.",
+            at_least(1), synonyms=("min.insync.replicas",),
+        ),
+        ConfigKey(
+            "preallocate", Type.BOOLEAN, False, "Reserve a segment's disk space when it is created.",
+            synonyms=("log.preallocate",),
+        ),
+        ConfigKey(
+            "retention.bytes", Type.LONG, -1, "Size a partition's log is cut back to; -1 is no limit.",
+            synonyms=("log.retention.bytes",),
+        ),
+        ConfigKey(
+            "retention.ms", Type.LONG, WEEK_MS, "How long records are kept; -1 is for ever.",
+            at_least(-1), synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+        ),
+        ConfigKey(
+            "segment.bytes", Type.INT, 1 << 30, "Size at which a new segment begins.",
+            at_least(14), synonyms=("log.segment.bytes",),
+        ),
+        ConfigKey(
+            "segment.index.bytes", Type.INT, 10 << 20, "Size an offset index is preallocated to.",
+            at_least(4), synonyms=("log.index.size.max.bytes",),
+        ),
+        ConfigKey(
+            "segment.jitter.ms", Type.LONG, 0, "Random share taken off segment.ms so that segments do not roll together.",
+            at_least(0), synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        ),
+        ConfigKey(
+            "segment.ms", Type.LONG, WEEK_MS, "Age at which a new segment begins even if the old one is not full.",
+            at_least(1), synonyms=("log.roll.ms", "log.roll.hours"),
+        ),
+        ConfigKey(
+            "unclean.leader.election.enable", Type.BOOLEAN, False,
+            "Let a replica outside the ISR lead when no other is left, at the price of records.",
+            synonyms=("unclean.leader.election.enable",),
+        ),
+    ]
+)  # fmt: skip
+
+
+def parse_topic_config(texts: Mapping[str, str | None]) -> dict[str, Value]:
+    """The overrides of a topic as values.
+
+    Raises:
+        ConfigError: a key is unknown or a value does not fit it.
+    """
+    values: dict[str, Value] = {}
+    for name, text in texts.items():
+        key = TOPIC_CONFIG.get(name)
+        if key is None:
+            raise ConfigError(f"Unknown topic config name: {name}")
+        if text is None:
+            raise ConfigError(f"Null value not supported for topic configs: {name}")
+        values[name] = key.parse(text)
+    low, high = values.get("min.compaction.lag.ms"), values.get("max.compaction.lag.ms")
+    if low is not None and high is not None and low > high:
+        raise ConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
+        )
+    return values
+
+
+def log_config(values: Mapping[str, Value], producer_id_expiration_ms: int) -> LogConfig:
+    """The log's view of a topic's effective ``values`` (every key of TOPIC_CONFIG present)."""
+    return LogConfig(
+        segment_bytes=values["segment.bytes"],
+        segment_ms=values["segment.ms"],
+        segment_jitter_ms=values["segment.jitter.ms"],
+        segment_index_bytes=values["segment.index.bytes"],
+        index_interval_bytes=values["index.interval.bytes"],
+        retention_ms=values["retention.ms"],
+        retention_bytes=values["retention.bytes"],
+        flush_messages=values["flush.messages"],
+        flush_ms=values["flush.ms"],
+        max_message_bytes=values["max.message.bytes"],
+        cleanup_policy=tuple(values["cleanup.policy"]),
+        message_timestamp_type=values["message.timestamp.type"],
+        message_timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
+        message_timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
+        preallocate=values["preallocate"],
+        file_delete_delay_ms=values["file.delete.delay.ms"],
+        compression_type=values["compression.type"],
+        producer_id_expiration_ms=producer_id_expiration_ms,
+    )

@@ -1,0 +1,63 @@
+"""Which brokers hold which partitions. Pure.
+
+Replicas are placed round robin: leaders take turns over the brokers from a start index, and the followers of a
+partition come after its leader at a distance that grows by one each time all brokers had their turn, so that the load
+of a lost broker falls on all others evenly (Kafka's rule for brokers without racks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkalog.protocol.errors import InvalidPartitionsError, InvalidReplicaAssignmentError, InvalidReplicationFactorError
+
+
+def assign_replicas(
+    brokers: Sequence[int], partitions: int, replication_factor: int, start: int, first_partition: int = 0
+) -> list[tuple[int, ...]]:
+    """Replicas of ``partitions`` new partitions, preferred leader first.
+
+    Raises:
+        InvalidPartitionsError: ``partitions`` is not positive.
+        InvalidReplicationFactorError: the factor is not positive or larger than the number of brokers.
+    """
+    if partitions <= 0:
+        raise InvalidPartitionsError("Number of partitions must be larger than 0.")
+    if replication_factor <= 0:
+        raise InvalidReplicationFactorError("Replication factor must be larger than 0.")
+    if replication_factor > len(brokers):
+        raise InvalidReplicationFactorError(
+            f"Replication factor: {replication_factor} larger than available brokers: {len(brokers)}."
+        )
+    ordered = sorted(brokers)
+    count = len(ordered)
+    result = []
+    for partition in range(first_partition, first_partition + partitions):
+        shift = start + partition // count
+        leader = (partition + start) % count
+        followers = [
+            ordered[(leader + 1 + (shift + position) % (count - 1)) % count] for position in range(replication_factor - 1)
+        ]
+        result.append((ordered[leader], *followers))
+    return result
+
+
+def check_manual(assignments: dict[int, Sequence[int]], brokers: Sequence[int]) -> list[tuple[int, ...]]:
+    """A manual assignment in partition order.
+
+    Raises:
+        InvalidReplicaAssignmentError: partitions are not 0..n-1, a partition has no replica or one twice, factors
+            differ, or a broker is unknown.
+    """
+    if sorted(assignments) != list(range(len(assignments))):
+        raise InvalidReplicaAssignmentError("partitions should be a consecutive 0-based integer sequence")
+    factors = {len(replicas) for replicas in assignments.values()}
+    if len(factors) != 1 or 0 in factors:
+        raise InvalidReplicaAssignmentError("All partitions should have the same number of replicas")
+    for partition, replicas in assignments.items():
+        if len(set(replicas)) != len(replicas):
+            raise InvalidReplicaAssignmentError(f"Duplicate replica assignment found for partition {partition}")
+        unknown = sorted(set(replicas) - set(brokers))
+        if unknown:
+            raise InvalidReplicaAssignmentError(f"Unknown broker(s) in replica assignment: {unknown}.")
+    return [tuple(assignments[partition]) for partition in range(len(assignments))]

@@ -1,0 +1,299 @@
+"""Altering and describing configurations of topics and brokers (KIP-226, KIP-339).
+
+A value's source is, from strongest to weakest: the topic's override, the broker's dynamic value, the dynamic default
+for all brokers, the broker's file, the declared default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from broker.config.definition import ConfigError, ConfigKey, Type, Update, Value
+from broker.config.server import SERVER_CONFIG, BrokerConfig
+from broker.config.topic import TOPIC_CONFIG, parse_topic_config
+from broker.metadata.model import ClusterState, TopicState
+from broker.metadata.store import Change, MetadataStore
+from broker.replica.manager import ReplicaManager
+from kafkalog.protocol.errors import (
+    InvalidConfigError,
+    InvalidRequestError,
+    KafkaStorageError,
+    UnknownTopicOrPartitionError,
+)
+
+ALL_BROKERS = ""
+
+
+class Source(IntEnum):
+    """Where a value comes from; the numbers are those of DescribeConfigs v1+."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Op(IntEnum):
+    """Operations of IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One key of a resource with its effective value and every place that gives one."""
+
+    key: ConfigKey
+    value: str | None
+    source: Source
+    read_only: bool
+    synonyms: tuple[tuple[str, str | None, Source], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """One change of one key."""
+
+    name: str
+    op: Op
+    value: str | None
+
+
+class ConfigController:
+    """See the module."""
+
+    def __init__(self, store: MetadataStore, replicas: ReplicaManager, static: BrokerConfig, broker_id: int) -> None:
+        self._store = store
+        self._replicas = replicas
+        self._static = static
+        self._broker_id = broker_id
+
+    def effective(self, state: ClusterState) -> BrokerConfig:
+        """The broker's configuration with the dynamic values of ``state`` on top."""
+        dynamic = {**state.broker_config.get(ALL_BROKERS, {}), **state.broker_config.get(str(self._broker_id), {})}
+        return self._static.with_dynamic(dynamic)
+
+    # -- describing
+
+    def describe_topic(self, name: str) -> list[Described]:
+        """Every key of the topic.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such topic.
+        """
+        state = self._store.state
+        topic = state.topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartitionError
+        overrides = parse_topic_config(topic.config)
+        result = []
+        for key in TOPIC_CONFIG:
+            synonyms = [*self._topic_override(key, overrides), *self._broker_layers(key, state)]
+            name_, value, source = synonyms[0]
+            del name_
+            result.append(Described(key, value, source, False, tuple(synonyms)))
+        return result
+
+    def describe_broker(self, name: str) -> list[Described]:
+        """Every key of this broker, or with an empty name the dynamic defaults of all brokers.
+
+        Raises:
+            InvalidRequestError: ``name`` is not this broker's id.
+        """
+        state = self._store.state
+        if name == ALL_BROKERS:
+            entries = state.broker_config.get(ALL_BROKERS, {})
+            return [
+                Described(SERVER_CONFIG[key], _shown(SERVER_CONFIG[key], value), Source.DYNAMIC_DEFAULT_BROKER, False,
+                          ((key, _shown(SERVER_CONFIG[key], value), Source.DYNAMIC_DEFAULT_BROKER),))
+                for key, value in entries.items()
+            ]  # fmt: skip
+        self._check_broker(name)
+        result = []
+        for key in SERVER_CONFIG:
+            synonyms = self._server_layers(key, state)
+            _, value, source = synonyms[0]
+            result.append(Described(key, value, source, key.update is Update.READ_ONLY, tuple(synonyms)))
+        return result
+
+    def _topic_override(
+        self, key: ConfigKey, overrides: Mapping[str, Value]
+    ) -> list[tuple[str, str | None, Source]]:
+        if key.name not in overrides:
+            return []
+        return [(key.name, key.format(overrides[key.name]), Source.TOPIC)]
+
+    def _broker_layers(self, key: ConfigKey, state: ClusterState) -> list[tuple[str, str | None, Source]]:
+        value, synonym = self.effective(state).topic_default(key.name)
+        if synonym is None:
+            return [(key.synonyms[0] if key.synonyms else key.name, key.format(value), Source.DEFAULT)]
+        layers = []
+        for name, text, source in self._server_layers(SERVER_CONFIG[synonym], state):
+            # Hours and minutes are told in the topic key's milliseconds.
+            shown = key.format(value) if not layers else text
+            layers.append((name, shown, source))
+        return layers
+
+    def _server_layers(self, key: ConfigKey, state: ClusterState) -> list[tuple[str, str | None, Source]]:
+        layers: list[tuple[str, str | None, Source]] = []
+        own = state.broker_config.get(str(self._broker_id), {}).get(key.name)
+        if own is not None:
+            layers.append((key.name, _shown(key, own), Source.DYNAMIC_BROKER))
+        common = state.broker_config.get(ALL_BROKERS, {}).get(key.name)
+        if common is not None:
+            layers.append((key.name, _shown(key, common), Source.DYNAMIC_DEFAULT_BROKER))
+        if key.name in self._static.explicit:
+            layers.append((key.name, _shown(key, key.format(self._static.explicit[key.name])), Source.STATIC_BROKER))
+        layers.append((key.name, _shown(key, key.format(key.default)), Source.DEFAULT))
+        return layers
+
+    # -- altering
+
+    async def replace_topic(self, name: str, config: Mapping[str, str | None], *, validate_only: bool) -> None:
+        """AlterConfigs of a topic: ``config`` becomes all of its overrides.
+
+        Raises:
+            UnknownTopicOrPartitionError, InvalidConfigError, KafkaStorageError
+        """
+        await self._alter_topic(name, lambda _: {k: v for k, v in config.items() if v is not None}, validate_only)
+
+    async def alter_topic(self, name: str, alterations: Sequence[Alteration], *, validate_only: bool) -> None:
+        """IncrementalAlterConfigs of a topic.
+
+        Raises:
+            UnknownTopicOrPartitionError, InvalidConfigError, InvalidRequestError, KafkaStorageError
+        """
+        _check_alterations(alterations)
+
+        def altered(topic: TopicState) -> dict[str, str]:
+            result = dict(topic.config)
+            for alteration in alterations:
+                key = TOPIC_CONFIG.get(alteration.name)
+                if key is None:
+                    raise InvalidConfigError(f"Unknown topic config name: {alteration.name}")
+                present = result.get(key.name, key.format(self._replicas.config.topic_default(key.name)[0]))
+                _apply(result, key, alteration, present)
+            return result
+
+        await self._alter_topic(name, altered, validate_only)
+
+    async def _alter_topic(
+        self, name: str, make: Callable[[TopicState], dict[str, str]], validate_only: bool
+    ) -> None:
+        def change(state: ClusterState) -> ClusterState:
+            topic = state.topics.get(name)
+            if topic is None:
+                raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
+            config = make(topic)
+            try:
+                parse_topic_config(config)
+            except ConfigError as error:
+                raise InvalidConfigError(str(error)) from error
+            return state if validate_only else state.with_topics(replace(topic, config=config))
+
+        state = await self._commit(change)
+        if not validate_only:
+            self._replicas.reconfigure(state.topics[name])
+
+    async def replace_broker(self, name: str, config: Mapping[str, str | None], *, validate_only: bool) -> None:
+        """AlterConfigs of a broker: ``config`` becomes all of its dynamic values."""
+        await self._alter_broker(name, lambda _: {k: v for k, v in config.items() if v is not None}, validate_only)
+
+    async def alter_broker(self, name: str, alterations: Sequence[Alteration], *, validate_only: bool) -> None:
+        """IncrementalAlterConfigs of a broker, or with an empty name of all brokers.
+
+        Raises:
+            InvalidRequestError, InvalidConfigError, KafkaStorageError
+        """
+        _check_alterations(alterations)
+
+        def altered(present: dict[str, str]) -> dict[str, str]:
+            result = dict(present)
+            for alteration in alterations:
+                key = SERVER_CONFIG.get(alteration.name)
+                if key is None:
+                    raise InvalidConfigError(f"Unknown broker config name: {alteration.name}")
+                _apply(result, key, alteration, result.get(key.name, key.format(self._replicas.config[key.name])))
+            return result
+
+        await self._alter_broker(name, altered, validate_only)
+
+    async def _alter_broker(
+        self, name: str, make: Callable[[dict[str, str]], dict[str, str]], validate_only: bool
+    ) -> None:
+        if name != ALL_BROKERS:
+            self._check_broker(name)
+
+        def change(state: ClusterState) -> ClusterState:
+            config = make(state.broker_config.get(name, {}))
+            _check_dynamic(config)
+            if validate_only:
+                return state
+            return replace(state, broker_config={**state.broker_config, name: config})
+
+        state = await self._commit(change)
+        if not validate_only:
+            self._replicas.reconfigure_all(self.effective(state), state)
+
+    def _check_broker(self, name: str) -> None:
+        if name != str(self._broker_id):
+            raise InvalidRequestError(f"Unexpected broker id, expected {self._broker_id} but received {name}")
+
+    async def _commit(self, change: Change) -> ClusterState:
+        try:
+            return await self._store.commit(change)
+        except OSError as error:
+            raise KafkaStorageError(f"The cluster's registry cannot be stored: {error}") from error
+
+
+def _shown(key: ConfigKey, text: str | None) -> str | None:
+    return None if key.sensitive else text
+
+
+def _check_alterations(alterations: Iterable[Alteration]) -> None:
+    seen: set[str] = set()
+    for alteration in alterations:
+        if alteration.name in seen:
+            raise InvalidRequestError(f"Error due to duplicate config keys : {alteration.name}")
+        seen.add(alteration.name)
+        if alteration.op is not Op.DELETE and alteration.value is None:
+            raise InvalidRequestError(f"Null value not supported for : {alteration.name}")
+
+
+def _apply(config: dict[str, str], key: ConfigKey, alteration: Alteration, present: str | None) -> None:
+    if alteration.op is Op.DELETE:
+        config.pop(key.name, None)
+        return
+    value = alteration.value or ""
+    if alteration.op is Op.SET:
+        config[key.name] = value
+        return
+    if key.type is not Type.LIST:
+        raise InvalidConfigError(f"Config value {alteration.op.name.lower()} is not allowed for config key: {key.name}")
+    items = [item for item in (present or "").split(",") if item]
+    named = [item.strip() for item in value.split(",")]
+    if alteration.op is Op.APPEND:
+        items += [item for item in named if item not in items]
+    else:
+        items = [item for item in items if item not in named]
+    config[key.name] = ",".join(items)
+
+
+def _check_dynamic(config: Mapping[str, str]) -> None:
+    for name, text in config.items():
+        key = SERVER_CONFIG.get(name)
+        if key is None:
+            raise InvalidConfigError(f"Unknown broker config name: {name}")
+        if key.update is Update.READ_ONLY:
+            raise InvalidRequestError(f"Cannot update these configs dynamically: {name}")
+        try:
+            key.parse(text)
+        except ConfigError as error:
+            raise InvalidConfigError(str(error)) from error
+

@@ -1,0 +1,235 @@
+"""Creating, deleting and growing topics.
+
+The registry decides: a change is validated against the newest state, committed, and only then carried out on the logs.
+A crash between the two is repaired at start-up, which makes the logs that the registry names and removes those that it
+says are being deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from broker.config.definition import ConfigError
+from broker.config.server import BrokerConfig
+from broker.config.topic import parse_topic_config
+from broker.controller.assignment import assign_replicas, check_manual
+from broker.metadata.model import ClusterState, PartitionState, TopicState, new_topic_id
+from broker.metadata.store import Change, MetadataStore
+from broker.replica.manager import ReplicaManager
+from kafkalog.protocol.errors import (
+    InvalidConfigError,
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidRequestError,
+    InvalidTopicError,
+    KafkaError,
+    KafkaStorageError,
+    TopicAlreadyExistsError,
+    TopicDeletionDisabledError,
+    UnknownTopicOrPartitionError,
+)
+
+logger = logging.getLogger("kafkalog.broker.controller")
+
+MAX_NAME_LENGTH = 249
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+_LEGAL_NAME = re.compile(r"^[a-zA-Z0-9._-]+$")
+UNSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; -1 takes the broker's default, ``assignments`` (partition to brokers) excludes both numbers."""
+
+    name: str
+    partitions: int = UNSET
+    replication_factor: int = UNSET
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    config: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def check_topic_name(name: str) -> None:
+    """Refuse names that would make no directory (KIP-4's rules).
+
+    Raises:
+        InvalidTopicError: the name is empty, ``.`` or ``..``, too long, or has other characters than a-zA-Z0-9._-
+    """
+    if not name:
+        raise InvalidTopicError("Topic name is invalid: the empty string is not allowed")
+    if name in (".", ".."):
+        raise InvalidTopicError("Topic name is invalid: '.' or '..' is not allowed")
+    if len(name) > MAX_NAME_LENGTH:
+        raise InvalidTopicError(
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+        )
+    if not _LEGAL_NAME.match(name):
+        raise InvalidTopicError(
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
+        )
+
+
+class TopicController:
+    """See the module."""
+
+    def __init__(self, store: MetadataStore, replicas: ReplicaManager, brokers: Sequence[int]) -> None:
+        self._store = store
+        self._replicas = replicas
+        self._brokers = tuple(brokers)
+
+    @property
+    def _config(self) -> BrokerConfig:
+        return self._replicas.config
+
+    async def create(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, TopicState | KafkaError]:
+        """Create topics in one commit; for each its state, or the error that kept it from being made."""
+        results: dict[str, TopicState | KafkaError] = {}
+
+        def change(state: ClusterState) -> ClusterState:
+            created = []
+            for topic in topics:
+                try:
+                    made = self._plan(state.with_topics(*created), topic)
+                except KafkaError as error:
+                    results[topic.name] = error
+                    continue
+                results[topic.name] = made
+                created.append(made)
+            return state if validate_only or not created else state.with_topics(*created)
+
+        await self._commit(change)
+        if not validate_only:
+            for result in results.values():
+                if isinstance(result, TopicState):
+                    logger.info("created topic %s with %d partitions", result.name, len(result.partitions))
+                    self._replicas.host(result)
+        return results
+
+    async def delete(self, names: Sequence[str]) -> dict[str, KafkaError | None]:
+        """Delete topics in one commit; for each None, or the error."""
+        results: dict[str, KafkaError | None] = {}
+        gone: list[TopicState] = []
+
+        def change(state: ClusterState) -> ClusterState:
+            for name in names:
+                if not self._config["delete.topic.enable"]:
+                    results[name] = TopicDeletionDisabledError()
+                elif name not in state.topics:
+                    results[name] = UnknownTopicOrPartitionError()
+                else:
+                    results[name] = None
+                    gone.append(state.topics[name])
+            return state.without_topics(*(topic.name for topic in gone)) if gone else state
+
+        await self._commit(change)
+        for topic in gone:
+            logger.info("deleting topic %s", topic.name)
+            await self.remove_logs(topic.name, topic.topic_id)
+        return results
+
+    async def remove_logs(self, name: str, topic_id: uuid.UUID) -> None:
+        """Remove the logs of a topic that the registry no longer names, then let the registry forget it."""
+        for partition in self._replicas.drop(name, topic_id):
+            self._replicas.logs.delete(partition.topic, partition.index)
+        await self._commit(lambda state: replace(state, deleting=state.deleting - {topic_id}))
+
+    async def grow(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
+    ) -> None:
+        """Raise the number of partitions of ``name`` to ``count``.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such topic.
+            InvalidPartitionsError: ``count`` is not above the present number.
+            InvalidReplicaAssignmentError: ``assignments`` does not fit.
+        """
+
+        def change(state: ClusterState) -> ClusterState:
+            topic = state.topics.get(name)
+            if topic is None:
+                raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
+            new = self._plan_growth(topic, count, assignments)
+            return state if validate_only else state.with_topics(new)
+
+        state = await self._commit(change)
+        if not validate_only:
+            self._replicas.host(state.topics[name])
+
+    async def _commit(self, change: Change) -> ClusterState:
+        try:
+            return await self._store.commit(change)
+        except OSError as error:
+            logger.error("the registry cannot be stored: %s", error)
+            raise KafkaStorageError(f"The cluster's registry cannot be stored: {error}") from error
+
+    def _plan(self, state: ClusterState, topic: NewTopic) -> TopicState:
+        check_topic_name(topic.name)
+        if topic.name in state.topics:
+            raise TopicAlreadyExistsError(f"Topic '{topic.name}' already exists.")
+        collision = _collision(topic.name, state.topics)
+        if collision is not None:
+            raise InvalidTopicError(f"Topic '{topic.name}' collides with existing topic: {collision}")
+        if topic.assignments and (topic.partitions != UNSET or topic.replication_factor != UNSET):
+            raise InvalidRequestError(
+                "Both numPartitions or replicationFactor and replicasAssignments were set. "
+                "Both cannot be used at the same time."
+            )
+        try:
+            parse_topic_config(topic.config)
+        except ConfigError as error:
+            raise InvalidConfigError(str(error)) from error
+        if topic.assignments:
+            replicas = check_manual(dict(topic.assignments), self._brokers)
+        else:
+            replicas = assign_replicas(
+                self._brokers,
+                self._config["num.partitions"] if topic.partitions == UNSET else topic.partitions,
+                self._config["default.replication.factor"]
+                if topic.replication_factor == UNSET
+                else topic.replication_factor,
+                random.randrange(len(self._brokers)),
+            )
+        taken = {existing.topic_id for existing in state.topics.values()} | state.deleting
+        config = {name: value for name, value in topic.config.items() if value is not None}
+        return TopicState(topic.name, new_topic_id(taken), tuple(map(_led_by_first, replicas)), config)
+
+    def _plan_growth(
+        self, topic: TopicState, count: int, assignments: Sequence[Sequence[int]] | None
+    ) -> TopicState:
+        present = len(topic.partitions)
+        if count < present:
+            raise InvalidPartitionsError(
+                f"Topic currently has {present} partitions, which is higher than the requested {count}."
+            )
+        if count == present:
+            raise InvalidPartitionsError(f"Topic already has {present} partitions.")
+        added = count - present
+        if assignments is not None:
+            if len(assignments) != added:
+                raise InvalidReplicaAssignmentError(
+                    f"Increasing the number of partitions by {added} but {len(assignments)} assignments provided."
+                )
+            replicas = check_manual(dict(enumerate(assignments)), self._brokers)
+        else:
+            factor = len(topic.partitions[0].replicas)
+            replicas = assign_replicas(self._brokers, added, factor, topic.partitions[0].leader, present)
+        return replace(topic, partitions=topic.partitions + tuple(map(_led_by_first, replicas)))
+
+
+def _led_by_first(replicas: tuple[int, ...]) -> PartitionState:
+    return PartitionState(replicas, replicas, replicas[0])
+
+
+def _collision(name: str, existing: Iterable[str]) -> str | None:
+    """A topic whose metric names would be the same: ``.`` and ``_`` are one character there."""
+    if "." not in name and "_" not in name:
+        return None
+    folded = name.replace(".", "_")
+    return next((other for other in existing if other.replace(".", "_") == folded), None)

@@ -1,0 +1,88 @@
+"""Running a broker as a process: logging, signals, the line that says it is ready.
+
+Exit codes: 0 after SIGTERM or SIGINT, 1 when the broker cannot start or fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import resource
+import signal
+import sys
+
+from broker.config.definition import ConfigError
+from broker.config.server import BrokerConfig
+from broker.log.manager import LogDirLockedError
+from broker.metadata.model import MetadataError
+from broker.server import Server
+
+logger = logging.getLogger("kafkalog.broker")
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, and the traceback if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry)
+
+
+def run(config: BrokerConfig) -> int:
+    """Run a broker until a signal ends it; the process's exit code."""
+    _set_up_logging(config["kafkalog.log.format"])
+    _raise_file_limit()
+    try:
+        asyncio.run(_serve(config))
+    except (ConfigError, LogDirLockedError, MetadataError, OSError) as error:
+        print(f"kafkalog: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(config: BrokerConfig) -> None:
+    server = Server(config)
+    await server.start()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    # What start-up made lives as long as the process: keep the collector from walking it again and again.
+    gc.collect()
+    gc.freeze()
+    addresses = ", ".join(str(server.broker.endpoints[endpoint.name]) for endpoint in server.endpoints)
+    print(f"kafkalog broker {server.broker_id} is accepting connections on {addresses}", flush=True)
+    await stop.wait()
+    logger.info("stopping")
+    await server.stop()
+
+
+def _set_up_logging(form: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        JsonFormatter() if form == "json" else logging.Formatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
+    )
+    root = logging.getLogger("kafkalog")
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    root.propagate = False
+
+
+def _raise_file_limit() -> None:
+    """Use as many file descriptors as the system lets us: each segment in use and each connection takes one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, 1 << 20) if hard != resource.RLIM_INFINITY else 1 << 20
+    if soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (ValueError, OSError):
+            logger.warning("the limit of open files stays at %d", soft)

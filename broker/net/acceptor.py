@@ -1,0 +1,155 @@
+"""Listening sockets: accept within limits, close what has been idle too long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+
+from broker.config.definition import ConfigError
+from broker.config.listeners import Endpoint
+from broker.config.server import BrokerConfig
+from broker.net.connection import Connection, Dispatcher
+from broker.net.memory import RequestMemory
+
+logger = logging.getLogger("kafkalog.broker.net")
+
+ACCEPTS_PER_EVENT = 64
+
+
+class Acceptor:
+    """All listeners of a broker and the connections that came through them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, config: BrokerConfig, dispatcher: Dispatcher) -> None:
+        self._loop = loop
+        self._config = config
+        self._dispatcher = dispatcher
+        self._memory = RequestMemory(config["queued.max.request.bytes"])
+        self._sockets: list[tuple[socket.socket, Endpoint]] = []
+        self._per_address: Counter[str] = Counter()
+        self._sweep: asyncio.TimerHandle | None = None
+        self.connections: set[Connection] = set()
+
+    def bind(self) -> list[Endpoint]:
+        """Bind every listener without accepting yet; the endpoints with their real ports.
+
+        Raises:
+            ConfigError: an address cannot be bound.
+        """
+        for endpoint in self._config.listeners:
+            sock = _listen(endpoint, self._config["socket.listen.backlog.size"])
+            self._sockets.append((sock, endpoint.with_port(sock.getsockname()[1])))
+        return [endpoint for _, endpoint in self._sockets]
+
+    def start(self) -> None:
+        """Begin to accept connections."""
+        for sock, endpoint in self._sockets:
+            self._loop.add_reader(sock.fileno(), self._accept, sock, endpoint)
+        self._schedule_sweep()
+
+    def stop_accepting(self) -> None:
+        for sock, _ in self._sockets:
+            self._loop.remove_reader(sock.fileno())
+            sock.close()
+        self._sockets.clear()
+
+    async def close(self, timeout: float) -> None:
+        """Let responses under way finish for at most ``timeout`` seconds, then close every connection."""
+        self.stop_accepting()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        deadline = self._loop.time() + timeout
+        while any(not c.drained and c.state is None for c in self.connections) and self._loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        for connection in list(self.connections):
+            connection.close()
+
+    def _accept(self, listening: socket.socket, endpoint: Endpoint) -> None:
+        for _ in range(ACCEPTS_PER_EVENT):
+            try:
+                sock, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # Out of file descriptors: keep serving those we have, and try again with the next event.
+                logger.error("cannot accept a connection on %s: %s", endpoint, error)
+                return
+            if not self._admit(str(address[0])):
+                sock.close()
+                continue
+            self._open(sock, endpoint)
+
+    def _admit(self, address: str) -> bool:
+        if len(self.connections) >= self._config["max.connections"]:
+            logger.warning("refusing connection from %s: max.connections is reached", address)
+            return False
+        if self._per_address[address] >= self._config["max.connections.per.ip"]:
+            logger.warning("refusing connection from %s: max.connections.per.ip is reached", address)
+            return False
+        return True
+
+    def _open(self, sock: socket.socket, endpoint: Endpoint) -> None:
+        sock.setblocking(False)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            send, receive = self._config["socket.send.buffer.bytes"], self._config["socket.receive.buffer.bytes"]
+            if send > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send)
+            if receive > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
+        except OSError:
+            sock.close()
+            return
+        connection = Connection(
+            self._loop, sock, endpoint, self._dispatcher, self._memory,
+            self._config["socket.request.max.bytes"], self._closed,
+        )  # fmt: skip
+        self.connections.add(connection)
+        self._per_address[connection.peer] += 1
+
+    def _closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._per_address[connection.peer] -= 1
+        if self._per_address[connection.peer] <= 0:
+            del self._per_address[connection.peer]
+
+    def _schedule_sweep(self) -> None:
+        idle = self._config["connections.max.idle.ms"] / 1000
+        self._sweep = self._loop.call_later(min(max(idle / 10, 0.05), 30) if idle > 0 else 30, self._close_idle)
+
+    def _close_idle(self) -> None:
+        idle = self._config["connections.max.idle.ms"] / 1000
+        now = self._loop.time()
+        for connection in list(self.connections):
+            quiet = now - connection.idle_since()
+            if idle > 0 and quiet > idle:
+                connection.close()
+            elif quiet > 10:
+                connection.trim()
+        self._schedule_sweep()
+
+
+def _listen(endpoint: Endpoint, backlog: int) -> socket.socket:
+    host = endpoint.host
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock: socket.socket | None = None
+    try:
+        if not host and socket.has_dualstack_ipv6():
+            return _nonblocking(socket.create_server(("", endpoint.port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True))
+        info = socket.getaddrinfo(host or None, endpoint.port, family, socket.SOCK_STREAM, 0, socket.AI_PASSIVE)[0]
+        sock = socket.socket(info[0], info[1], info[2])
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(info[4])
+        sock.listen(backlog)
+        return _nonblocking(sock)
+    except OSError as error:
+        if sock is not None:
+            sock.close()
+        raise ConfigError(f"Socket server failed to bind to {endpoint}: {error}. Is another broker running there?") from error
+
+
+def _nonblocking(sock: socket.socket) -> socket.socket:
+    sock.setblocking(False)
+    return sock

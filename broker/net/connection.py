@@ -1,0 +1,314 @@
+"""One client connection: a non-blocking socket on the event loop.
+
+Requests of a connection are answered in the order they came: the next frame is dispatched only when the response to
+the one before has been handed to the kernel, which also bounds the memory of a client that does not read. Responses
+are lists of chunks; a chunk with a file descriptor (a slice of a log segment) goes out by ``sendfile``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from broker.config.listeners import Endpoint
+from broker.net.framing import BASE_CAPACITY, FrameBuffer, FrameError
+from broker.net.memory import RequestMemory
+
+logger = logging.getLogger("kafkalog.broker.net")
+
+Chunk = Any
+"""``bytes``-like, or a slice of a file: an object with ``fd``, ``position`` and ``len()``."""
+
+FRAMES_PER_EVENT = 32
+"""Frames served before other connections get their turn."""
+CORK_LIMIT = 64 * 1024
+"""Response bytes gathered over pipelined requests before they are written."""
+_MORE = getattr(socket, "MSG_MORE", 0)
+_SENDFILE_MAX = 0x7FFF_F000
+
+
+class Dispatcher(Protocol):
+    """Who serves the frames of a connection."""
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> None:
+        """Serve one request; ``connection.reply`` or ``connection.skip_reply`` must follow, now or later.
+
+        Raises:
+            BadRequest: the bytes are no request this broker can follow; the connection is closed.
+        """
+
+
+class BadRequest(ValueError):
+    """A request that cannot be answered; its connection is closed with one line in the log."""
+
+
+class Connection:
+    """See the module. All methods run on the event loop's thread."""
+
+    __slots__ = (
+        "_busy", "_corked", "_dispatcher", "_frames", "_loop", "_memory", "_on_close", "_out", "_out_bytes",
+        "_reading", "_resume_scheduled", "_sock", "_writing", "closed", "endpoint", "fd", "last_active", "peer",
+        "state",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        endpoint: Endpoint,
+        dispatcher: Dispatcher,
+        memory: RequestMemory,
+        max_request: int,
+        on_close: Callable[[Connection], None],
+    ) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._dispatcher = dispatcher
+        self._memory = memory
+        self._frames = FrameBuffer(max_request)
+        self._on_close = on_close
+        self._out: deque[Chunk] = deque()
+        self._out_bytes = 0
+        self._busy = False
+        self._corked = False
+        self._writing = False
+        self._reading = False
+        self._resume_scheduled = False
+        self.fd = sock.fileno()
+        self.endpoint = endpoint
+        self.closed = False
+        self.last_active = loop.time()
+        self.state: Any = None
+        """What the request under way waits on; closed with the connection when it has a ``cancel`` method."""
+        try:
+            self.peer = str(sock.getpeername()[0])
+        except OSError:
+            self.peer = "?"
+        self._resume_reading()
+
+    # -- reading
+
+    def _on_readable(self) -> None:
+        self.last_active = self._loop.time()
+        frames = self._frames
+        growth = frames.growth()
+        if growth and not self._memory.take(growth, self._memory_came_free):
+            self._pause_reading()
+            return
+        window = frames.window()
+        if not len(window):
+            # Full of requests that wait for the one under way: let TCP push back.
+            self._pause_reading()
+            return
+        try:
+            count = self._sock.recv_into(window)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        if count == 0:
+            self.close()
+            return
+        frames.received(count)
+        if not self._busy:
+            self._serve()
+
+    def _serve(self) -> None:
+        """Dispatch whole frames, one after the other, until one has to wait or none is left."""
+        self._corked = True
+        budget = FRAMES_PER_EVENT
+        frames = self._frames
+        try:
+            while not self._busy and not self.closed:
+                if budget == 0:
+                    self._schedule_resume()
+                    break
+                frame = frames.next_frame()
+                if frame is None:
+                    break
+                budget -= 1
+                self._busy = True
+                self._dispatcher.dispatch(self, frame)
+        except (FrameError, BadRequest) as error:
+            logger.warning("closing connection from %s on %s: %s", self.peer, self.endpoint.name, error)
+            self.close()
+            return
+        finally:
+            self._corked = False
+        if self.closed:
+            return
+        if self._memory.bounded and not self._busy and not frames.buffered:
+            self._memory.give_back(frames.shrink())
+        if self._out and not self._writing:
+            self._flush()
+
+    def _schedule_resume(self) -> None:
+        if not self._resume_scheduled:
+            self._resume_scheduled = True
+            self._loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        self._resume_scheduled = False
+        if self.closed or self._busy:
+            return
+        self._serve()
+        if not self._reading and not self._busy and not self.closed:
+            self._resume_reading()
+
+    def _memory_came_free(self) -> None:
+        if not self.closed:
+            self._resume_reading()
+
+    def _pause_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self.fd)
+
+    def _resume_reading(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._loop.add_reader(self.fd, self._on_readable)
+
+    # -- writing
+
+    def reply(self, chunks: Iterable[Chunk]) -> None:
+        """Send the response of the request under way; the next request is served once it is on its way."""
+        if self.closed:
+            return
+        self.state = None
+        out = self._out
+        for chunk in chunks:
+            size = len(chunk)
+            if size:
+                out.append(chunk)
+                self._out_bytes += size
+        if self._corked and self._out_bytes < CORK_LIMIT:
+            self._busy = False
+            return
+        if not self._writing:
+            self._flush()
+
+    def skip_reply(self) -> None:
+        """The request under way has no response (a produce with acks=0)."""
+        self.state = None
+        self._request_done()
+
+    def _request_done(self) -> None:
+        self._busy = False
+        if not self._corked and (self._frames.buffered or not self._reading):
+            self._schedule_resume()
+
+    def _flush(self) -> None:
+        try:
+            done = self._write_out()
+        except OSError:
+            self.close()
+            return
+        if done:
+            self._out_bytes = 0
+            if self._writing:
+                self._writing = False
+                self._loop.remove_writer(self.fd)
+            self._request_done()
+        elif not self._writing:
+            # Further requests wait: a client that does not read must not fill memory.
+            self._busy = True
+            self._writing = True
+            self._loop.add_writer(self.fd, self._flush)
+
+    def _write_out(self) -> bool:
+        """Write until done (True) or the socket's buffer is full (False)."""
+        out = self._out
+        while out:
+            chunk = out[0]
+            if hasattr(chunk, "fd"):
+                if not self._send_slice(chunk):
+                    return False
+                continue
+            try:
+                sent = self._send_bytes()
+            except (BlockingIOError, InterruptedError):
+                return False
+            self._consume(sent)
+        return True
+
+    def _send_bytes(self) -> int:
+        out = self._out
+        if len(out) == 1:
+            return self._sock.send(out[0])
+        gathered = []
+        for chunk in out:
+            if hasattr(chunk, "fd"):
+                break
+            gathered.append(chunk)
+        flags = _MORE if len(gathered) < len(out) else 0
+        return self._sock.sendmsg(gathered, (), flags)
+
+    def _consume(self, sent: int) -> None:
+        out = self._out
+        while sent:
+            chunk = out[0]
+            if sent >= len(chunk):
+                sent -= len(chunk)
+                out.popleft()
+            else:
+                out[0] = memoryview(chunk)[sent:]
+                return
+
+    def _send_slice(self, piece: Any) -> bool:
+        position, remaining = piece.position, len(piece)
+        while remaining:
+            try:
+                sent = os.sendfile(self.fd, piece.fd, position, min(remaining, _SENDFILE_MAX))
+            except (BlockingIOError, InterruptedError):
+                self._out[0] = piece.narrowed(position, remaining)
+                return False
+            if sent == 0:
+                # The file is shorter than promised: nothing sensible can follow on this stream.
+                raise OSError("log segment ended before the response did")
+            position += sent
+            remaining -= sent
+        self._out.popleft()
+        return True
+
+    # -- end of life
+
+    def idle_since(self) -> float:
+        """Loop time of the last activity; now, while a request is being served or a response written."""
+        return self._loop.time() if self._busy or self._writing else self.last_active
+
+    def trim(self) -> None:
+        """Give back buffer memory of a connection that has been quiet."""
+        if not self._busy:
+            freed = self._frames.shrink()
+            if freed:
+                self._memory.give_back(freed)
+
+    @property
+    def drained(self) -> bool:
+        """No request is under way and no response is unwritten."""
+        return not self._busy and not self._out
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._pause_reading()
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self.fd)
+        self._out.clear()
+        self._sock.close()
+        self._memory.forget(self._memory_came_free)
+        self._memory.give_back(self._frames.capacity - BASE_CAPACITY)
+        cancel = getattr(self.state, "cancel", None)
+        self.state = None
+        if cancel is not None:
+            cancel()
+        self._on_close(self)

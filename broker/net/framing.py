@@ -1,0 +1,121 @@
+"""Request framing: a 4-byte big-endian size, then that many bytes. Pure: no sockets.
+
+A frame's claimed size is checked against the configured maximum at once, and memory is taken only as bytes arrive: a
+buffer grows to at most 1 MiB ahead of what was received, so a peer that claims 100 MiB and sends nothing costs 1 MiB.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+_SIZE = Struct(">i")
+
+BASE_CAPACITY = 32 * 1024
+GROWTH_STEP = 1024 * 1024
+LARGE_FRAME = 64 * 1024
+
+
+class FrameError(ValueError):
+    """A frame size that is negative or above the maximum: the stream cannot be followed any further."""
+
+
+class FrameBuffer:
+    """One connection's receive buffer.
+
+    The caller asks for a ``window``, receives into it, reports with ``received``, and takes whole frames with
+    ``next_frame``. A frame is a view into the buffer, valid until the next call of ``window``.
+    """
+
+    __slots__ = ("_buffer", "_end", "_max_frame", "_needed", "_start", "_view")
+
+    def __init__(self, max_frame: int) -> None:
+        self._max_frame = max_frame
+        self._buffer = bytearray(BASE_CAPACITY)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
+        self._needed = 0
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of memory held."""
+        return len(self._buffer)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes received and not yet taken as frames."""
+        return self._end - self._start
+
+    def growth(self) -> int:
+        """Bytes of further memory that the next ``window`` call takes."""
+        return max(0, self._target_capacity() - len(self._buffer))
+
+    def window(self) -> memoryview:
+        """Where the next bytes go; empty when the buffer is full of frames that were not taken."""
+        start, end = self._start, self._end
+        needed = self._needed
+        if start == end:
+            self._start = self._end = start = end = 0
+        target = self._target_capacity()
+        if target > len(self._buffer):
+            self._replace(target)
+            start, end = 0, self._end
+        elif start and (needed > len(self._buffer) - start or end == len(self._buffer)):
+            pending = end - start
+            self._view[:pending] = bytes(self._view[start:end])
+            self._start, self._end = 0, pending
+            start, end = 0, pending
+        if needed > LARGE_FRAME:
+            # Stop at the frame's end, so that the bytes of the next one need not be moved.
+            return self._view[end : min(len(self._buffer), start + needed)]
+        return self._view[end:]
+
+    def received(self, count: int) -> None:
+        self._end += count
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame without its size, or None when more bytes are needed.
+
+        Raises:
+            FrameError: the size is negative or above the maximum.
+        """
+        start = self._start
+        available = self._end - start
+        if available < 4:
+            self._needed = 0
+            return None
+        (size,) = _SIZE.unpack_from(self._buffer, start)
+        if size < 0 or size > self._max_frame:
+            raise FrameError(f"request size {size} is not between 0 and {self._max_frame} (socket.request.max.bytes)")
+        if available - 4 < size:
+            self._needed = size + 4
+            return None
+        self._needed = 0
+        self._start = start + 4 + size
+        return self._view[start + 4 : start + 4 + size]
+
+    def shrink(self) -> int:
+        """Give back memory beyond the base when nothing is buffered; returns the bytes given back."""
+        if self._start != self._end or len(self._buffer) == BASE_CAPACITY:
+            return 0
+        freed = len(self._buffer) - BASE_CAPACITY
+        self._start = self._end = 0
+        self._replace(BASE_CAPACITY)
+        return freed
+
+    def _target_capacity(self) -> int:
+        capacity = len(self._buffer)
+        if self._needed <= capacity:
+            return capacity
+        received = self._end - self._start
+        if received < capacity - self._start and self._start == 0:
+            return capacity
+        return min(self._needed, max(GROWTH_STEP, 2 * capacity))
+
+    def _replace(self, capacity: int) -> None:
+        pending = self._end - self._start
+        buffer = bytearray(capacity)
+        buffer[:pending] = self._view[self._start : self._end]
+        self._buffer = buffer
+        self._view = memoryview(buffer)
+        self._start, self._end = 0, pending

@@ -1,0 +1,117 @@
+"""The partitions of this broker: hosting them, and produce and fetch over many of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Iterator
+
+from broker.config.definition import Value
+from broker.config.server import BrokerConfig
+from broker.config.topic import parse_topic_config
+from broker.log.manager import LogManager
+from broker.metadata.model import ClusterState, TopicState
+from broker.replica.partition import Partition
+from broker.replica.purgatory import Purgatory
+from kafkalog.protocol.errors import KafkaStorageError, UnknownTopicOrPartitionError
+
+logger = logging.getLogger("kafkalog.broker.replica")
+
+
+class ReplicaManager:
+    """See the module. Used on the event loop's thread only."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, broker_id: int, config: BrokerConfig, logs: LogManager) -> None:
+        self.broker_id = broker_id
+        self.config = config
+        self.logs = logs
+        self.produce_purgatory = Purgatory(loop)
+        self.fetch_purgatory = Purgatory(loop)
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._offline: set[tuple[str, int]] = set()
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        return self._partitions.get((topic, index))
+
+    def require(self, topic: str, index: int) -> Partition:
+        """The hosted partition.
+
+        Raises:
+            KafkaStorageError: its log directory has failed.
+            UnknownTopicOrPartitionError: it is not hosted here.
+        """
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            if (topic, index) in self._offline:
+                raise KafkaStorageError
+            raise UnknownTopicOrPartitionError
+        return partition
+
+    def partitions_of(self, topic: str) -> list[Partition]:
+        return [partition for (name, _), partition in self._partitions.items() if name == topic]
+
+    def host(self, state: TopicState) -> None:
+        """Hold every partition of ``state`` that is assigned here, creating logs that do not exist yet.
+
+        A log that cannot be created leaves its partition offline; the others are served.
+        """
+        overrides = parse_topic_config(state.config)
+        log_config = self.config.log_config(overrides)
+        min_insync = self.min_insync(overrides)
+        for index, assigned in enumerate(state.partitions):
+            key = (state.name, index)
+            if self.broker_id not in assigned.replicas:
+                continue
+            partition = self._partitions.get(key)
+            if partition is None:
+                try:
+                    log = self.logs.get(state.name, index) or self.logs.create(
+                        state.name, index, state.topic_id, log_config
+                    )
+                except OSError as error:
+                    logger.error("partition %s-%d is offline: its log cannot be created: %s", *key, error)
+                    self._offline.add(key)
+                    continue
+                partition = Partition(state.name, index, self.broker_id, log, min_insync)
+                self._partitions[key] = partition
+                self._offline.discard(key)
+            partition.become(assigned)
+
+    def reconfigure(self, state: TopicState) -> None:
+        """Apply the topic's changed configuration to its partitions."""
+        overrides = parse_topic_config(state.config)
+        log_config = self.config.log_config(overrides)
+        for partition in self.partitions_of(state.name):
+            partition.log.config = log_config
+            partition.min_insync = self.min_insync(overrides)
+
+    def reconfigure_all(self, config: BrokerConfig, cluster: ClusterState) -> None:
+        """Apply changed broker defaults to every partition."""
+        self.config = config
+        for state in cluster.topics.values():
+            self.reconfigure(state)
+
+    def min_insync(self, overrides: dict[str, Value]) -> int:
+        return int(self.config.topic_values(overrides)["min.insync.replicas"])
+
+    def drop(self, topic: str, topic_id: uuid.UUID) -> list[Partition]:
+        """Stop serving every partition of ``topic``; waiting operations are woken to find it gone."""
+        dropped = []
+        for key in [key for key in self._partitions if key[0] == topic]:
+            dropped.append(self._partitions.pop(key))
+            self.fetch_purgatory.notify(key)
+            self.produce_purgatory.notify(key)
+        self._offline = {key for key in self._offline if key[0] != topic}
+        return dropped
+
+    def appended(self, partition: Partition, nbytes: int) -> None:
+        """Wake what waits for ``partition``: ``nbytes`` were appended and its high watermark may have moved."""
+        self.fetch_purgatory.notify(partition.key, nbytes)
+        self.produce_purgatory.notify(partition.key, nbytes)

@@ -1,0 +1,131 @@
+"""One partition as this broker holds it: leader, ISR, high watermark.
+
+A partition on a lone broker is a partition whose ISR is its leader (DESIGN D13): the high watermark is the smallest
+log end offset over the ISR, here the leader's own, and ``acks=all`` waits for it like it would with followers.
+"""
+
+from __future__ import annotations
+
+from broker.log.partition_log import AppendInfo, PartitionLog, ReadResult
+from broker.metadata.model import PartitionState
+from kafkalog.protocol.errors import (
+    FencedLeaderEpochError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    OffsetNotAvailableError,
+    UnknownLeaderEpochError,
+)
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+NO_LEADER_EPOCH = -1
+
+
+class Partition:
+    """See the module. Used on the event loop's thread only."""
+
+    __slots__ = ("broker_id", "index", "isr", "key", "leader", "leader_epoch", "log", "min_insync", "replicas", "topic")
+
+    def __init__(self, topic: str, index: int, broker_id: int, log: PartitionLog, min_insync: int) -> None:
+        self.topic = topic
+        self.index = index
+        self.key = (topic, index)
+        self.broker_id = broker_id
+        self.log = log
+        self.min_insync = min_insync
+        self.leader = -1
+        self.leader_epoch = NO_LEADER_EPOCH
+        self.replicas: tuple[int, ...] = ()
+        self.isr: frozenset[int] = frozenset()
+
+    def become(self, state: PartitionState) -> None:
+        """Take the role that the registry gives this broker."""
+        self.leader = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.replicas = state.replicas
+        self.isr = frozenset(state.isr)
+        if self.is_leader:
+            self._advance_high_watermark()
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader == self.broker_id
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        return min(self.log.last_stable_offset, self.log.high_watermark)
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        """Fence a client that knows another leader epoch (KIP-320); -1 is a client that does not say.
+
+        Raises:
+            FencedLeaderEpochError: the client's epoch is older.
+            UnknownLeaderEpochError: the client's epoch is newer.
+            NotLeaderOrFollowerError: this broker does not lead the partition.
+        """
+        if epoch != NO_LEADER_EPOCH and epoch != self.leader_epoch:
+            if epoch < self.leader_epoch:
+                raise FencedLeaderEpochError
+            raise UnknownLeaderEpochError
+        if not self.is_leader:
+            raise NotLeaderOrFollowerError
+
+    def append(self, records: memoryview, acks: int, now_ms: int) -> AppendInfo:
+        """Append one produced record batch as the leader.
+
+        Raises:
+            NotLeaderOrFollowerError: this broker does not lead the partition.
+            NotEnoughReplicasError: ``acks`` is all and the ISR is smaller than ``min.insync.replicas``.
+            KafkaError: the log refuses the batch or cannot be written.
+        """
+        if not self.is_leader:
+            raise NotLeaderOrFollowerError
+        if acks == -1 and len(self.isr) < self.min_insync:
+            raise NotEnoughReplicasError(
+                f"The size of the current ISR {sorted(self.isr)} is insufficient to satisfy the min.isr requirement "
+                f"of {self.min_insync} for partition {self.topic}-{self.index}"
+            )
+        info = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        self._advance_high_watermark()
+        return info
+
+    def read(
+        self, offset: int, max_bytes: int, isolation: int, leader_epoch: int, *, min_one: bool
+    ) -> ReadResult:
+        """Record batches from ``offset`` for a consumer: up to the high watermark, or the last stable offset.
+
+        Raises:
+            OffsetOutOfRangeError: the offset is below the log start or above the log end.
+        """
+        self.check_leader_epoch(leader_epoch)
+        bound = self.log.high_watermark if isolation == READ_UNCOMMITTED else self.last_stable_offset
+        return self.log.read(offset, max_bytes, max_offset=bound, min_one=min_one)
+
+    def latest_offset(self, isolation: int) -> int:
+        """What a consumer calls the end of the partition.
+
+        Raises:
+            OffsetNotAvailableError: leadership is too fresh for the end to be known.
+        """
+        if self.log.high_watermark < 0:
+            raise OffsetNotAvailableError
+        return self.log.high_watermark if isolation == READ_UNCOMMITTED else self.last_stable_offset
+
+    def delete_records(self, before: int) -> int:
+        """Advance the log start offset to ``before`` (-1: the high watermark); the new log start offset.
+
+        Raises:
+            OffsetOutOfRangeError: ``before`` is above the high watermark.
+            NotLeaderOrFollowerError: this broker does not lead the partition.
+        """
+        if not self.is_leader:
+            raise NotLeaderOrFollowerError
+        return self.log.delete_records(self.high_watermark if before == -1 else before)
+
+    def _advance_high_watermark(self) -> None:
+        # The ISR is the leader alone: what it has appended is what every in-sync replica has.
+        self.log.high_watermark = self.log.log_end_offset

@@ -1,0 +1,131 @@
+"""Operations that wait: a produce for its replicas, a fetch for its minimum of bytes.
+
+An operation watches partitions and has a deadline. Whoever changes a partition calls ``notify``; the watchers are
+looked at once at the end of the loop's current round, so a burst of appends wakes a waiting fetch once. All deadlines
+share one heap and one timer of the loop: no timer and no thread per operation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Hashable, Iterable
+
+
+class DelayedOperation:
+    """What waits. Subclasses say when they are satisfied and what happens then.
+
+    ``try_complete`` returns True when the condition holds now and the operation has been carried out; ``expire`` is
+    called instead when the deadline passes first. Exactly one of them ends an operation, unless it is cancelled.
+    """
+
+    __slots__ = ("_keys", "_purgatory", "completed")
+
+    def __init__(self) -> None:
+        self.completed = False
+        self._keys: tuple[Hashable, ...] = ()
+        self._purgatory: Purgatory | None = None
+
+    def noticed(self, key: Hashable, amount: int) -> None:
+        """``amount`` (bytes, for an append) was added to the partition ``key``; called before ``try_complete``."""
+
+    def try_complete(self) -> bool:
+        raise TypeError(f"{type(self).__name__} does not say when it is complete")
+
+    def expire(self) -> None:
+        raise TypeError(f"{type(self).__name__} does not say what its deadline does")
+
+    def cancel(self) -> None:
+        """End the operation without an answer, for nobody waits for it any more."""
+        if not self.completed and self._purgatory is not None:
+            self._purgatory.remove(self)
+
+
+class Purgatory:
+    """See the module. Used on the event loop's thread only."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._watchers: dict[Hashable, set[DelayedOperation]] = {}
+        self._deadlines: list[tuple[float, int, DelayedOperation]] = []
+        self._sequence = itertools.count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._dirty: dict[Hashable, int] = {}
+        self._waiting = 0
+
+    def __len__(self) -> int:
+        """Operations that wait."""
+        return self._waiting
+
+    def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], delay: float) -> None:
+        """Let ``operation`` wait on ``keys`` for at most ``delay`` seconds."""
+        operation._keys = tuple(keys)
+        operation._purgatory = self
+        for key in operation._keys:
+            self._watchers.setdefault(key, set()).add(operation)
+        self._waiting += 1
+        deadline = self._loop.time() + delay
+        heapq.heappush(self._deadlines, (deadline, next(self._sequence), operation))
+        if len(self._deadlines) > 1024 and len(self._deadlines) > 4 * self._waiting:
+            # Most entries are of operations that ended early: keep the heap as small as what waits.
+            self._deadlines = [entry for entry in self._deadlines if not entry[2].completed]
+            heapq.heapify(self._deadlines)
+        self._arm()
+
+    def notify(self, key: Hashable, amount: int = 0) -> None:
+        """The partition ``key`` changed; its watchers are looked at once this round of the loop ends."""
+        if key not in self._watchers:
+            return
+        if not self._dirty:
+            self._loop.call_soon(self._look)
+        self._dirty[key] = self._dirty.get(key, 0) + amount
+
+    def remove(self, operation: DelayedOperation) -> None:
+        """Forget ``operation``; neither its completion nor its deadline is reported."""
+        if operation.completed:
+            return
+        operation.completed = True
+        self._waiting -= 1
+        for key in operation._keys:
+            watchers = self._watchers.get(key)
+            if watchers is not None:
+                watchers.discard(operation)
+                if not watchers:
+                    del self._watchers[key]
+
+    def _look(self) -> None:
+        dirty, self._dirty = self._dirty, {}
+        for key, amount in dirty.items():
+            for operation in list(self._watchers.get(key, ())):
+                if operation.completed:
+                    continue
+                operation.noticed(key, amount)
+                if operation.try_complete():
+                    self.remove(operation)
+
+    def _arm(self) -> None:
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][2].completed:
+            heapq.heappop(deadlines)
+        if not deadlines:
+            return
+        first = deadlines[0][0]
+        if self._timer is not None:
+            if self._timer_at <= first:
+                return
+            self._timer.cancel()
+        self._timer_at = first
+        self._timer = self._loop.call_at(first, self._expire_due)
+
+    def _expire_due(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        deadlines = self._deadlines
+        while deadlines and (deadlines[0][0] <= now or deadlines[0][2].completed):
+            operation = heapq.heappop(deadlines)[2]
+            if not operation.completed:
+                self.remove(operation)
+                operation.expire()
+        self._arm()

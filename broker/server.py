@@ -1,0 +1,224 @@
+"""A broker: its parts put together, started in order and stopped in order.
+
+Start: directories are locked, the registry is read, logs are opened (and recovered after an unclean stop), partitions
+take their roles, and only then is the first connection accepted. Stop: no new connections, responses under way are
+finished, logs are flushed and closed, and the clean-shutdown marker is written last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from broker.api.context import Broker
+from broker.api.dispatcher import ApiDispatcher
+from broker.config.definition import ConfigError
+from broker.config.listeners import Endpoint
+from broker.config.server import BrokerConfig
+from broker.config.topic import parse_topic_config
+from broker.log.config import LogConfig
+from broker.log.manager import LogManager
+from broker.metadata.local import LocalStore
+from broker.metadata.model import ClusterState, PartitionState, TopicState
+from broker.net.acceptor import Acceptor
+from broker.replica.manager import ReplicaManager
+from kafkalog.records import kernels
+
+logger = logging.getLogger("kafkalog.broker")
+
+KERNEL_DELAY = 0.5
+"""Seconds after start before the record kernels are loaded, so that they do not delay the first requests."""
+FLUSH_CHECK_SECONDS = 1.0
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Server:
+    """See the module. ``start`` and ``stop`` run on one event loop.
+
+    Raises (from ``start``):
+        ConfigError: the configuration cannot be used as it is.
+        LogDirLockedError: another broker uses a log directory.
+        MetadataError: the stored registry is damaged.
+        OSError: a directory cannot be used.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.endpoints: list[Endpoint] = []
+        self._workers = ThreadPoolExecutor(config["background.threads"], thread_name_prefix="kafkalog-worker")
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        loop.set_default_executor(self._workers)
+        for name in self.config.unknown:
+            logger.warning("%s is not a known configuration", name)
+        if self.config.ineffective:
+            logger.info("configurations without effect here: %s", ", ".join(self.config.ineffective))
+        self.acceptor: Acceptor | None = None
+        self.logs = LogManager(
+            self.config.log_dirs,
+            self.config.log_config({}),
+            clock=now_ms,
+            num_recovery_threads=self.config["num.recovery.threads.per.data.dir"],
+        )
+        try:
+            await self._open(loop)
+        except BaseException:
+            if self.acceptor is not None:
+                self.acceptor.stop_accepting()
+            self.logs.release()
+            self._workers.shutdown(wait=False)
+            raise
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
+        config = self.config
+        self.store = LocalStore(config.log_dirs[0])
+        fresh = not self.store.exists
+        state = self.store.load(self.logs.cluster_id)
+        self.broker_id = self._resolve_broker_id()
+        self.logs.write_meta_properties(cluster_id=state.cluster_id, broker_id=self.broker_id)
+        configs = {name: self._log_config(topic) for name, topic in state.topics.items()}
+        await loop.run_in_executor(None, self.logs.load_all, configs)
+        if fresh:
+            state = await self._adopt()
+        self.replicas = ReplicaManager(loop, self.broker_id, config, self.logs)
+        self.broker = Broker(
+            loop=loop,
+            broker_id=self.broker_id,
+            static_config=config,
+            store=self.store,
+            replicas=self.replicas,
+            now_ms=now_ms,
+        )
+        self.replicas.config = self.broker.configs.effective(state)
+        self._remove_strays(state)
+        for topic in state.topics.values():
+            self.replicas.host(topic)
+        self.dispatcher = ApiDispatcher(self.broker)
+        self.acceptor = Acceptor(loop, config, self.dispatcher)
+        self.endpoints = self.acceptor.bind()
+        for endpoint in self.endpoints:
+            self.broker.endpoints[endpoint.name] = config.advertised_endpoint(endpoint)
+        self.acceptor.start()
+        self._start_background(loop)
+
+    async def stop(self) -> None:
+        """Stop gracefully; what was acknowledged is on disk, and the next start needs no recovery."""
+        for task in list(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        if self.acceptor is not None:
+            await self.acceptor.close(self.config["kafkalog.shutdown.timeout.ms"] / 1000)
+        await self.dispatcher.settle()
+        await self._loop.run_in_executor(None, self.logs.shutdown)
+        logger.info("broker %d stopped", self.broker_id)
+
+    def _resolve_broker_id(self) -> int:
+        configured, stored = self.config["broker.id"], self.logs.broker_id
+        if configured == -1:
+            return 0 if stored is None else stored
+        if stored is not None and stored != configured:
+            raise ConfigError(
+                f"Configured broker.id {configured} doesn't match stored broker.id {stored} in meta.properties. "
+                "If the directories belong to another broker, set log.dirs; if the id was changed on purpose, set it "
+                "in meta.properties too."
+            )
+        return int(configured)
+
+    def _log_config(self, topic: TopicState) -> LogConfig:
+        return self.config.log_config(parse_topic_config(topic.config))
+
+    async def _adopt(self) -> ClusterState:
+        """Register the topics of a directory that has logs but no registry, such as one that Apache Kafka wrote."""
+        found: dict[str, dict[int, uuid.UUID | None]] = {}
+        for log in self.logs:
+            found.setdefault(log.topic, {})[log.partition] = log.topic_id
+        topics = []
+        for name, partitions in found.items():
+            topic_id = next((item for item in partitions.values() if item is not None), None) or uuid.uuid4()
+            held = PartitionState((self.broker_id,), (self.broker_id,), self.broker_id)
+            count = max(partitions) + 1
+            epochs = [self.logs.get(name, index) for index in range(count)]
+            states = tuple(
+                held if log is None else replace(held, leader_epoch=max(0, log.latest_epoch)) for log in epochs
+            )
+            topics.append(TopicState(name, topic_id, states))
+            for index in partitions:
+                log = self.logs.get(name, index)
+                if log is not None and log.topic_id is None:
+                    log.assign_topic_id(topic_id)
+        if topics:
+            logger.info("registered %d topics found in the log directories", len(topics))
+        # Stored even when empty: from now on a directory that the registry does not name is a stray.
+        return await self.store.commit(lambda state: replace(state.with_topics(*topics)))
+
+    def _remove_strays(self, state: ClusterState) -> None:
+        """Finish deletions that a crash cut short; set aside logs that the registry does not name."""
+        for log in list(self.logs):
+            topic = state.topics.get(log.topic)
+            if log.topic_id is not None and log.topic_id in state.deleting:
+                self.logs.delete(log.topic, log.partition)
+            elif (
+                topic is None
+                or (log.topic_id is not None and log.topic_id != topic.topic_id)
+                or log.partition >= len(topic.partitions)
+            ):
+                self.logs.set_aside(log.topic, log.partition)
+        if state.deleting:
+            self.store.write(replace(state, deleting=frozenset()))
+
+    # -- background work
+
+    def _start_background(self, loop: asyncio.AbstractEventLoop) -> None:
+        config = self.config
+        self._every(config["log.retention.check.interval.ms"] / 1000, self._retain)
+        self._every(FLUSH_CHECK_SECONDS, self._flush_due)
+        self._every(config["log.flush.offset.checkpoint.interval.ms"] / 1000, self.logs.checkpoint_recovery_points)
+        self._every(
+            config["log.flush.start.offset.checkpoint.interval.ms"] / 1000, self.logs.checkpoint_log_start_offsets
+        )
+        self._every(5.0, self.logs.checkpoint_high_watermarks)
+        self.broker.log_starts_changed = lambda: self._soon(self.logs.checkpoint_log_start_offsets)
+        loop.call_later(KERNEL_DELAY, kernels.load_in_background)
+
+    def _retain(self) -> None:
+        self.logs.run_retention(now_ms())
+
+    def _flush_due(self) -> None:
+        self.logs.run_flushes(now_ms())
+
+    def _every(self, seconds: float, work: Callable[[], Any]) -> None:
+        async def run() -> None:
+            while True:
+                await asyncio.sleep(seconds)
+                try:
+                    await self._loop.run_in_executor(None, work)
+                except Exception:
+                    logger.exception("background work failed; it is tried again in %.0f s", seconds)
+
+        self._keep(self._loop.create_task(run()))
+
+    def _soon(self, work: Callable[[], Any]) -> None:
+        async def run() -> None:
+            try:
+                await self._loop.run_in_executor(None, work)
+            except Exception:
+                logger.exception("background work failed")
+
+        self._keep(self._loop.create_task(run()))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)

@@ -1,0 +1,113 @@
+"""Incremental fetch sessions (KIP-227): epochs, what responses leave out, eviction."""
+
+from __future__ import annotations
+
+import uuid
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.api.fetch_session import EVICTION_SECONDS, FetchSessionCache, partition_key
+from kafkalog.protocol.errors import ErrorCode
+
+IDS = {name: uuid.uuid5(uuid.NAMESPACE_DNS, name) for name in ("a", "b", "c")}
+NAMES = {topic_id: name for name, topic_id in IDS.items()}
+
+
+def fetch(session_id: int, epoch: int, wanted: dict[tuple[str, int], int], forget: list[tuple[str, int]] = []) -> Any:  # noqa: B006
+    """A FetchRequest's fields: ``wanted`` maps partitions to offsets."""
+
+    def topic(name: str, **fields: Any) -> SimpleNamespace:
+        return SimpleNamespace(topic=name, topic_id=IDS[name], **fields)
+
+    def partition(index: int, offset: int) -> SimpleNamespace:
+        return SimpleNamespace(partition=index, fetch_offset=offset, current_leader_epoch=-1, partition_max_bytes=100)
+
+    return SimpleNamespace(
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[topic(name, partitions=[partition(index, offset)]) for (name, index), offset in wanted.items()],
+        forgotten_topics_data=[topic(name, partitions=[index]) for name, index in forget],
+    )
+
+
+def test_a_session_remembers_merges_and_forgets() -> None:
+    cache = FetchSessionCache(10)
+    first = cache.context(13, fetch(0, 0, {("a", 0): 5, ("b", 0): 7}), NAMES, 0.0)
+    assert first.error is ErrorCode.NONE
+    assert first.session_id > 0
+    assert not first.incremental
+    second = cache.context(13, fetch(first.session_id, 1, {("a", 0): 6, ("c", 2): 1}, [("b", 0)]), NAMES, 1.0)
+    assert second.incremental
+    assert [(state.name, state.partition, state.fetch_offset) for state in second.partitions] == [
+        ("a", 0, 6),
+        ("c", 2, 1),
+    ]
+
+
+def test_epochs_are_counted() -> None:
+    cache = FetchSessionCache(10)
+    session_id = cache.context(12, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id
+    assert cache.context(12, fetch(session_id, 1, {}), {}, 0.0).error is ErrorCode.NONE
+    assert cache.context(12, fetch(session_id, 1, {}), {}, 0.0).error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert cache.context(12, fetch(session_id + 1, 2, {}), {}, 0.0).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert cache.context(13, fetch(session_id, 2, {}), NAMES, 0.0).error is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert cache.context(12, fetch(session_id, 2, {}), {}, 0.0).error is ErrorCode.NONE
+
+
+def test_the_final_epoch_closes_the_session() -> None:
+    cache = FetchSessionCache(10)
+    session_id = cache.context(12, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id
+    closing = cache.context(12, fetch(session_id, -1, {("a", 0): 0}), {}, 0.0)
+    assert closing.session_id == 0
+    assert len(cache) == 0
+
+
+def test_a_session_that_forgets_everything_ends() -> None:
+    cache = FetchSessionCache(10)
+    session_id = cache.context(12, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id
+    cache.context(12, fetch(session_id, 1, {}, [("a", 0)]), {}, 0.0)
+    assert len(cache) == 0
+
+
+def test_only_news_is_told() -> None:
+    context = FetchSessionCache(10).context(12, fetch(0, 0, {("a", 0): 0}), {}, 0.0)
+    state = context.partitions[0]
+    assert state.changed(0, 10, 0, 100)
+    assert not state.changed(0, 10, 0, 0)
+    assert state.changed(0, 11, 0, 0)
+    assert state.changed(0, 11, 3, 0)
+    assert state.changed(6, 11, 3, 0)
+    assert state.changed(0, 11, 3, 0), "the end of an error is news"
+    assert not state.changed(0, 11, 3, 0)
+
+
+def test_partitions_that_gave_records_go_last() -> None:
+    cache = FetchSessionCache(10)
+    context = cache.context(12, fetch(0, 0, {("a", 0): 0, ("b", 0): 0, ("c", 0): 0}), {}, 0.0)
+    assert context.session is not None
+    context.session.served([partition_key(context.partitions[0], False)])
+    after = cache.context(12, fetch(context.session_id, 1, {}), {}, 0.0)
+    assert [state.name for state in after.partitions] == ["b", "c", "a"]
+
+
+def test_topic_ids_are_resolved_anew_each_time() -> None:
+    cache = FetchSessionCache(10)
+    session_id = cache.context(13, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id
+    assert [state.name for state in cache.context(13, fetch(session_id, 1, {}), NAMES, 0.0).partitions] == ["a"]
+    assert [state.name for state in cache.context(13, fetch(session_id, 2, {}), {}, 0.0).partitions] == [""]
+
+
+@pytest.mark.parametrize("age", [0.0, EVICTION_SECONDS + 1])
+def test_a_full_cache_evicts_only_what_is_stale(age: float) -> None:
+    cache = FetchSessionCache(1)
+    old = cache.context(12, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id
+    new = cache.context(12, fetch(0, 0, {("b", 0): 0}), {}, age)
+    stale = age > 0
+    assert (new.session_id != 0) is stale
+    assert (cache.context(12, fetch(old, 1, {}), {}, age).error is ErrorCode.NONE) is not stale
+
+
+def test_no_slots_no_sessions() -> None:
+    assert FetchSessionCache(0).context(12, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id == 0

@@ -1,0 +1,96 @@
+"""Request framing: whatever way the bytes are cut, the frames are the same, and a claim takes no memory."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.net.framing import BASE_CAPACITY, GROWTH_STEP, FrameBuffer, FrameError
+
+MAX = 100 * 1024 * 1024
+
+
+def feed(buffer: FrameBuffer, data: bytes, cuts: list[int]) -> list[bytes]:
+    """Feed ``data`` in pieces of the given sizes (cycled); the frames that come out."""
+    frames: list[bytes] = []
+    position = turn = 0
+    while position < len(data):
+        window = buffer.window()
+        assert len(window) > 0
+        count = min(len(window), cuts[turn % len(cuts)], len(data) - position)
+        turn += 1
+        window[:count] = data[position : position + count]
+        buffer.received(count)
+        position += count
+        while (frame := buffer.next_frame()) is not None:
+            frames.append(bytes(frame))
+    return frames
+
+
+def framed(frames: list[bytes]) -> bytes:
+    return b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+
+
+@given(
+    st.lists(st.binary(max_size=300), max_size=40),
+    st.lists(st.integers(1, 2000), min_size=1, max_size=10),
+)
+def test_frames_do_not_depend_on_how_bytes_arrive(frames: list[bytes], cuts: list[int]) -> None:
+    assert feed(FrameBuffer(MAX), framed(frames), cuts) == frames
+
+
+@given(
+    st.lists(st.integers(0, 3 * BASE_CAPACITY), min_size=1, max_size=6),
+    st.lists(st.integers(1, 200_000), min_size=1, max_size=4),
+)
+def test_frames_larger_than_the_buffer(sizes: list[int], cuts: list[int]) -> None:
+    frames = [bytes([index % 251]) * size for index, size in enumerate(sizes)]
+    assert feed(FrameBuffer(MAX), framed(frames), cuts) == frames
+
+
+def test_a_large_frame_and_the_small_ones_around_it() -> None:
+    frames = [b"a" * 10, b"b" * (3 * GROWTH_STEP + 17), b"c" * 5, b"", b"d" * BASE_CAPACITY]
+    assert feed(FrameBuffer(MAX), framed(frames), [BASE_CAPACITY, 7, 100_000]) == frames
+
+
+@pytest.mark.parametrize("size", [-1, -(1 << 31), MAX + 1, (1 << 31) - 1])
+def test_an_absurd_size_is_refused(size: int) -> None:
+    buffer = FrameBuffer(MAX)
+    buffer.window()[:4] = struct.pack(">i", size)
+    buffer.received(4)
+    with pytest.raises(FrameError, match=str(size)):
+        buffer.next_frame()
+
+
+def test_the_largest_size_is_allowed() -> None:
+    frame = b"x" * 1000
+    assert feed(FrameBuffer(1000), framed([frame]), [300]) == [frame]
+
+
+def test_a_claim_takes_no_memory_until_bytes_arrive() -> None:
+    buffer = FrameBuffer(MAX)
+    buffer.window()[:4] = struct.pack(">i", MAX)
+    buffer.received(4)
+    assert buffer.next_frame() is None
+    assert len(buffer.window()) > 0
+    assert buffer.capacity == BASE_CAPACITY
+    received = 4
+    while received < 3 * GROWTH_STEP:
+        window = buffer.window()
+        buffer.received(len(window))
+        received += len(window)
+        assert buffer.next_frame() is None
+        assert buffer.capacity <= 2 * received + GROWTH_STEP
+
+
+def test_memory_is_given_back() -> None:
+    buffer = FrameBuffer(MAX)
+    feed(buffer, framed([b"x" * GROWTH_STEP]), [GROWTH_STEP])
+    grown = buffer.capacity
+    assert grown > BASE_CAPACITY
+    assert buffer.shrink() == grown - BASE_CAPACITY
+    assert buffer.capacity == BASE_CAPACITY
+    assert feed(buffer, framed([b"after"]), [3]) == [b"after"]
