@@ -1,0 +1,125 @@
+"""A kafkalog broker as a process: started as a user starts it, stopped or killed, started again on the same address."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.peers.process import PeerFailedError, Process, tail
+
+READY = re.compile(r"accepting connections on PLAINTEXT://([^\s,]+)")
+START_DEADLINE_S = 60.0
+
+
+class KafkalogBroker:
+    """``directory`` holds the log and the process's output; ``overrides`` are settings (``--override``)."""
+
+    def __init__(self, directory: Path, overrides: dict[str, str] | None = None) -> None:
+        self.directory = directory
+        self.log_dir = directory / "log"
+        self.output = directory / "broker.out"
+        self.overrides = dict(overrides or {})
+        self.address = ""
+        self._process: Process | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port for clients."""
+        return self.address
+
+    @property
+    def host(self) -> str:
+        return self.address.rpartition(":")[0]
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.running
+
+    def command(self) -> list[str]:
+        settings = {
+            "listeners": f"PLAINTEXT://{self.address or '127.0.0.1:0'}",
+            "log.dirs": str(self.log_dir),
+            **self.overrides,
+        }
+        command = [sys.executable, "-m", "kafkalog.cli.main", "server", "start"]
+        for key, value in settings.items():
+            command += ["--override", f"{key}={value}"]
+        return command
+
+    def start(self) -> Self:
+        """Start and wait for the line that says it accepts connections; after a stop, on the same port as before."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        seen = self.output.stat().st_size if self.output.exists() else 0
+        self._process = Process(self.command(), self.output)
+        process = self._process
+
+        def ready() -> bool:
+            with self.output.open("rb") as file:
+                file.seek(seen)
+                match = READY.search(file.read().decode(errors="replace"))
+            if match is not None:
+                self.address = match[1]
+            return match is not None
+
+        try:
+            process.wait_until(ready, START_DEADLINE_S)
+        except PeerFailedError:
+            self.kill()
+            raise
+        return self
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        assert self._process is not None
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL: no chance to finish anything."""
+        if self._process is not None and self._process.running:
+            self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> int:
+        process = self._process
+        assert process is not None
+        if process.running:
+            os.kill(process.pid, number)
+        return process.wait(60.0)
+
+    def logged(self) -> str:
+        """What the broker has printed."""
+        return tail(self.output, 1 << 20)
+
+    def connect(self) -> socket.socket:
+        """A raw connection."""
+        return socket.create_connection((self.host, self.port), timeout=20)
+
+    def wait_logged(self, pattern: str, deadline_s: float = 20.0) -> None:
+        """Wait until a line of the output matches."""
+        end = time.monotonic() + deadline_s
+        while not re.search(pattern, self.logged()):
+            assert time.monotonic() < end, f"{pattern!r} never appeared in:\n{self.logged()}"
+            time.sleep(0.02)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
