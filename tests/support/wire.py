@@ -1,0 +1,82 @@
+"""Requests over a plain socket: what a client library would hide."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+from kafkalog.protocol.codec import decode_response, encode_request
+from kafkalog.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kafkalog.records.batch import Record, encode_batch
+from kafkalog.records.compression import Codec
+
+
+def receive_frame(sock: socket.socket) -> bytes:
+    """One response without its size; b"" when the peer has closed the connection."""
+    header = _receive(sock, 4)
+    if not header:
+        return b""
+    (size,) = struct.unpack(">i", header)
+    return _receive(sock, size)
+
+
+def _receive(sock: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        try:
+            piece = sock.recv(count - len(data))
+        except ConnectionResetError:
+            return b""
+        if not piece:
+            return b""
+        data += piece
+    return bytes(data)
+
+
+def is_closed(sock: socket.socket) -> bool:
+    """Whether the peer closes the connection (within the socket's time-out) without another byte."""
+    try:
+        return sock.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def exchange(sock: socket.socket, message: Any, version: int, correlation_id: int = 1) -> Any:
+    """Send a request and decode its response."""
+    sock.sendall(encode_request(message, version, correlation_id, "wire-test"))
+    frame = receive_frame(sock)
+    assert frame, "the connection was closed instead of answered"
+    answered, response = decode_response(type(message), version, frame)
+    assert answered == correlation_id
+    return response
+
+
+def batch(values: list[bytes | None], *, codec: Codec = Codec.NONE, timestamp: int = 1_700_000_000_000, **fields: Any) -> bytearray:
+    """A record batch with these values."""
+    records = [Record(index, timestamp + index, None, value, ()) for index, value in enumerate(values)]
+    return encode_batch(records, codec=codec, **fields)
+
+
+def produce_request(topic: str, data: dict[int, Any], acks: int = 1, timeout_ms: int = 10_000) -> ProduceRequest:
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                partition_data=[PartitionProduceData(index=index, records=records) for index, records in data.items()],
+            )
+        ],
+    )
+
+
+def produce(sock: socket.socket, topic: str, records: Any, partition: int = 0, acks: int = 1, version: int = 9) -> Any:
+    """Produce one batch; the partition's response."""
+    response: ProduceResponse = exchange(sock, produce_request(topic, {partition: records}, acks), version)
+    return response.responses[0].partition_responses[0]
