@@ -27,6 +27,8 @@ class KafkalogBroker:
         self.output = directory / "broker.out"
         self.overrides = dict(overrides or {})
         self.address = ""
+        self.prefix: list[str] = []
+        """A program that starts the broker, such as one that limits its resources."""
         self._process: Process | None = None
 
     @property
@@ -57,7 +59,7 @@ class KafkalogBroker:
             "log.dirs": str(self.log_dir),
             **self.overrides,
         }
-        command = [sys.executable, "-m", "kafkalog.cli.main", "server", "start"]
+        command = [*self.prefix, sys.executable, "-m", "kafkalog.cli.main", "server", "start"]
         for key, value in settings.items():
             command += ["--override", f"{key}={value}"]
         return command

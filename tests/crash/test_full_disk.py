@@ -1,0 +1,86 @@
+"""A disk that takes no more: the right error, reads go on, nothing acknowledged is lost, and space heals it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkalog.protocol.errors import ErrorCode
+from tests.crash.test_kill_broker import create_topic, read_all
+from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.wire import batch, produce
+
+pytestmark = pytest.mark.crash
+
+SMALL = {"log.index.size.max.bytes": "8192", "log.index.interval.bytes": "65536"}
+
+
+def fill(broker: KafkalogBroker, partition: int) -> tuple[list[bytes], int]:
+    """Produce until it is refused; the acknowledged values and the error."""
+    values: list[bytes] = []
+    with broker.connect() as sock:
+        while True:
+            value = b"%08d" % len(values) + os.urandom(20_000)
+            result = produce(sock, "t", batch([value]), partition)
+            if result.error_code:
+                return values, result.error_code
+            assert result.base_offset == len(values)
+            values.append(value)
+            assert len(values) < 5000, "the disk never filled"
+
+
+def test_files_that_may_not_grow(start_broker: Callable[..., KafkalogBroker], tmp_path: Path) -> None:
+    """A limit on file size (EFBIG), which needs no privileges."""
+    broker = KafkalogBroker(tmp_path / "limited", SMALL)
+    broker.prefix = ["bash", "-c", 'ulimit -f 1024; exec "$@"', "limited"]
+    with broker:
+        create_topic(broker, "t", 2)
+        values, error = fill(broker, 0)
+        assert error == ErrorCode.KAFKA_STORAGE_ERROR
+        with broker.connect() as sock:
+            assert produce(sock, "t", batch([b"other"]), 1).error_code == 0
+            assert produce(sock, "t", batch([os.urandom(20_000)]), 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert list(read_all(broker, "t", 0).values()) == values
+        broker.kill()
+        broker.prefix = []
+        broker.start()
+        assert list(read_all(broker, "t", 0).values()) == values
+        with broker.connect() as sock:
+            assert produce(sock, "t", batch([b"room again"]), 0).base_offset == len(values)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB of its own."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"a small file system cannot be mounted here (it takes root): {done.stderr.strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_file_system(tmp_path: Path, small_disk: Path) -> None:
+    """ENOSPC; once there is room again the same broker appends on."""
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * (1 << 20))
+    with KafkalogBroker(tmp_path / "broker", {**SMALL, "log.dirs": str(small_disk / "log")}) as broker:
+        create_topic(broker, "t", 1)
+        values, error = fill(broker, 0)
+        assert error == ErrorCode.KAFKA_STORAGE_ERROR
+        assert list(read_all(broker, "t", 0).values()) == values
+        ballast.unlink()
+        with broker.connect() as sock:
+            assert produce(sock, "t", batch([b"room again"]), 0).base_offset == len(values)
+        broker.kill()
+        broker.start()
+        assert list(read_all(broker, "t", 0).values()) == [*values, b"room again"]
