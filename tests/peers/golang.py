@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 from tests.peers.cache import MissingPeerError, cached
@@ -47,20 +46,3 @@ def missing(source: Path) -> str | None:
     except MissingPeerError as error:
         return str(error)
     return None
-
-
-def run_go(source: Path, args: Sequence[str] = (), *, stdin: str = "", timeout_s: float = 120.0) -> str:
-    """Standard output of the program; RuntimeError when it does not end with 0."""
-    done = subprocess.run(
-        [str(build(source)), *args],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(
-            f"{source.name} ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-3000:]}"
-        )
-    return done.stdout

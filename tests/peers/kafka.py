@@ -123,13 +123,18 @@ def logging_options(version: str, directory: Path) -> list[str]:
     return [f"-Dlog4j2.configurationFile={file}"]
 
 
+def tool_directory(version: str) -> Path:
+    """Where the Java tools of `version` find how to log."""
+    directory = cached("logging", lambda directory: None) / version
+    directory.mkdir(exist_ok=True)
+    return directory
+
+
 def tool_line(
     main: str, args: Sequence[str], version: str = KAFKA_4, *, heap: Sequence[str] = TOOL_HEAP
 ) -> list[str]:
     """The command of a Java tool, for a caller who starts the process himself."""
-    logs = cached("logging", lambda directory: None) / version
-    logs.mkdir(exist_ok=True)
-    options = [*heap, *JVM_DEFAULTS, *logging_options(version, logs)]
+    options = [*heap, *JVM_DEFAULTS, *logging_options(version, tool_directory(version))]
     return java.java_line(kafka_classpath(version), main, args, options)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -42,26 +41,14 @@ def missing() -> str | None:
     return None
 
 
-def run_node(script: Path, args: Sequence[str] = (), *, stdin: str = "", timeout_s: float = 120.0) -> str:
-    """Standard output of a script that may `require('kafkajs')`; RuntimeError when it does not end with 0."""
+def environment() -> dict[str, str]:
+    """Environment variables under which a script may `require('kafkajs')`."""
+    return {"NODE_PATH": str(_install() / "node_modules"), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
+
+
+def node_line(script: Path, args: Sequence[str] = ()) -> list[str]:
+    """The command that runs a script."""
     node = shutil.which("node")
     if node is None:
         raise FileNotFoundError(str(missing()))
-    done = subprocess.run(
-        [node, str(script), *args],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        env={
-            **os.environ,
-            "NODE_PATH": str(_install() / "node_modules"),
-            "KAFKAJS_NO_PARTITIONER_WARNING": "1",
-        },
-        check=False,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(
-            f"{script.name} ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-3000:]}"
-        )
-    return done.stdout
+    return [node, str(script), *args]

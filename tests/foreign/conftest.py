@@ -1,0 +1,70 @@
+"""The broker under test and the foreign clients that ask it.
+
+`KAFKALOG_TEST_BOOTSTRAP=host:port` puts any other broker in its place: run against Apache Kafka, these tests
+test themselves.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.peers import require
+from tests.peers.clients.base import ForeignClient
+from tests.peers.clients.registry import CLIENTS, LIBRARIES
+
+
+def client_params(*features: str, skip: tuple[str, ...] = ()) -> list[object]:
+    """One parameter for each client that has all `features`; the programs among them marked `peer`."""
+    return [
+        pytest.param(name, marks=() if name in LIBRARIES else (pytest.mark.peer,))
+        for name, client in CLIENTS.items()
+        if client.features.issuperset(features) and name not in skip
+    ]
+
+
+@pytest.fixture(scope="session")
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """ "host:port" of the broker under test."""
+    named = os.environ.get("KAFKALOG_TEST_BOOTSTRAP")
+    return named or str(request.getfixturevalue("broker_address"))
+
+
+@pytest.fixture(scope="session")
+def connected(bootstrap: str) -> Iterator[Callable[[str], ForeignClient]]:
+    """Clients by name, each started once and closed at the end."""
+    started: dict[str, ForeignClient] = {}
+
+    def client(name: str) -> ForeignClient:
+        if name not in started:
+            require(CLIENTS[name].missing())
+            started[name] = CLIENTS[name](bootstrap)
+        return started[name]
+
+    yield client
+    for each in started.values():
+        each.close()
+
+
+@pytest.fixture
+def client(request: pytest.FixtureRequest, connected: Callable[[str], ForeignClient]) -> ForeignClient:
+    """The client named by the test's indirect parameter."""
+    return connected(request.param)
+
+
+@pytest.fixture
+def referee(connected: Callable[[str], ForeignClient]) -> ForeignClient:
+    """librdkafka, to prepare and to check what another client did."""
+    return connected("librdkafka")
+
+
+_serial = itertools.count()
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test uses, in this run or one before against the same broker."""
+    return f"foreign-{os.getpid()}-{next(_serial)}"

@@ -1,0 +1,117 @@
+"""What a foreign client produces is what foreign clients consume, to the byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.foreign.conftest import client_params
+from tests.foreign.records import BASE_TIME, RECORDS, placed, records_for, without_times
+from tests.peers.clients.base import CODECS, ForeignClient, Record
+
+ALL = pytest.mark.parametrize("client", client_params(), indirect=True)
+
+
+def same(got: list[Record], wanted: list[Record], client: ForeignClient) -> bool:
+    if "timestamps" in client.features:
+        return got == wanted
+    return without_times(got) == without_times(wanted)
+
+
+@ALL
+@pytest.mark.parametrize("codec", CODECS)
+def test_consumes_what_it_produced(
+    client: ForeignClient, referee: ForeignClient, topic: str, codec: str
+) -> None:
+    if codec not in client.codecs:
+        pytest.skip(f"{client.name} brings no {codec}")
+    referee.create_topic(topic)
+    records = records_for(client)
+    offsets = client.produce(topic, 0, records, codec=codec, idempotent="idempotent" in client.features)
+    assert offsets in (list(range(len(records))), [-1] * len(records))
+    assert same(client.consume(topic, 0, 0, len(records)), placed(records), client)
+    assert same(referee.consume(topic, 0, 0, len(records)), placed(records), client)
+
+
+@pytest.mark.parametrize("client", client_params("acks_0"), indirect=True)
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_every_acks(client: ForeignClient, referee: ForeignClient, topic: str, acks: str) -> None:
+    referee.create_topic(topic)
+    records = records_for(client)
+    offsets = client.produce(topic, 0, records, acks=acks)
+    if acks != "0" and client.name != "kcat":
+        assert offsets == list(range(len(records)))
+    # acks=0 is not waited for; the referee's read waits until the records are there
+    assert same(referee.consume(topic, 0, 0, len(records)), placed(records), client)
+
+
+@pytest.fixture(scope="module")
+def written(bootstrap: str, connected: Callable[[str], ForeignClient]) -> Callable[[str], tuple[str, int]]:
+    """(topic, end offset) holding RECORDS three times in one codec, made by librdkafka on first need."""
+    made: dict[str, tuple[str, int]] = {}
+
+    def topic_of(codec: str) -> tuple[str, int]:
+        if codec not in made:
+            import uuid
+
+            writer = connected("librdkafka")
+            name = f"foreign-{codec}-{uuid.uuid4().hex[:8]}"
+            writer.create_topic(name)
+            for _ in range(3):
+                writer.produce(name, 0, RECORDS, codec=codec, idempotent=True)
+            made[codec] = (name, 3 * len(RECORDS))
+        return made[codec]
+
+    return topic_of
+
+
+@pytest.mark.parametrize("client", client_params("timestamps"), indirect=True)
+@pytest.mark.parametrize("codec", CODECS)
+def test_reads_what_librdkafka_wrote(
+    client: ForeignClient, written: Callable[[str], tuple[str, int]], codec: str
+) -> None:
+    if codec not in client.codecs:
+        pytest.skip(f"{client.name} brings no {codec}")
+    topic, end = written(codec)
+    wanted = placed((*RECORDS, *RECORDS, *RECORDS))
+    assert client.consume(topic, 0, 0, end) == wanted
+    # From the middle of a batch, and to the middle of another
+    assert client.consume(topic, 0, 7, end - 9) == wanted[7 : end - 9]
+
+
+@ALL
+def test_several_produce_calls_follow_each_other(
+    client: ForeignClient, referee: ForeignClient, topic: str
+) -> None:
+    """Several produce calls one after another keep their order and follow each other without a gap."""
+    referee.create_topic(topic)
+    records = records_for(client)[-50:]
+    for _ in range(4):
+        client.produce(topic, 0, records)
+    wanted = placed(records * 4)
+    assert same(client.consume(topic, 0, 0, 200), wanted, client)
+
+
+@pytest.mark.parametrize("client", client_params("timestamps"), indirect=True)
+def test_partitions_are_apart(client: ForeignClient, referee: ForeignClient, topic: str) -> None:
+    referee.create_topic(topic, partitions=3)
+    for partition, count in ((0, 5), (2, 7)):
+        records = [Record(None, b"p%d" % partition, (), BASE_TIME + i) for i in range(count)]
+        assert client.produce(topic, partition, records) == list(range(count))
+    assert [r.value for r in client.consume(topic, 0, 0, 5)] == [b"p0"] * 5
+    assert [r.value for r in client.consume(topic, 2, 0, 7)] == [b"p2"] * 7
+    assert referee.list_offset(topic, 1, "latest")[0] == 0
+
+
+@pytest.mark.parametrize("client", client_params("timestamps"), indirect=True)
+def test_log_append_time(client: ForeignClient, referee: ForeignClient, topic: str) -> None:
+    """The broker's clock replaces the producer's, in a compressed batch too."""
+    referee.create_topic(topic, config={"message.timestamp.type": "LogAppendTime"})
+    client.produce(topic, 0, RECORDS[:20], codec="gzip")
+    got = client.consume(topic, 0, 0, 20)
+    times = {record.timestamp for record in got}
+    assert [replace(r, timestamp=None) for r in got] == without_times(placed(RECORDS[:20]))
+    assert min(t for t in times if t is not None) > BASE_TIME + 86_400_000
+    assert len(times) <= 20

@@ -1,0 +1,20 @@
+"""Every foreign client by name."""
+
+from __future__ import annotations
+
+from tests.peers.clients.aio import AioKafkaClient
+from tests.peers.clients.base import ForeignClient
+from tests.peers.clients.confluent import ConfluentClient
+from tests.peers.clients.kafka_py import KafkaPythonClient
+from tests.peers.clients.kcat_client import KcatClient
+from tests.peers.clients.lines import FranzGoClient, Java3Client, JavaClient, KafkaJsClient
+
+# Installed with the `dev` extra, so always there.
+LIBRARIES: dict[str, type[ForeignClient]] = {
+    client.name: client for client in (ConfluentClient, KafkaPythonClient, AioKafkaClient)
+}
+# Need a program beside Python.
+PROGRAMS: dict[str, type[ForeignClient]] = {
+    client.name: client for client in (JavaClient, Java3Client, KafkaJsClient, FranzGoClient, KcatClient)
+}
+CLIENTS = {**LIBRARIES, **PROGRAMS}
