@@ -6,8 +6,7 @@ import os
 import random
 import socket
 import struct
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -15,38 +14,17 @@ from kafkalog.protocol.codec import encode_request
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.wire import batch, exchange, is_closed, produce, produce_request, receive_frame
-
-
-@pytest.fixture
-def wire(broker: KafkalogBroker) -> Iterator[socket.socket]:
-    with broker.connect() as sock:
-        yield sock
-
-
-@pytest.fixture
-def topic(wire: socket.socket) -> str:
-    name = f"bad-input-{uuid.uuid4().hex}"
-    create(wire, name)
-    return name
-
-
-def create(sock: socket.socket, name: str) -> None:
-    request = CreateTopicsRequest(
-        topics=[CreatableTopic(name=name, num_partitions=2, replication_factor=1)], timeout_ms=10_000
-    )
-    assert exchange(sock, request, 5).topics[0].error_code == 0
-
-
-def end_offset(sock: socket.socket, topic: str, partition: int = 0) -> int:
-    request = ListOffsetsRequest(
-        replica_id=-1,
-        topics=[ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=-1)])],
-    )
-    offset: int = exchange(sock, request, 5).topics[0].partitions[0].offset
-    return offset
+from tests.support.wire import (
+    batch,
+    create_topic,
+    end_offset,
+    exchange,
+    is_closed,
+    produce,
+    produce_request,
+    receive_frame,
+)
 
 
 def assert_serving(sock: socket.socket, topic: str) -> None:
@@ -190,7 +168,7 @@ def test_the_memory_for_requests_is_bounded(start_broker: Callable[..., Kafkalog
     broker = start_broker({"queued.max.request.bytes": str(4 << 20)})
     name = "bounded"
     with broker.connect() as sock:
-        create(sock, name)
+        create_topic(sock, name)
         large = encode_request(produce_request(name, {0: batch([b"x" * 900_000])}), 9, 1, "t")
         held = [broker.connect() for _ in range(8)]
         try:

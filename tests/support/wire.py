@@ -7,6 +7,9 @@ import struct
 from typing import Any
 
 from kafkalog.protocol.codec import decode_response, encode_request
+from kafkalog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -80,3 +83,54 @@ def produce(sock: socket.socket, topic: str, records: Any, partition: int = 0, a
     """Produce one batch; the partition's response."""
     response: ProduceResponse = exchange(sock, produce_request(topic, {partition: records}, acks), version)
     return response.responses[0].partition_responses[0]
+
+
+def create_topic(sock: socket.socket, name: str, partitions: int = 2, **config: str) -> None:
+    """Create a topic; configuration keys are written with underscores."""
+    configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in config.items()]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
+    result = exchange(sock, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5).topics[0]
+    assert result.error_code == 0, result.error_message
+
+
+def list_offset(sock: socket.socket, topic: str, partition: int = 0, timestamp: int = -1) -> Any:
+    """The partition's ListOffsets response for ``timestamp`` (-1: latest, -2: earliest)."""
+    wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
+    return exchange(sock, request, 7).topics[0].partitions[0]
+
+
+def end_offset(sock: socket.socket, topic: str, partition: int = 0) -> int:
+    offset: int = list_offset(sock, topic, partition).offset
+    return offset
+
+
+def fetch_request(topic: str, offsets: dict[int, int], **fields: Any) -> FetchRequest:
+    """A fetch by topic name; ``partition_max_bytes`` applies to every partition."""
+    limit = fields.pop("partition_max_bytes", 1 << 20)
+    return FetchRequest(
+        **{
+            "replica_id": -1,
+            "max_wait_ms": 0,
+            "min_bytes": 1,
+            "max_bytes": 50 << 20,
+            "session_epoch": -1,
+            "topics": [
+                FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=limit)
+                        for index, offset in offsets.items()
+                    ],
+                )
+            ],
+            **fields,
+        }
+    )
+
+
+def fetch(sock: socket.socket, topic: str, offsets: dict[int, int], version: int = 12, **fields: Any) -> Any:
+    """Fetch from partitions of one topic; the partitions' responses by index."""
+    response: FetchResponse = exchange(sock, fetch_request(topic, offsets, **fields), version)
+    assert response.error_code == 0
+    return {data.partition_index: data for topic_data in response.responses for data in topic_data.partitions}
