@@ -15,11 +15,24 @@ import sys
 
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
-from broker.log.manager import LogDirLockedError
+from broker.log.log_dir import InconsistentClusterIdError, LogDirLockedError
+from broker.log.manager import DuplicateLogError
 from broker.metadata.model import MetadataError
 from broker.server import Server
+from kafkalog.protocol.errors import KafkaStorageError
 
 logger = logging.getLogger("kafkalog.broker")
+
+START_ERRORS = (
+    ConfigError,
+    DuplicateLogError,
+    InconsistentClusterIdError,
+    KafkaStorageError,
+    LogDirLockedError,
+    MetadataError,
+    OSError,
+)
+"""What keeps a broker from starting and is told in one line."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -43,7 +56,7 @@ def run(config: BrokerConfig) -> int:
     _raise_file_limit()
     try:
         asyncio.run(_serve(config))
-    except (ConfigError, LogDirLockedError, MetadataError, OSError) as error:
+    except START_ERRORS as error:
         print(f"kafkalog: {error}", file=sys.stderr)
         return 1
     return 0

@@ -35,6 +35,7 @@ logger = logging.getLogger("kafkalog.broker")
 KERNEL_DELAY = 0.5
 """Seconds after start before the record kernels are loaded, so that they do not delay the first requests."""
 FLUSH_CHECK_SECONDS = 1.0
+DELETION_CHECK_SECONDS = 1.0
 
 
 def now_ms() -> int:
@@ -78,7 +79,7 @@ class Server:
         except BaseException:
             if self.acceptor is not None:
                 self.acceptor.stop_accepting()
-            self.logs.release()
+            self.logs.unlock()
             self._workers.shutdown(wait=False)
             raise
 
@@ -86,9 +87,9 @@ class Server:
         config = self.config
         self.store = LocalStore(config.log_dirs[0])
         fresh = not self.store.exists
-        state = self.store.load(self.logs.cluster_id)
+        state = self.store.load(self.logs.stored_cluster_id())
         self.broker_id = self._resolve_broker_id()
-        self.logs.write_meta_properties(cluster_id=state.cluster_id, broker_id=self.broker_id)
+        self.logs.claim(state.cluster_id, self.broker_id)
         configs = {name: self._log_config(topic) for name, topic in state.topics.items()}
         await loop.run_in_executor(None, self.logs.load_all, configs)
         if fresh:
@@ -126,7 +127,7 @@ class Server:
         logger.info("broker %d stopped", self.broker_id)
 
     def _resolve_broker_id(self) -> int:
-        configured, stored = self.config["broker.id"], self.logs.broker_id
+        configured, stored = self.config["broker.id"], self.logs.stored_broker_id()
         if configured == -1:
             return 0 if stored is None else stored
         if stored is not None and stored != configured:
@@ -183,8 +184,9 @@ class Server:
 
     def _start_background(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config
-        self._every(config["log.retention.check.interval.ms"] / 1000, self._retain)
-        self._every(FLUSH_CHECK_SECONDS, self._flush_due)
+        self._every(config["log.retention.check.interval.ms"] / 1000, self._retain, on_loop=True)
+        self._every(FLUSH_CHECK_SECONDS, lambda: self.logs.run_flushes(now_ms()))
+        self._every(DELETION_CHECK_SECONDS, lambda: self.logs.run_deletions(now_ms()))
         self._every(config["log.flush.offset.checkpoint.interval.ms"] / 1000, self.logs.checkpoint_recovery_points)
         self._every(
             config["log.flush.start.offset.checkpoint.interval.ms"] / 1000, self.logs.checkpoint_log_start_offsets
@@ -194,17 +196,18 @@ class Server:
         loop.call_later(KERNEL_DELAY, kernels.load_in_background)
 
     def _retain(self) -> None:
+        # Taking segments out changes state, which is the loop's; removing their files is a worker's (run_deletions).
         self.logs.run_retention(now_ms())
 
-    def _flush_due(self) -> None:
-        self.logs.run_flushes(now_ms())
-
-    def _every(self, seconds: float, work: Callable[[], Any]) -> None:
+    def _every(self, seconds: float, work: Callable[[], Any], *, on_loop: bool = False) -> None:
         async def run() -> None:
             while True:
                 await asyncio.sleep(seconds)
                 try:
-                    await self._loop.run_in_executor(None, work)
+                    if on_loop:
+                        work()
+                    else:
+                        await self._loop.run_in_executor(None, work)
                 except Exception:
                     logger.exception("background work failed; it is tried again in %.0f s", seconds)
 

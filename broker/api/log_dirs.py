@@ -25,7 +25,7 @@ def handle_describe_log_dirs(request: Request) -> None:
     for partition in request.broker.replicas:
         if wanted is None or partition.index in wanted.get(partition.topic, ()):
             by_dir[partition.log.dir.parent].append(partition)
-    results = [_describe(directory, by_dir[directory]) for directory in request.broker.replicas.logs.log_dirs]
+    results = [_describe(entry.path, by_dir[entry.path]) for entry in request.broker.replicas.logs.log_dirs]
     request.reply(DescribeLogDirsResponse(results=results))
 
 

@@ -41,7 +41,7 @@ def handle_list_offsets(request: Request) -> None:
                 partition = request.broker.replicas.require(topic.name, wanted.partition_index)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
                 if request.version == 0:
-                    result.old_style_offsets = _offsets_before(partition, wanted)
+                    result.old_style_offsets = _offsets_before(request, partition, wanted)
                 else:
                     _look_up(partition, wanted.timestamp, message.isolation_level, result)
             except Exception as error:
@@ -60,20 +60,20 @@ def _look_up(
         result.offset, result.leader_epoch = end, partition.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         result.offset = log.log_start_offset
-        result.leader_epoch = log.epoch_of(log.log_start_offset)
+        result.leader_epoch = log.earliest_offset().leader_epoch
     elif timestamp == LATEST_TIERED:
         # No segments are tiered to remote storage.
         result.offset = UNKNOWN
     else:
         found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-        if found is not None and found[1] < end:
-            result.timestamp, result.offset, result.leader_epoch = found
+        if found is not None and found.offset < end:
+            result.timestamp, result.offset, result.leader_epoch = found.timestamp, found.offset, found.leader_epoch
 
 
-def _offsets_before(partition: Partition, wanted: ListOffsetsPartition) -> list[int]:
+def _offsets_before(request: Request, partition: Partition, wanted: ListOffsetsPartition) -> list[int]:
     """Version 0: base offsets of segments begun before a time, newest first, at most ``max_num_offsets`` of them."""
-    log = partition.log
-    return log.segment_offsets_before(wanted.timestamp, wanted.max_num_offsets, partition.high_watermark)
+    offsets = partition.log.legacy_offsets_before(wanted.timestamp, wanted.max_num_offsets, request.broker.now_ms())
+    return [min(offset, partition.high_watermark) for offset in offsets]
 
 
 def handle_offset_for_leader_epoch(request: Request) -> None:

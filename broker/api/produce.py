@@ -28,37 +28,63 @@ logger = logging.getLogger("kafkalog.broker.api")
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 
 
+class Pending:
+    """An appended batch that may not be acknowledged yet."""
+
+    __slots__ = ("_end", "_partition", "_replicated", "_synced", "result")
+
+    def __init__(
+        self, partition: Partition, end: int, result: PartitionProduceResponse, *, replicated: bool, synced: bool
+    ) -> None:
+        self._partition = partition
+        self._end = end
+        self._replicated = replicated
+        self._synced = synced
+        self.result = result
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self._partition.key
+
+    def settle(self, request: Request) -> bool:
+        """Whether the batch is acknowledged, or has failed, by now."""
+        partition = self._partition
+        if request.broker.replicas.get(*partition.key) is not partition:
+            self.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return True
+        if self._synced and partition.log.recovery_point < self._end:
+            if partition.log.offline is None:
+                return False
+            self.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+            return True
+        return not self._replicated or partition.high_watermark >= self._end
+
+    def fail(self, code: ErrorCode) -> None:
+        self.result.error_code = code
+        self.result.base_offset = -1
+
+
 class DelayedProduce(DelayedOperation):
-    """A produce with acks=all that waits for its high watermarks."""
+    """A produce that waits for its high watermarks (acks=all) or for an fsync (``flush.messages``)."""
 
     __slots__ = ("_request", "_response", "_waiting")
 
-    def __init__(
-        self, request: Request, response: ProduceResponse, waiting: list[tuple[Partition, int, PartitionProduceResponse]]
-    ) -> None:
+    def __init__(self, request: Request, response: ProduceResponse, waiting: list[Pending]) -> None:
         super().__init__()
         self._request = request
         self._response = response
         self._waiting = waiting
 
     def try_complete(self) -> bool:
-        manager = self._request.broker.replicas
-        still = []
-        for partition, required, result in self._waiting:
-            if manager.get(partition.topic, partition.index) is not partition:
-                result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif partition.high_watermark < required:
-                still.append((partition, required, result))
-        self._waiting = still
-        if still:
+        self._waiting = [pending for pending in self._waiting if not pending.settle(self._request)]
+        if self._waiting:
             return False
         self._request.reply(self._response)
         return True
 
     def expire(self) -> None:
-        for _, _, result in self._waiting:
-            result.error_code = ErrorCode.REQUEST_TIMED_OUT
-            result.base_offset = -1
+        for pending in self._waiting:
+            pending.fail(ErrorCode.REQUEST_TIMED_OUT)
         self._request.reply(self._response)
 
 
@@ -67,7 +93,7 @@ def handle_produce(request: Request) -> None:
     acks = message.acks
     broker = request.broker
     now_ms = broker.now_ms()
-    waiting: list[tuple[Partition, int, PartitionProduceResponse]] = []
+    waiting: list[Pending] = []
     failed = False
     topics = []
     for topic in message.topic_data:
@@ -75,9 +101,9 @@ def handle_produce(request: Request) -> None:
         for data in topic.partition_data:
             result = PartitionProduceResponse(index=data.index, base_offset=-1)
             try:
-                required = _append(request, topic.name, data, acks, now_ms, result)
-                if required is not None:
-                    waiting.append((*required, result))
+                pending = _append(request, topic.name, data, acks, now_ms, result)
+                if pending is not None:
+                    waiting.append(pending)
             except Exception as error:
                 failed = True
                 _fill_error(request, topic.name, data.index, result, error)
@@ -97,7 +123,7 @@ def handle_produce(request: Request) -> None:
     operation = DelayedProduce(request, response, waiting)
     if not operation.try_complete():
         request.connection.state = operation
-        keys = [partition.key for partition, _, _ in waiting]
+        keys = [pending.key for pending in waiting]
         broker.replicas.produce_purgatory.watch(operation, keys, message.timeout_ms / 1000)
 
 
@@ -108,8 +134,8 @@ def _append(
     acks: int,
     now_ms: int,
     result: PartitionProduceResponse,
-) -> tuple[Partition, int] | None:
-    """Append one partition's batch; the high watermark to wait for, if there is one to wait for."""
+) -> Pending | None:
+    """Append one partition's batch; what the acknowledgement has to wait for, if anything."""
     if acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
         raise InvalidRequiredAcksError(f"acks={acks} is not one of -1, 0 and 1")
     replicas = request.broker.replicas
@@ -123,8 +149,13 @@ def _append(
     result.log_start_offset = info.log_start_offset
     if not info.duplicate:
         replicas.appended(partition, len(records))
-    if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
-        return partition, info.last_offset + 1
+    end = info.last_offset + 1
+    replicated = acks == ACKS_ALL and partition.high_watermark < end
+    synced = partition.must_sync
+    if synced:
+        replicas.sync(partition)
+    if replicated or synced:
+        return Pending(partition, end, result, replicated=replicated, synced=synced)
     return None
 
 

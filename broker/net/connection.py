@@ -22,7 +22,7 @@ from broker.net.memory import RequestMemory
 logger = logging.getLogger("kafkalog.broker.net")
 
 Chunk = Any
-"""``bytes``-like, or a slice of a file: an object with ``fd``, ``position`` and ``len()``."""
+"""``bytes``-like, or a slice of a file: an object with ``fd``, ``position`` and ``length``, which are advanced as it is sent."""
 
 FRAMES_PER_EVENT = 32
 """Frames served before other connections get their turn."""
@@ -267,7 +267,7 @@ class Connection:
             try:
                 sent = os.sendfile(self.fd, piece.fd, position, min(remaining, _SENDFILE_MAX))
             except (BlockingIOError, InterruptedError):
-                self._out[0] = piece.narrowed(position, remaining)
+                piece.position, piece.length = position, remaining
                 return False
             if sent == 0:
                 # The file is shorter than promised: nothing sensible can follow on this stream.

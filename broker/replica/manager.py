@@ -30,6 +30,8 @@ class ReplicaManager:
         self.fetch_purgatory = Purgatory(loop)
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: set[tuple[str, int]] = set()
+        self._loop = loop
+        self._syncing: set[tuple[str, int]] = set()
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -115,3 +117,23 @@ class ReplicaManager:
         """Wake what waits for ``partition``: ``nbytes`` were appended and its high watermark may have moved."""
         self.fetch_purgatory.notify(partition.key, nbytes)
         self.produce_purgatory.notify(partition.key, nbytes)
+
+    def sync(self, partition: Partition) -> None:
+        """Force the partition's log to the device on a worker, and wake what waits for it.
+
+        One fsync is under way for a partition at a time; what is appended meanwhile is covered by the next.
+        """
+        if partition.key in self._syncing:
+            return
+        self._syncing.add(partition.key)
+        work = self._loop.run_in_executor(None, partition.log.flush)
+        work.add_done_callback(lambda done: self._synced(partition, done))
+
+    def _synced(self, partition: Partition, done: asyncio.Future[None]) -> None:
+        self._syncing.discard(partition.key)
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            logger.error("%s-%d: %s", *partition.key, error)
+        elif partition.must_sync:
+            self.sync(partition)
+        self.produce_purgatory.notify(partition.key)

@@ -59,6 +59,12 @@ class Partition:
     def last_stable_offset(self) -> int:
         return min(self.log.last_stable_offset, self.log.high_watermark)
 
+    @property
+    def must_sync(self) -> bool:
+        """Whether ``flush.messages`` asks for an fsync before the newest records are acknowledged."""
+        log = self.log
+        return log.log_end_offset - log.recovery_point >= log.config.flush_messages
+
     def check_leader_epoch(self, epoch: int) -> None:
         """Fence a client that knows another leader epoch (KIP-320); -1 is a client that does not say.
 
