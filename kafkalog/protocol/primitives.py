@@ -1,0 +1,116 @@
+"""Primitive types of the wire, and what the generated functions call at run time.
+
+=====================  =====================================================================================
+int8 … int64, float64  big-endian
+boolean                one byte, 0 is false, every other value true
+uuid                   16 bytes; all zero means none
+uvarint                7 bits a byte, lowest first, high bit set on all bytes but the last; at most 5 bytes
+string                 int16 length and UTF-8; length -1 is null
+compact string         uvarint of length + 1 and UTF-8; 0 is null
+bytes, records         int32 length and bytes; -1 is null
+compact bytes          uvarint of length + 1 and bytes; 0 is null
+array                  int32 count and elements; -1 is null
+compact array          uvarint of count + 1 and elements; 0 is null
+nullable structure     int8 1 and the structure, or -1 for null
+tagged fields          uvarint count, then each uvarint tag, uvarint size, value; ends flexible structures
+=====================  =====================================================================================
+
+Strings and arrays whose length is negative in another way than -1 are read as null, as Kafka does. Strings
+are at most 32,767 bytes. Bytes that are no UTF-8 become U+FFFD, as in Kafka: a name that results is then
+refused by its own rules. Source: ``clients/.../common/protocol/types/Type``,
+``clients/.../common/utils/ByteUtils``, KIP-482.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from struct import Struct
+from typing import Any
+from uuid import UUID
+
+MAX_STRING = 0x7FFF
+_MAX_LENGTH = 0x7FFFFFFF
+_CACHED_COUNT = 64
+"""Counts up to this have their ``struct.Struct`` kept: replica lists are short."""
+
+
+class ProtocolError(ValueError):
+    """Bytes that are not a message: truncated, or with lengths that lie."""
+
+
+class EncodeError(ValueError):
+    """A value that its field cannot carry: None where null is not allowed, or a number out of range."""
+
+
+def read_uvarint(buf: Any, pos: int) -> tuple[int, int]:
+    """Read an unsigned varint; the value and the position after it."""
+    first = buf[pos]
+    return (first, pos + 1) if first < 0x80 else continue_uvarint(buf, pos + 1, first)
+
+
+def continue_uvarint(buf: Any, pos: int, first: int) -> tuple[int, int]:
+    """Read the rest of an unsigned varint whose first byte, already read, has its high bit set."""
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > _MAX_LENGTH:
+                raise ProtocolError(f"unsigned varint {value} is beyond 31 bits")
+            return value, pos
+    raise ProtocolError("unsigned varint is longer than 5 bytes")
+
+
+def uvarint(value: int) -> bytes:
+    """Encode an unsigned varint."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+@lru_cache(4096)
+def read_uuid(data: bytes) -> UUID:
+    """The UUID of 16 bytes. Kept, for a cluster has few topics, and building a UUID costs a microsecond."""
+    return UUID(bytes=data)
+
+
+def too_short(path: str, need: int, have: int) -> ProtocolError:
+    return ProtocolError(f"{path} needs {need} bytes, and {have} are left")
+
+
+def too_many(path: str, count: int, have: int) -> ProtocolError:
+    return ProtocolError(f"{path} cannot have {count} elements in the {have} bytes that are left")
+
+
+def null_value(path: str) -> ProtocolError:
+    return ProtocolError(f"{path} is null")
+
+
+def long_string(path: str, length: int) -> ProtocolError:
+    return ProtocolError(f"{path} has {length} bytes, and a string can have {MAX_STRING}")
+
+
+def wrong_size(path: str) -> ProtocolError:
+    return ProtocolError(f"{path} does not fill the size that its tag announces")
+
+
+class RunTable(dict[int, Callable[..., Any]]):
+    """``struct`` functions for runs of n equal elements, made at first use."""
+
+    def __init__(self, head: str, code: str, method: str) -> None:
+        self._head = head
+        self._code = code
+        self._method = method
+
+    def __missing__(self, count: int) -> Callable[..., Any]:
+        function: Callable[..., Any] = getattr(Struct(f">{self._head}{count}{self._code}"), self._method)
+        if count <= _CACHED_COUNT:
+            self[count] = function
+        return function
