@@ -26,11 +26,20 @@ def client_params(*features: str, skip: tuple[str, ...] = ()) -> list[object]:
     ]
 
 
+def client_codec_params(*features: str) -> list[object]:
+    """One parameter pair (client, codec) for each codec that the client brings."""
+    return [
+        pytest.param(name, codec, marks=() if name in LIBRARIES else (pytest.mark.peer,))
+        for name, client in CLIENTS.items()
+        if client.features.issuperset(features)
+        for codec in client.codecs
+    ]
+
+
 @pytest.fixture(scope="session")
-def bootstrap(request: pytest.FixtureRequest) -> str:
+def bootstrap(broker_address: str) -> str:
     """ "host:port" of the broker under test."""
-    named = os.environ.get("KAFKALOG_TEST_BOOTSTRAP")
-    return named or str(request.getfixturevalue("broker_address"))
+    return broker_address
 
 
 @pytest.fixture(scope="session")

@@ -13,13 +13,13 @@ RECORDS = (
     Record(None, b"no key", (), BASE_TIME + 10),
     Record(b"no value", None, (), BASE_TIME + 10),
     Record(b"", b"", (), BASE_TIME + 5),
-    Record(None, None, (), BASE_TIME + 20),
     Record(b"headers", b"v", (("one", b"1"), ("two", b"\x00\xff"), ("empty", b"")), BASE_TIME + 30),
     Record(b"duplicates", b"v", (("same", b"1"), ("same", b"2"), ("same", b"1")), BASE_TIME + 40),
     Record(bytes(range(256)), bytes(range(255, -1, -1)), (("ünïcode-頭", "値".encode()),), BASE_TIME + 50),
     Record(b"long", b"compressible " * 2_000, (), BASE_TIME + 60),
     *(Record(b"%d" % i, b"value number %d" % i, (), BASE_TIME + 100 + i) for i in range(200)),
 )
+NULL_RECORD = Record(None, None, (), BASE_TIME + 20)
 NULL_HEADER = Record(b"null header", b"v", (("none", None), ("some", b"1")), BASE_TIME + 25)
 
 
@@ -28,7 +28,8 @@ def records_for(client: ForeignClient) -> tuple[Record, ...]:
     if client.name == "kcat":
         text = [Record(b"k%d" % i, b"value %d" % i, (("h", b"1"), ("h", b"2"))) for i in range(200)]
         return (Record(None, b"no key", text[0].headers), Record(b"no value", None, text[0].headers), *text)
-    return (*RECORDS, NULL_HEADER) if "null_header" in client.features else RECORDS
+    hard = {"null_record": NULL_RECORD, "null_header": NULL_HEADER}
+    return (*RECORDS, *(record for feature, record in hard.items() if feature in client.features))
 
 
 def placed(records: tuple[Record, ...], first: int = 0) -> list[Record]:

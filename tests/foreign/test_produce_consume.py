@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from tests.foreign.conftest import client_params
+from tests.foreign.conftest import client_codec_params, client_params
 from tests.foreign.records import BASE_TIME, RECORDS, placed, records_for, without_times
-from tests.peers.clients.base import CODECS, ForeignClient, Record
+from tests.peers.clients.base import ForeignClient, Record
 
 ALL = pytest.mark.parametrize("client", client_params(), indirect=True)
 
@@ -20,13 +21,10 @@ def same(got: list[Record], wanted: list[Record], client: ForeignClient) -> bool
     return without_times(got) == without_times(wanted)
 
 
-@ALL
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(("client", "codec"), client_codec_params(), indirect=["client"])
 def test_consumes_what_it_produced(
     client: ForeignClient, referee: ForeignClient, topic: str, codec: str
 ) -> None:
-    if codec not in client.codecs:
-        pytest.skip(f"{client.name} brings no {codec}")
     referee.create_topic(topic)
     records = records_for(client)
     offsets = client.produce(topic, 0, records, codec=codec, idempotent="idempotent" in client.features)
@@ -54,8 +52,6 @@ def written(bootstrap: str, connected: Callable[[str], ForeignClient]) -> Callab
 
     def topic_of(codec: str) -> tuple[str, int]:
         if codec not in made:
-            import uuid
-
             writer = connected("librdkafka")
             name = f"foreign-{codec}-{uuid.uuid4().hex[:8]}"
             writer.create_topic(name)
@@ -67,13 +63,10 @@ def written(bootstrap: str, connected: Callable[[str], ForeignClient]) -> Callab
     return topic_of
 
 
-@pytest.mark.parametrize("client", client_params("timestamps"), indirect=True)
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(("client", "codec"), client_codec_params("timestamps"), indirect=["client"])
 def test_reads_what_librdkafka_wrote(
     client: ForeignClient, written: Callable[[str], tuple[str, int]], codec: str
 ) -> None:
-    if codec not in client.codecs:
-        pytest.skip(f"{client.name} brings no {codec}")
     topic, end = written(codec)
     wanted = placed((*RECORDS, *RECORDS, *RECORDS))
     assert client.consume(topic, 0, 0, end) == wanted

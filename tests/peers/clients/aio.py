@@ -6,10 +6,17 @@ import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-import aiokafka
-import aiokafka.errors
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+import aiokafka  # type: ignore[import-untyped]
+import aiokafka.errors  # type: ignore[import-untyped]
+from aiokafka.admin import (  # type: ignore[import-untyped]
+    AIOKafkaAdminClient,
+    NewTopic,
+    RecordsToDelete,
+)
+from aiokafka.admin.config_resource import (  # type: ignore[import-untyped]
+    ConfigResource,
+    ConfigResourceType,
+)
 
 from tests.peers.clients.base import DEADLINE_S, DEFAULT_MAX_REQUEST, ClientError, ForeignClient, Record
 
@@ -40,7 +47,7 @@ class AioKafkaClient(ForeignClient):
             raise ClientError(errno if errno > 0 else -1, repr(error)) from error
 
     def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        new = NewTopic(topic, partitions, -1, topic_configs=dict(config or {}))
+        new = NewTopic(topic, partitions, 1, topic_configs=dict(config or {}))
 
         async def work(admin: AIOKafkaAdminClient) -> None:
             answer = await admin.create_topics([new])

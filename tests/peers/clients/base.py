@@ -35,8 +35,8 @@ class ForeignClient(ABC):
     """One client library connected to one bootstrap address.
 
     `codecs`: what it compresses and decompresses. `features`: which of the methods below it has, and what it
-    can carry: "idempotent", "transactions", "timestamps" (sets them), "null_header", "admin", "max_timestamp",
-    "delete_records", "describe_config", "acks_0".
+    can carry: "idempotent", "transactions", "timestamps" (sets them), "null_record" (neither key nor value),
+    "null_header", "admin", "list_offset", "max_timestamp", "delete_records", "describe_config", "acks_0".
     """
 
     name: ClassVar[str]

@@ -7,11 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import confluent_kafka as ck
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+)
 
 from tests.peers.clients.base import DEADLINE_S, DEFAULT_MAX_REQUEST, ClientError, ForeignClient, Record
 
-_SPECS = {
+_SPECS: dict[str, Any] = {
     "earliest": OffsetSpec.earliest,
     "latest": OffsetSpec.latest,
     "max_timestamp": OffsetSpec.max_timestamp,
@@ -28,13 +33,17 @@ class ConfluentClient(ForeignClient):
 
     name = "librdkafka"
     features = frozenset(
-        {"idempotent", "transactions", "timestamps", "null_header", "admin", "acks_0"}
+        {"idempotent", "transactions", "timestamps", "null_record", "null_header", "admin", "acks_0"}
         | {"list_offset", "max_timestamp", "delete_records", "describe_config"}
     )
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
-        self._settings = {"bootstrap.servers": bootstrap, "client.id": "librdkafka-peer", "log_level": 3}
+        self._settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "client.id": "librdkafka-peer",
+            "log_level": 3,
+        }
         self._admin = AdminClient(self._settings)
 
     @classmethod
@@ -133,7 +142,7 @@ class ConfluentClient(ForeignClient):
                 for message in consumer.consume(1000, timeout=0.1):
                     error = message.error()
                     if error is None:
-                        if message.offset() < end:
+                        if (message.offset() or 0) < end:
                             got.append(_record(message))
                     elif error.code() != ck.KafkaError._PARTITION_EOF:
                         raise _failed(error)

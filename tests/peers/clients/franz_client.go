@@ -95,7 +95,6 @@ func produceOptions(ask request) []kgo.Opt {
 		kgo.ProducerBatchMaxBytes(ask.MaxRequest),
 		kgo.BrokerMaxWriteBytes(max(100<<20, ask.MaxRequest)),
 		kgo.ProducerLinger(100 * time.Millisecond),
-		kgo.RecordDeliveryTimeout(deadline),
 	}
 	switch ask.Acks {
 	case "0":

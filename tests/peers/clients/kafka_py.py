@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-import kafka
-import kafka.errors
-from kafka.admin import ConfigResource, ConfigResourceType
+import kafka  # type: ignore[import-untyped]
+import kafka.errors  # type: ignore[import-untyped]
+from kafka.admin import ConfigResource, ConfigResourceType  # type: ignore[import-untyped]
 
 from tests.peers.clients.base import DEADLINE_S, DEFAULT_MAX_REQUEST, ClientError, ForeignClient, Record
 
@@ -31,7 +31,7 @@ class KafkaPythonClient(ForeignClient):
 
     name = "kafka-python"
     features = frozenset(
-        {"idempotent", "transactions", "timestamps", "null_header", "admin", "acks_0"}
+        {"idempotent", "transactions", "timestamps", "admin", "acks_0"}
         | {"list_offset", "max_timestamp", "delete_records", "describe_config"}
     )
 

@@ -135,10 +135,11 @@ const OPS = {
   create_topic: (request) =>
     withAdmin(async (admin) => {
       const configEntries = Object.entries(request.config).map(([name, value]) => ({ name, value }))
-      await admin.createTopics({
+      const created = await admin.createTopics({
         topics: [{ topic: request.topic, numPartitions: request.partitions, configEntries }],
       })
-      return {}
+      // It keeps TOPIC_ALREADY_EXISTS to itself and says false.
+      return created ? {} : { error: 36, message: 'createTopics() resolved to false' }
     }),
   delete_topic: (request) =>
     withAdmin(async (admin) => {
@@ -162,6 +163,7 @@ const OPS = {
     }),
   delete_records: (request) =>
     withAdmin(async (admin) => {
+      await admin.fetchTopicOffsets(request.topic) // deleteTopicRecords() does not load the metadata it needs
       await admin.deleteTopicRecords({
         topic: request.topic,
         partitions: [{ partition: request.partition, offset: String(request.before) }],
@@ -173,7 +175,8 @@ const OPS = {
 
 // The innermost error that carries one of Kafka's codes.
 function codeOf(error) {
-  for (let at = error; at; at = at.cause || at.originalError || (at.errors && at.errors[0])) {
+  const inner = (at) => at.cause || at.originalError || (at.errors || at.partitions || [])[0] || at.error
+  for (let at = error; at; at = inner(at)) {
     if (typeof at.code === 'number') return at.code
   }
   return -1

@@ -40,7 +40,7 @@ class LineClient(ForeignClient, ABC):
     """A ForeignClient that is a program speaking the line protocol."""
 
     features = frozenset(
-        {"idempotent", "transactions", "timestamps", "null_header", "admin", "acks_0"}
+        {"idempotent", "transactions", "timestamps", "null_record", "null_header", "admin", "acks_0"}
         | {"list_offset", "max_timestamp", "delete_records", "describe_config"}
     )
 
