@@ -1,0 +1,350 @@
+"""The four codecs of record batches, with an upper bound on what they may expand to.
+
+| code | name   | written here                              | read here                              |
+|------|--------|-------------------------------------------|----------------------------------------|
+| 0    | none   | the bytes themselves                      | the bytes themselves                   |
+| 1    | gzip   | one RFC 1952 member                       | members one after another              |
+| 2    | snappy | xerial framing, blocks of 32 KiB          | xerial framing, or one raw block       |
+| 3    | lz4    | one frame, independent blocks of 64 KiB   | one frame (v1.6.x of the frame format) |
+| 4    | zstd   | one RFC 8878 frame                        | frames one after another               |
+
+Xerial framing is that of snappy-java's streams: `82 53 4e 41 50 50 59 00` ("\\x82SNAPPY\\0"), version int32 =
+1, compatible version int32 = 1, then blocks, each an int32 length and that many bytes of raw snappy; all big-
+endian. It is not the framing format of the snappy project itself, which no Kafka client speaks.
+
+Kafka's Java reader of lz4 refuses frames of dependent blocks, so none are written.
+
+Bounds. Decompression never takes more memory for its result than `max_size` plus a small constant. Formats
+that state a result size are not believed: the size is checked against `max_size` and against the most that so
+many compressed bytes can expand to. Where no size is stated (zstd and lz4 streams) the block headers give a
+bound.
+
+Which library does what was measured (`benchmarks/records.py`, 16 KiB and 1 MiB batches): zlib is faster than
+cramjam for gzip in both directions; lz4's own binding is 1.2 to 15 times as fast as cramjam for frames;
+cramjam is the only one of the dependencies that does snappy and zstd.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+
+import cramjam
+import lz4.frame
+
+from .errors import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError
+
+Buffer = bytes | bytearray | memoryview
+
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+XERIAL_BLOCK_SIZE = 32 * 1024
+"""Input bytes a block, as snappy-java's default."""
+
+SNAPPY_MAX_RATIO = 64
+"""No snappy element of n bytes yields more than 64 * n (a two-byte-offset copy: 3 bytes for 64)."""
+
+LZ4_MAX_RATIO = 255
+"""A length byte of an lz4 sequence stands for at most 255 bytes of output."""
+
+LZ4_MAGIC = 0x184D2204
+ZSTD_MAGIC = 0xFD2FB528
+ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
+ZSTD_BLOCK_MAX = 128 * 1024
+"""No zstd block regenerates more than this, whatever its window."""
+ZSTD_WINDOW_MAX = 128 * 1024 * 1024
+"""The largest window any level of the reference encoder asks for (2**27); a decoder sets memory aside for it.
+"""
+
+GZIP_MAX_MEMBERS = 64
+"""Producers write one member; each further one costs a copy of what follows it."""
+
+DEFAULT_MAX_SIZE = 128 * 1024 * 1024
+"""What one batch may expand to where the caller does not say."""
+
+
+class Codec(IntEnum):
+    """Compression type, as in bits 0..2 of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
+    """`data` compressed. `level` is the codec's own (gzip 1..9, lz4 1..17, zstd -7..22), None its default."""
+    compressor = _COMPRESSORS.get(codec)
+    if compressor is None:
+        raise UnsupportedCompressionTypeError(f"unknown compression type {int(codec)}")
+    return compressor(data, level)
+
+
+def decompress(codec: int, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> Buffer:
+    """`data` decompressed into at most `max_size` bytes.
+
+    `RecordTooLargeError` where the result would be larger, `CorruptRecordError` where `data` is damaged,
+    truncated or followed by anything, `UnsupportedCompressionTypeError` for an unknown codec.
+    """
+    decompressor = _DECOMPRESSORS.get(codec)
+    if decompressor is None:
+        raise UnsupportedCompressionTypeError(f"unknown compression type {int(codec)}")
+    return decompressor(data, max_size)
+
+
+def _too_large(name: str, max_size: int) -> RecordTooLargeError:
+    return RecordTooLargeError(f"{name} data expands to more than {max_size} bytes")
+
+
+# none
+
+
+def _compress_none(data: Buffer, level: int | None) -> Buffer:
+    return data
+
+
+def _decompress_none(data: Buffer, max_size: int) -> Buffer:
+    if len(data) > max_size:
+        raise RecordTooLargeError(f"{len(data)} bytes where {max_size} are allowed")
+    return data
+
+
+# gzip
+
+
+def _compress_gzip(data: Buffer, level: int | None) -> Buffer:
+    # wbits 31: the gzip wrapper around a 32 KiB window.
+    return zlib.compress(data, -1 if level is None else level, 31)
+
+
+def _decompress_gzip(data: Buffer, max_size: int) -> Buffer:
+    members: list[bytes] = []
+    left = max_size
+    rest: Buffer = data
+    for _ in range(GZIP_MAX_MEMBERS):
+        member = zlib.decompressobj(31)
+        try:
+            # One byte more than allowed, so that "full" and "too large" differ. (0 would mean no bound.)
+            out = member.decompress(rest, left + 1)
+        except zlib.error as error:
+            raise CorruptRecordError(f"bad gzip data: {error}") from None
+        if len(out) > left:
+            raise _too_large("gzip", max_size)
+        if not member.eof:
+            raise CorruptRecordError("truncated gzip data")
+        members.append(out)
+        left -= len(out)
+        rest = member.unused_data
+        if not rest:
+            return members[0] if len(members) == 1 else b"".join(members)
+    raise CorruptRecordError(f"more than {GZIP_MAX_MEMBERS} gzip members")
+
+
+# snappy
+
+
+def _compress_snappy(data: Buffer, level: int | None) -> Buffer:
+    view = memoryview(data)
+    out = bytearray(XERIAL_HEADER)
+    for start in range(0, len(view), XERIAL_BLOCK_SIZE):
+        block = cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_SIZE])
+        out += len(block).to_bytes(4, "big")
+        out += memoryview(block)
+    return out
+
+
+def _snappy_size(block: Buffer) -> int:
+    """The size that a raw block states, refused where its bytes could not expand so far."""
+    size = 0
+    for index in range(min(len(block), 5)):
+        byte = block[index]
+        size |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            if size > SNAPPY_MAX_RATIO * len(block):
+                raise CorruptRecordError("snappy data states a size that it cannot expand to")
+            return size
+    raise CorruptRecordError("snappy data without a size")
+
+
+def _decompress_snappy_block(block: Buffer, left: int, max_size: int) -> tuple[memoryview, int]:
+    size = _snappy_size(block)
+    if size > left:
+        raise _too_large("snappy", max_size)
+    try:
+        return memoryview(cramjam.snappy.decompress_raw(block, size)), size
+    except cramjam.DecompressionError as error:
+        raise CorruptRecordError(f"bad snappy data: {error}") from None
+
+
+def _decompress_snappy(data: Buffer, max_size: int) -> Buffer:
+    if bytes(data[:8]) != XERIAL_MAGIC:
+        return _decompress_snappy_block(data, max_size, max_size)[0]
+    view = memoryview(data)
+    if len(view) < len(XERIAL_HEADER):
+        raise CorruptRecordError("truncated snappy header")
+    if int.from_bytes(view[12:16], "big") > 1:
+        raise CorruptRecordError("snappy framing of an unknown version")
+    blocks: list[Buffer] = []
+    position = len(XERIAL_HEADER)
+    left = max_size
+    while position < len(view):
+        length = int.from_bytes(view[position : position + 4], "big")
+        position += 4
+        if position > len(view) or length > len(view) - position:
+            raise CorruptRecordError("truncated snappy block")
+        block, size = _decompress_snappy_block(view[position : position + length], left, max_size)
+        blocks.append(block)
+        left -= size
+        position += length
+    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+
+
+# lz4
+
+
+def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
+    frame: bytes = lz4.frame.compress(
+        data,
+        compression_level=0 if level is None else level,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
+    )
+    return frame
+
+
+def _lz4_bound(view: memoryview) -> int:
+    """At most so many bytes come out of the frame, by its block headers; the frame must end where `view`
+    does.
+    """
+    size = len(view)
+    if size < 7 or int.from_bytes(view[:4], "little") != LZ4_MAGIC:
+        raise CorruptRecordError("not an lz4 frame")
+    flags, descriptor = view[4], view[5]
+    block_id = descriptor >> 4 & 7
+    if flags >> 6 != 1 or block_id < 4:
+        raise CorruptRecordError("lz4 frame of an unknown version or block size")
+    if flags & 1:
+        raise CorruptRecordError("lz4 frame with a dictionary")
+    block_max = 1 << (8 + 2 * block_id)
+    checksum = 4 if flags & 0x10 else 0
+    position = 7 + (8 if flags & 8 else 0)
+    bound = 0
+    while position + 4 <= size:
+        length = int.from_bytes(view[position : position + 4], "little")
+        position += 4
+        if length == 0:
+            position += 4 if flags & 4 else 0
+            if position != size:
+                break
+            return bound
+        stored = length >> 31
+        length &= 0x7FFFFFFF
+        bound += min(block_max, length if stored else length * LZ4_MAX_RATIO)
+        position += length + checksum
+    raise CorruptRecordError("truncated lz4 frame, or bytes after it")
+
+
+def _decompress_lz4(data: Buffer, max_size: int) -> Buffer:
+    bound = _lz4_bound(memoryview(data))
+    frame = lz4.frame.LZ4FrameDecompressor()
+    try:
+        # The binding takes memory for all of max_length at once, hence the bound from the block headers.
+        out: bytes = frame.decompress(data, max_length=min(bound, max_size) + 1)
+    except (RuntimeError, EOFError) as error:
+        raise CorruptRecordError(f"bad lz4 data: {error}") from None
+    if len(out) > max_size:
+        raise _too_large("lz4", max_size)
+    if not frame.eof:
+        raise CorruptRecordError("truncated lz4 data")
+    return out
+
+
+# zstd
+
+
+def _compress_zstd(data: Buffer, level: int | None) -> Buffer:
+    return memoryview(cramjam.zstd.compress(data, 3 if level is None else level))
+
+
+def _zstd_frame(view: memoryview, position: int) -> tuple[int, int]:
+    """Most bytes that the frame at `position` regenerates, and where it ends (RFC 8878, section 3.1.1)."""
+    end = len(view)
+    if end - position < 6:
+        raise CorruptRecordError("truncated zstd frame")
+    magic = int.from_bytes(view[position : position + 4], "little")
+    if magic & 0xFFFFFFF0 == ZSTD_SKIPPABLE_MAGIC:
+        after = position + 8 + int.from_bytes(view[position + 4 : position + 8], "little")
+        if after > end:
+            raise CorruptRecordError("truncated zstd frame")
+        return 0, after
+    if magic != ZSTD_MAGIC:
+        raise CorruptRecordError("not a zstd frame")
+    descriptor = view[position + 4]
+    single_segment = descriptor >> 5 & 1
+    size_bytes = (1 if single_segment else 0, 2, 4, 8)[descriptor >> 6]
+    block_max = ZSTD_BLOCK_MAX
+    if not single_segment:
+        exponent, mantissa = view[position + 5] >> 3, view[position + 5] & 7
+        window = (1 << (10 + exponent)) // 8 * (8 + mantissa)
+        if window > ZSTD_WINDOW_MAX:
+            raise CorruptRecordError(f"zstd window of {window} bytes")
+        block_max = min(block_max, window)
+    position += 5 + (0 if single_segment else 1) + (0, 1, 2, 4)[descriptor & 3]
+    stated = int.from_bytes(view[position : position + size_bytes], "little") + (
+        256 if size_bytes == 2 else 0
+    )
+    position += size_bytes
+    bound = 0
+    last = False
+    while not last:
+        if end - position < 3:
+            raise CorruptRecordError("truncated zstd frame")
+        header = view[position] | view[position + 1] << 8 | view[position + 2] << 16
+        last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
+        # Raw and repeated blocks state what they regenerate; a compressed one at most a block's maximum.
+        bound += block_max if kind == 2 else size
+        position += 3 + (1 if kind == 1 else size)
+    position += 4 if descriptor & 4 else 0
+    if position > end:
+        raise CorruptRecordError("truncated zstd frame")
+    if size_bytes:
+        # A decoder may set a stated size aside, so it is not believed beyond what the blocks can fill.
+        if stated > bound:
+            raise CorruptRecordError("zstd frame states a size that it cannot expand to")
+        bound = stated
+    return bound, position
+
+
+def _decompress_zstd(data: Buffer, max_size: int) -> Buffer:
+    view = memoryview(data)
+    bound = position = 0
+    while position < len(view) or not position:
+        frame_bound, position = _zstd_frame(view, position)
+        bound += frame_bound
+    out = bytearray(min(bound, max_size))
+    try:
+        size = cramjam.zstd.decompress_into(data, out)
+    except cramjam.DecompressionError as error:
+        if bound > max_size:
+            raise _too_large("zstd", max_size) from None
+        raise CorruptRecordError(f"bad zstd data: {error}") from None
+    return out if size == len(out) else memoryview(out)[:size]
+
+
+_COMPRESSORS: dict[int, Callable[[Buffer, int | None], Buffer]] = {
+    Codec.NONE: _compress_none,
+    Codec.GZIP: _compress_gzip,
+    Codec.SNAPPY: _compress_snappy,
+    Codec.LZ4: _compress_lz4,
+    Codec.ZSTD: _compress_zstd,
+}
+_DECOMPRESSORS: dict[int, Callable[[Buffer, int], Buffer]] = {
+    Codec.NONE: _decompress_none,
+    Codec.GZIP: _decompress_gzip,
+    Codec.SNAPPY: _decompress_snappy,
+    Codec.LZ4: _decompress_lz4,
+    Codec.ZSTD: _decompress_zstd,
+}

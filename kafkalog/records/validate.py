@@ -1,0 +1,104 @@
+"""What a leader checks of a produced batch before it gives it offsets.
+
+In this order, as Kafka's `LogValidator` does: the header's lengths and magic, the checksum, the codec, the
+header's counts and producer fields, then every record: lengths and varints within their bounds, offset deltas
+0..n-1, header keys present, and for compacted topics a key. A compressed batch is decompressed for it, within
+a bound. Nothing is changed and nothing is kept.
+
+The walk over the records is a kernel (`kernels.py`), so that a batch costs microseconds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from . import kernels
+from .batch import (
+    MIN_RECORD_SIZE,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    read_header,
+    records_section,
+    verify_crc,
+)
+from .compression import DEFAULT_MAX_SIZE, Buffer
+from .errors import InvalidRecordError
+from .status import OK, error_for
+
+
+class ValidatedBatch(NamedTuple):
+    """A batch that passed, and the smallest and largest timestamp (ms) that its records state.
+
+    A producer may have written another max_timestamp into the header; Kafka's leader corrects it
+    (`batch.set_create_time`). With LogAppendTime both are the header's.
+    """
+
+    header: BatchHeader
+    min_timestamp: int
+    max_timestamp: int
+
+
+def check_batch(
+    buf: Buffer,
+    pos: int = 0,
+    *,
+    require_keys: bool = False,
+    max_decompressed: int = DEFAULT_MAX_SIZE,
+    allow_control: bool = False,
+) -> ValidatedBatch:
+    """Check the batch at `pos` as a leader does; bytes after it are not looked at.
+
+    `require_keys` is for compacted topics; `allow_control` for what the broker itself writes (markers), which
+    producers may not. Raises `CorruptRecordError`, `InvalidRecordError`, `UnsupportedMagicError`,
+    `UnsupportedCompressionTypeError`, or `RecordTooLargeError` beyond `max_decompressed` bytes.
+    """
+    header = read_header(buf, pos)
+    verify_crc(buf, pos, header)
+    _check_header(header, allow_control)
+    section, start, end = records_section(buf, pos, header, max_decompressed)
+    count = header.records_count
+    if count * MIN_RECORD_SIZE > end - start:
+        raise InvalidRecordError(f"{count} records cannot be in {end - start} bytes")
+    status, index, least, most = kernels.validate_records(section, start, end, count, require_keys)
+    if status != OK:
+        raise error_for(status, index)
+    if header.is_log_append_time:
+        return ValidatedBatch(header, header.max_timestamp, header.max_timestamp)
+    return ValidatedBatch(header, header.base_timestamp + least, header.base_timestamp + most)
+
+
+def validate_batch(
+    buf: Buffer,
+    pos: int = 0,
+    *,
+    require_keys: bool = False,
+    max_decompressed: int = DEFAULT_MAX_SIZE,
+    allow_control: bool = False,
+) -> BatchHeader:
+    """`check_batch`, where the records' timestamps are not needed."""
+    return check_batch(
+        buf,
+        pos,
+        require_keys=require_keys,
+        max_decompressed=max_decompressed,
+        allow_control=allow_control,
+    ).header
+
+
+def _check_header(header: BatchHeader, allow_control: bool) -> None:
+    """What the header alone must satisfy."""
+    count = header.records_count
+    if count <= 0:
+        raise InvalidRecordError(f"batch of {count} records")
+    if header.last_offset_delta != count - 1:
+        raise InvalidRecordError(
+            f"last offset delta {header.last_offset_delta} in a batch of {count} records"
+        )
+    if allow_control:
+        return
+    if header.is_control:
+        raise InvalidRecordError("control batch from a producer")
+    if header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:
+        raise InvalidRecordError(
+            f"producer id {header.producer_id} with base sequence {header.base_sequence}"
+        )
