@@ -1,0 +1,57 @@
+"""Placing replicas: every partition complete, leaders and load spread, mistakes refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.controller.assignment import assign_replicas, check_manual
+from kafkalog.protocol.errors import (
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+)
+
+
+@given(st.sets(st.integers(0, 1000), min_size=1, max_size=9), st.integers(1, 60), st.data())
+def test_assignments_are_complete_and_even(brokers: set[int], partitions: int, data: st.DataObject) -> None:
+    factor = data.draw(st.integers(1, len(brokers)))
+    start = data.draw(st.integers(0, len(brokers) - 1))
+    assignment = assign_replicas(sorted(brokers), partitions, factor, start)
+    assert len(assignment) == partitions
+    for replicas in assignment:
+        assert len(set(replicas)) == factor
+        assert set(replicas) <= brokers
+    leaders = Counter(replicas[0] for replicas in assignment)
+    assert max(leaders.values()) - min(leaders.get(broker, 0) for broker in brokers) <= 1
+
+
+@given(st.integers(1, 7), st.integers(1, 20), st.integers(1, 20))
+def test_growing_goes_on_where_creating_ended(brokers: int, first: int, added: int) -> None:
+    ids = list(range(brokers))
+    whole = assign_replicas(ids, first + added, 1, 0)
+    assert assign_replicas(ids, first, 1, 0) + assign_replicas(ids, added, 1, 0, first) == whole
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(InvalidPartitionsError):
+        assign_replicas([1], 0, 1, 0)
+    with pytest.raises(InvalidReplicationFactorError):
+        assign_replicas([1], 1, 0, 0)
+    with pytest.raises(InvalidReplicationFactorError, match="larger than available brokers: 2"):
+        assign_replicas([1, 2], 1, 3, 0)
+
+
+@pytest.mark.parametrize(
+    "assignments", [{1: [0]}, {0: [0], 2: [0]}, {0: []}, {0: [0], 1: [0, 1]}, {0: [0, 0]}, {0: [7]}]
+)
+def test_bad_manual_assignments(assignments: dict[int, list[int]]) -> None:
+    with pytest.raises(InvalidReplicaAssignmentError):
+        check_manual(assignments, [0, 1])
+
+
+def test_a_manual_assignment_is_taken_as_it_is() -> None:
+    assert check_manual({1: [1, 0], 0: [0, 1]}, [0, 1]) == [(0, 1), (1, 0)]
