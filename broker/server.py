@@ -149,17 +149,14 @@ class Server:
         topics = []
         for name, partitions in found.items():
             topic_id = next((item for item in partitions.values() if item is not None), None) or uuid.uuid4()
-            held = PartitionState((self.broker_id,), (self.broker_id,), self.broker_id)
-            count = max(partitions) + 1
-            epochs = [self.logs.get(name, index) for index in range(count)]
-            states = tuple(
-                held if log is None else replace(held, leader_epoch=max(0, log.latest_epoch)) for log in epochs
-            )
-            topics.append(TopicState(name, topic_id, states))
-            for index in partitions:
+            states = []
+            for index in range(max(partitions) + 1):
                 log = self.logs.get(name, index)
+                epoch = 0 if log is None else max(0, log.latest_epoch)
+                states.append(PartitionState((self.broker_id,), (self.broker_id,), self.broker_id, epoch))
                 if log is not None and log.topic_id is None:
                     log.assign_topic_id(topic_id)
+            topics.append(TopicState(name, topic_id, tuple(states)))
         if topics:
             logger.info("registered %d topics found in the log directories", len(topics))
         # Stored even when empty: from now on a directory that the registry does not name is a stray.
@@ -189,7 +186,8 @@ class Server:
         self._every(DELETION_CHECK_SECONDS, lambda: self.logs.run_deletions(now_ms()))
         self._every(config["log.flush.offset.checkpoint.interval.ms"] / 1000, self.logs.checkpoint_recovery_points)
         self._every(
-            config["log.flush.start.offset.checkpoint.interval.ms"] / 1000, self.logs.checkpoint_log_start_offsets
+            config["log.flush.start.offset.checkpoint.interval.ms"] / 1000,
+            self.logs.checkpoint_log_start_offsets,
         )
         self._every(5.0, self.logs.checkpoint_high_watermarks)
         self.broker.log_starts_changed = lambda: self._soon(self.logs.checkpoint_log_start_offsets)

@@ -18,7 +18,7 @@ from broker.metadata.store import MetadataStore
 from broker.net.connection import Connection
 from broker.replica.manager import ReplicaManager
 from kafkalog.protocol.codec import RequestHeader, encode_response
-from kafkalog.protocol.schema import Message
+from kafkalog.protocol.schema import Response
 
 
 class Broker:
@@ -78,7 +78,7 @@ class Request:
         self.client_id = header.client_id
         self.message = message
 
-    def reply(self, response: Message) -> None:
+    def reply(self, response: Response) -> None:
         """Send ``response`` in the request's version."""
         self.connection.reply(encode_response(response, self.version, self.correlation_id))
 

@@ -15,7 +15,7 @@ from struct import Struct
 from broker.api.context import Broker, Request
 from broker.api.registry import Api, served_apis
 from broker.api.versions import reply_unsupported
-from broker.net.connection import BadRequest, Connection
+from broker.net.connection import BadRequestError, Connection
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import ProtocolError, decode_message, decode_request_header
 
@@ -40,20 +40,20 @@ class ApiDispatcher:
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
         try:
             if len(frame) < _HEADER_START.size:
-                raise BadRequest(f"Request of {len(frame)} bytes is too short for a header")
+                raise BadRequestError(f"Request of {len(frame)} bytes is too short for a header")
             key, version, correlation_id = _HEADER_START.unpack_from(frame)
             api = self._apis.get(key)
             if api is None:
-                raise BadRequest(f"Received request for api with key {key}, which is not served here")
+                raise BadRequestError(f"Received request for api with key {key}, which is not served here")
             if not api.min_version <= version <= api.max_version:
                 if key == ApiKey.API_VERSIONS:
                     reply_unsupported(connection, correlation_id, self._apis)
                     return
-                raise BadRequest(f"Received request for {api.key.name} with unsupported version {version}")
+                raise BadRequestError(f"Received request for {api.key.name} with unsupported version {version}")
             header, position = decode_request_header(frame)
             message, _ = decode_message(api.request_type, version, frame, position)
         except ProtocolError as error:
-            raise BadRequest(f"Error parsing request: {error}") from error
+            raise BadRequestError(f"Error parsing request: {error}") from error
         request = Request(self._broker, connection, header, message)
         try:
             pending = api.handler(request)

@@ -13,10 +13,15 @@ from collections.abc import Hashable, Sized
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.api.fetch_session import ZERO_ID, FetchContext, FetchPartitionState, partition_key
-from broker.log.partition_log import ReadResult
+from broker.log.segment_file import ReadResult
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import ErrorCode, InconsistentTopicIdError, UnknownTopicIdError
-from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kafkalog.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 
 TOPIC_ID_VERSION = 13
 HARD_LIMIT_VERSION = 2
@@ -86,9 +91,7 @@ class Fetch(DelayedOperation):
                     min_one = False
             results.append(data)
 
-    def _read_one(
-        self, state: FetchPartitionState, max_bytes: int, min_one: bool, data: PartitionData
-    ) -> ReadResult:
+    def _read_one(self, state: FetchPartitionState, max_bytes: int, min_one: bool, data: PartitionData) -> ReadResult:
         if not state.name:
             raise UnknownTopicIdError
         partition = self._request.broker.replicas.require(state.name, state.partition)

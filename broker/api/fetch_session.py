@@ -173,7 +173,10 @@ def partition_key(state: FetchPartitionState, by_id: bool) -> PartitionKey:
 
 
 def _merge(
-    partitions: dict[PartitionKey, FetchPartitionState], message: Any, by_id: bool, names: Mapping[uuid.UUID, str]
+    partitions: dict[PartitionKey, FetchPartitionState],
+    message: Any,
+    by_id: bool,
+    names: Mapping[uuid.UUID, str],
 ) -> None:
     for topic in message.topics:
         identity = topic.topic_id if by_id else topic.topic

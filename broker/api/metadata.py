@@ -31,7 +31,7 @@ from kafkalog.protocol.messages.metadata import (
 
 NO_AUTHORIZED_OPERATIONS = -(1 << 31)
 ALL_TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
-"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: without an authorizer all are allowed."""
+"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE and both _CONFIGS: without an authorizer all are allowed."""
 ALL_CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
 ZERO_ID = uuid.UUID(int=0)
 

@@ -51,9 +51,7 @@ def handle_list_offsets(request: Request) -> None:
     request.reply(ListOffsetsResponse(topics=topics))
 
 
-def _look_up(
-    partition: Partition, timestamp: int, isolation: int, result: ListOffsetsPartitionResponse
-) -> None:
+def _look_up(partition: Partition, timestamp: int, isolation: int, result: ListOffsetsPartitionResponse) -> None:
     log = partition.log
     end = partition.latest_offset(isolation)
     if timestamp == LATEST:
@@ -67,7 +65,11 @@ def _look_up(
     else:
         found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
         if found is not None and found.offset < end:
-            result.timestamp, result.offset, result.leader_epoch = found.timestamp, found.offset, found.leader_epoch
+            result.timestamp, result.offset, result.leader_epoch = (
+                found.timestamp,
+                found.offset,
+                found.leader_epoch,
+            )
 
 
 def _offsets_before(request: Request, partition: Partition, wanted: ListOffsetsPartition) -> list[int]:

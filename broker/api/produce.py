@@ -34,7 +34,13 @@ class Pending:
     __slots__ = ("_end", "_partition", "_replicated", "_synced", "result")
 
     def __init__(
-        self, partition: Partition, end: int, result: PartitionProduceResponse, *, replicated: bool, synced: bool
+        self,
+        partition: Partition,
+        end: int,
+        result: PartitionProduceResponse,
+        *,
+        replicated: bool,
+        synced: bool,
     ) -> None:
         self._partition = partition
         self._end = end
@@ -159,9 +165,7 @@ def _append(
     return None
 
 
-def _fill_error(
-    request: Request, topic: str, index: int, result: PartitionProduceResponse, error: Exception
-) -> None:
+def _fill_error(request: Request, topic: str, index: int, result: PartitionProduceResponse, error: Exception) -> None:
     code = error_code(error)
     logger.debug("produce to %s-%d from client %s failed: %s %s", topic, index, request.client_id, code.name, error)
     result.error_code = code

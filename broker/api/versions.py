@@ -38,7 +38,7 @@ def handle_api_versions(request: Request) -> None:
 
 
 def reply_unsupported(connection: Connection, correlation_id: int, apis: Mapping[int, Api]) -> None:
-    """Answer an ApiVersions request of an unknown version: version 0 with the error, so that the client can try again."""
+    """Answer an ApiVersions request of an unknown version in version 0, so that the client can try again."""
     response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=announced(apis))
     connection.reply(encode_response(response, 0, correlation_id))
 

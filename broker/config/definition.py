@@ -90,13 +90,17 @@ def _parse(name: str, kind: Type, text: str) -> Value:
     if kind is Type.BOOLEAN:
         lowered = text.lower()
         if lowered not in ("true", "false"):
-            raise ConfigError(f"Invalid value {text} for configuration {name}: Expected value to be either true or false")
+            raise ConfigError(
+                f"Invalid value {text} for configuration {name}: Expected value to be either true or false"
+            )
         return lowered == "true"
     if kind in _INTEGER_RANGES:
         try:
             number = int(text)
         except ValueError:
-            raise ConfigError(f"Invalid value {text} for configuration {name}: Not a number of type {kind.name}") from None
+            raise ConfigError(
+                f"Invalid value {text} for configuration {name}: Not a number of type {kind.name}"
+            ) from None
         low, high = _INTEGER_RANGES[kind]
         if not low <= number <= high:
             raise ConfigError(f"Invalid value {text} for configuration {name}: Not a number of type {kind.name}")

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafkalog.protocol.errors import InvalidPartitionsError, InvalidReplicaAssignmentError, InvalidReplicationFactorError
+from kafkalog.protocol.errors import (
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+)
 
 
 def assign_replicas(
@@ -36,7 +40,8 @@ def assign_replicas(
         shift = start + partition // count
         leader = (partition + start) % count
         followers = [
-            ordered[(leader + 1 + (shift + position) % (count - 1)) % count] for position in range(replication_factor - 1)
+            ordered[(leader + 1 + (shift + position) % (count - 1)) % count]
+            for position in range(replication_factor - 1)
         ]
         result.append((ordered[leader], *followers))
     return result

@@ -76,7 +76,10 @@ class ConfigController:
 
     def effective(self, state: ClusterState) -> BrokerConfig:
         """The broker's configuration with the dynamic values of ``state`` on top."""
-        dynamic = {**state.broker_config.get(ALL_BROKERS, {}), **state.broker_config.get(str(self._broker_id), {})}
+        dynamic = {
+            **state.broker_config.get(ALL_BROKERS, {}),
+            **state.broker_config.get(str(self._broker_id), {}),
+        }
         return self._static.with_dynamic(dynamic)
 
     # -- describing
@@ -122,9 +125,7 @@ class ConfigController:
             result.append(Described(key, value, source, key.update is Update.READ_ONLY, tuple(synonyms)))
         return result
 
-    def _topic_override(
-        self, key: ConfigKey, overrides: Mapping[str, Value]
-    ) -> list[tuple[str, str | None, Source]]:
+    def _topic_override(self, key: ConfigKey, overrides: Mapping[str, Value]) -> list[tuple[str, str | None, Source]]:
         if key.name not in overrides:
             return []
         return [(key.name, key.format(overrides[key.name]), Source.TOPIC)]
@@ -133,7 +134,7 @@ class ConfigController:
         value, synonym = self.effective(state).topic_default(key.name)
         if synonym is None:
             return [(key.synonyms[0] if key.synonyms else key.name, key.format(value), Source.DEFAULT)]
-        layers = []
+        layers: list[tuple[str, str | None, Source]] = []
         for name, text, source in self._server_layers(SERVER_CONFIG[synonym], state):
             # Hours and minutes are told in the topic key's milliseconds.
             shown = key.format(value) if not layers else text
@@ -183,9 +184,7 @@ class ConfigController:
 
         await self._alter_topic(name, altered, validate_only)
 
-    async def _alter_topic(
-        self, name: str, make: Callable[[TopicState], dict[str, str]], validate_only: bool
-    ) -> None:
+    async def _alter_topic(self, name: str, make: Callable[[TopicState], dict[str, str]], validate_only: bool) -> None:
         def change(state: ClusterState) -> ClusterState:
             topic = state.topics.get(name)
             if topic is None:
@@ -296,4 +295,3 @@ def _check_dynamic(config: Mapping[str, str]) -> None:
             key.parse(text)
         except ConfigError as error:
             raise InvalidConfigError(str(error)) from error
-

@@ -44,7 +44,7 @@ UNSET = -1
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 takes the broker's default, ``assignments`` (partition to brokers) excludes both numbers."""
+    """A topic to create; -1 takes the broker's default; ``assignments`` (partition to brokers) excludes both numbers."""
 
     name: str
     partitions: int = UNSET
@@ -93,7 +93,7 @@ class TopicController:
         results: dict[str, TopicState | KafkaError] = {}
 
         def change(state: ClusterState) -> ClusterState:
-            created = []
+            created: list[TopicState] = []
             for topic in topics:
                 try:
                     made = self._plan(state.with_topics(*created), topic)
@@ -141,7 +141,12 @@ class TopicController:
         await self._commit(lambda state: replace(state, deleting=state.deleting - {topic_id}))
 
     async def grow(
-        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        *,
+        validate_only: bool = False,
     ) -> None:
         """Raise the number of partitions of ``name`` to ``count``.
 
@@ -200,9 +205,7 @@ class TopicController:
         config = {name: value for name, value in topic.config.items() if value is not None}
         return TopicState(topic.name, new_topic_id(taken), tuple(map(_led_by_first, replicas)), config)
 
-    def _plan_growth(
-        self, topic: TopicState, count: int, assignments: Sequence[Sequence[int]] | None
-    ) -> TopicState:
+    def _plan_growth(self, topic: TopicState, count: int, assignments: Sequence[Sequence[int]] | None) -> TopicState:
         present = len(topic.partitions)
         if count < present:
             raise InvalidPartitionsError(

@@ -94,7 +94,10 @@ class Acceptor:
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            send, receive = self._config["socket.send.buffer.bytes"], self._config["socket.receive.buffer.bytes"]
+            send, receive = (
+                self._config["socket.send.buffer.bytes"],
+                self._config["socket.receive.buffer.bytes"],
+            )
             if send > 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send)
             if receive > 0:
@@ -137,7 +140,9 @@ def _listen(endpoint: Endpoint, backlog: int) -> socket.socket:
     sock: socket.socket | None = None
     try:
         if not host and socket.has_dualstack_ipv6():
-            return _nonblocking(socket.create_server(("", endpoint.port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True))
+            return _nonblocking(
+                socket.create_server(("", endpoint.port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+            )
         info = socket.getaddrinfo(host or None, endpoint.port, family, socket.SOCK_STREAM, 0, socket.AI_PASSIVE)[0]
         sock = socket.socket(info[0], info[1], info[2])
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -147,7 +152,9 @@ def _listen(endpoint: Endpoint, backlog: int) -> socket.socket:
     except OSError as error:
         if sock is not None:
             sock.close()
-        raise ConfigError(f"Socket server failed to bind to {endpoint}: {error}. Is another broker running there?") from error
+        raise ConfigError(
+            f"Socket server failed to bind to {endpoint}: {error}. Is another broker running there?"
+        ) from error
 
 
 def _nonblocking(sock: socket.socket) -> socket.socket:

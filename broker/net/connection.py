@@ -22,7 +22,7 @@ from broker.net.memory import RequestMemory
 logger = logging.getLogger("kafkalog.broker.net")
 
 Chunk = Any
-"""``bytes``-like, or a slice of a file: an object with ``fd``, ``position`` and ``length``, which are advanced as it is sent."""
+"""``bytes``-like, or a slice of a file: ``fd``, ``position`` and ``length``, the latter two advanced as it is sent."""
 
 FRAMES_PER_EVENT = 32
 """Frames served before other connections get their turn."""
@@ -39,11 +39,11 @@ class Dispatcher(Protocol):
         """Serve one request; ``connection.reply`` or ``connection.skip_reply`` must follow, now or later.
 
         Raises:
-            BadRequest: the bytes are no request this broker can follow; the connection is closed.
+            BadRequestError: the bytes are no request this broker can follow; the connection is closed.
         """
 
 
-class BadRequest(ValueError):
+class BadRequestError(ValueError):
     """A request that cannot be answered; its connection is closed with one line in the log."""
 
 
@@ -135,7 +135,7 @@ class Connection:
                 budget -= 1
                 self._busy = True
                 self._dispatcher.dispatch(self, frame)
-        except (FrameError, BadRequest) as error:
+        except (FrameError, BadRequestError) as error:
             logger.warning("closing connection from %s on %s: %s", self.peer, self.endpoint.name, error)
             self.close()
             return

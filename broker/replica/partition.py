@@ -6,7 +6,9 @@ log end offset over the ISR, here the leader's own, and ``acks=all`` waits for i
 
 from __future__ import annotations
 
-from broker.log.partition_log import AppendInfo, PartitionLog, ReadResult
+from broker.log.append_info import AppendInfo
+from broker.log.partition_log import PartitionLog
+from broker.log.segment_file import ReadResult
 from broker.metadata.model import PartitionState
 from kafkalog.protocol.errors import (
     FencedLeaderEpochError,
@@ -24,7 +26,18 @@ NO_LEADER_EPOCH = -1
 class Partition:
     """See the module. Used on the event loop's thread only."""
 
-    __slots__ = ("broker_id", "index", "isr", "key", "leader", "leader_epoch", "log", "min_insync", "replicas", "topic")
+    __slots__ = (
+        "broker_id",
+        "index",
+        "isr",
+        "key",
+        "leader",
+        "leader_epoch",
+        "log",
+        "min_insync",
+        "replicas",
+        "topic",
+    )
 
     def __init__(self, topic: str, index: int, broker_id: int, log: PartitionLog, min_insync: int) -> None:
         self.topic = topic
@@ -99,9 +112,7 @@ class Partition:
         self._advance_high_watermark()
         return info
 
-    def read(
-        self, offset: int, max_bytes: int, isolation: int, leader_epoch: int, *, min_one: bool
-    ) -> ReadResult:
+    def read(self, offset: int, max_bytes: int, isolation: int, leader_epoch: int, *, min_one: bool) -> ReadResult:
         """Record batches from ``offset`` for a consumer: up to the high watermark, or the last stable offset.
 
         Raises:

@@ -28,7 +28,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     start.add_argument("--config", type=Path, metavar="FILE", help="a server.properties file")
     start.add_argument(
-        "--override", action="append", default=[], metavar="KEY=VALUE", help="a setting that wins over the file's"
+        "--override",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting that wins over the file's",
     )
     start.set_defaults(run=run_start)
 

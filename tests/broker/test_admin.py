@@ -124,7 +124,10 @@ def test_validation_makes_nothing(wire: socket.socket) -> None:
 def test_every_metadata_version(wire: socket.socket, topic: str, version: int) -> None:
     found = metadata(wire, topic, version=version, auto=version < 4).topics[0]
     assert (found.error_code, found.name) == (0, topic)
-    assert [(p.partition_index, p.leader_id, p.isr_nodes) for p in found.partitions] == [(0, 0, [0]), (1, 0, [0])]
+    assert [(p.partition_index, p.leader_id, p.isr_nodes) for p in found.partitions] == [
+        (0, 0, [0]),
+        (1, 0, [0]),
+    ]
 
 
 def test_metadata_by_id_and_of_all(wire: socket.socket, topic: str) -> None:
@@ -157,7 +160,8 @@ def test_deleting(wire: socket.socket, topic: str, broker: KafkalogBroker) -> No
     produce(wire, topic, batch([b"x"]))
     topic_id = metadata(wire, topic).topics[0].topic_id
     request = DeleteTopicsRequest(
-        topics=[DeleteTopicState(name=topic), DeleteTopicState(name=None, topic_id=uuid.uuid4())], timeout_ms=10_000
+        topics=[DeleteTopicState(name=topic), DeleteTopicState(name=None, topic_id=uuid.uuid4())],
+        timeout_ms=10_000,
     )
     codes = sorted(result.error_code for result in exchange(wire, request, 6).responses)
     assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]

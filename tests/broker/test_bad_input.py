@@ -52,7 +52,9 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE.keys())
-def test_garbage_closes_its_connection_only(broker: KafkalogBroker, wire: socket.socket, topic: str, data: bytes) -> None:
+def test_garbage_closes_its_connection_only(
+    broker: KafkalogBroker, wire: socket.socket, topic: str, data: bytes
+) -> None:
     before = broker.logged().count("closing connection")
     with broker.connect() as bad:
         bad.sendall(data)
@@ -126,7 +128,13 @@ def test_a_batch_over_the_limit_is_refused(wire: socket.socket, topic: str) -> N
 
 def test_lying_batches_are_refused(wire: socket.socket, topic: str) -> None:
     good = batch([b"a", b"b", b"c"])
-    for position, form, value in ((8, ">i", 1 << 30), (8, ">i", -1), (57, ">i", 2), (57, ">i", 1 << 30), (23, ">i", 7)):
+    for position, form, value in (
+        (8, ">i", 1 << 30),
+        (8, ">i", -1),
+        (57, ">i", 2),
+        (57, ">i", 1 << 30),
+        (23, ">i", 7),
+    ):
         lying = bytearray(good)
         struct.pack_into(form, lying, position, value)
         assert produce(wire, topic, lying).error_code != 0

@@ -140,7 +140,10 @@ def test_kafkas_own_keys_are_accepted_and_others_are_told() -> None:
     assert config.unknown == ["no.such.key"]
 
 
-@pytest.mark.parametrize("config", [{"no.such": "1"}, {"retention.ms": None}, {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}])
+@pytest.mark.parametrize(
+    "config",
+    [{"no.such": "1"}, {"retention.ms": None}, {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}],
+)
 def test_bad_topic_configs(config: dict[str, str | None]) -> None:
     with pytest.raises(ConfigError):
         parse_topic_config(config)

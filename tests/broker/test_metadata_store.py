@@ -35,9 +35,11 @@ def topic(name: str, count: int, config: dict[str, str]) -> TopicState:
 states = st.builds(
     ClusterState,
     st.just("cluster"),
-    st.dictionaries(names, st.tuples(st.integers(1, 5), st.dictionaries(names, st.text(max_size=9), max_size=3)), max_size=5).map(
-        lambda found: {name: topic(name, count, config) for name, (count, config) in found.items()}
-    ),
+    st.dictionaries(
+        names,
+        st.tuples(st.integers(1, 5), st.dictionaries(names, st.text(max_size=9), max_size=3)),
+        max_size=5,
+    ).map(lambda found: {name: topic(name, count, config) for name, (count, config) in found.items()}),
     st.dictionaries(names, st.dictionaries(names, st.text(max_size=9), max_size=3), max_size=3),
     st.frozensets(st.uuids(), max_size=3),
     st.integers(0, 1 << 62),
@@ -60,7 +62,10 @@ def test_commits_are_serial_and_durable(tmp_path: Path) -> None:
         store = LocalStore(tmp_path)
         store.load()
         await asyncio.gather(
-            *(store.commit(lambda state: replace(state, next_producer_id=state.next_producer_id + 1)) for _ in range(20))
+            *(
+                store.commit(lambda state: replace(state, next_producer_id=state.next_producer_id + 1))
+                for _ in range(20)
+            )
         )
         assert store.state.next_producer_id == 20
 

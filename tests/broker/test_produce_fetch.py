@@ -167,7 +167,14 @@ def test_leader_epochs_fence(wire: socket.socket, topic: str) -> None:
 def test_timestamps_are_looked_up(wire: socket.socket, topic: str) -> None:
     produce(wire, topic, batch([b"a", b"b", b"c"], timestamp=1000))
     produce(wire, topic, batch([b"d"], timestamp=5000))
-    expected = {0: (1000, 0), 1001: (1001, 1), 1003: (5000, 3), 5000: (5000, 3), 5001: (-1, -1), -3: (5000, 3)}
+    expected = {
+        0: (1000, 0),
+        1001: (1001, 1),
+        1003: (5000, 3),
+        5000: (5000, 3),
+        5001: (-1, -1),
+        -3: (5000, 3),
+    }
     for timestamp, (found, offset) in expected.items():
         result = list_offset(wire, topic, timestamp=timestamp)
         assert (result.timestamp, result.offset) == (found, offset), timestamp

@@ -57,9 +57,7 @@ def read_all(broker: KafkalogBroker, topic: str, partition: int) -> dict[int, by
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_acknowledged_records_survive_kills(
-    start_broker: Callable[..., KafkalogBroker], idempotent: bool
-) -> None:
+def test_acknowledged_records_survive_kills(start_broker: Callable[..., KafkalogBroker], idempotent: bool) -> None:
     broker = start_broker({"log.segment.bytes": "65536"})
     create_topic(broker, "t")
     chance = random.Random(7 if idempotent else 8)
@@ -89,7 +87,12 @@ def test_acknowledged_records_survive_kills(
         while len(acked) < goal:
             assert time.monotonic() < end, "the broker stopped acknowledging"
             for _ in range(100):
-                producer.produce("t", b"%09d" % sent + b"." * chance.randrange(100), partition=sent % PARTITIONS, callback=delivered)
+                producer.produce(
+                    "t",
+                    b"%09d" % sent + b"." * chance.randrange(100),
+                    partition=sent % PARTITIONS,
+                    callback=delivered,
+                )
                 sent += 1
             producer.poll(0.001)
         broker.kill()

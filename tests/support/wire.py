@@ -60,7 +60,13 @@ def exchange(sock: socket.socket, message: Any, version: int, correlation_id: in
     return response
 
 
-def batch(values: list[bytes | None], *, codec: Codec = Codec.NONE, timestamp: int = 1_700_000_000_000, **fields: Any) -> bytearray:
+def batch(
+    values: list[bytes | None],
+    *,
+    codec: Codec = Codec.NONE,
+    timestamp: int = 1_700_000_000_000,
+    **fields: Any,
+) -> bytearray:
     """A record batch with these values."""
     records = [Record(index, timestamp + index, None, value, ()) for index, value in enumerate(values)]
     return encode_batch(records, codec=codec, **fields)
