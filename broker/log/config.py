@@ -1,7 +1,8 @@
 """What a partition's log needs to know of its topic's configuration.
 
-One value per key of Apache Kafka's topic configuration that the log obeys (``LogConfig`` in Kafka's storage module);
-the names are Kafka's with ``_`` for ``.``. Parsing and defaults from files belong to ``broker.config``; this class
+One value per key of Apache Kafka's topic configuration that the log obeys (``LogConfig`` in Kafka's storage
+module); the names are Kafka's with ``_`` for ``.``. Parsing and defaults from files belong to
+``broker.config``; this class
 is what a log is handed, and it may be replaced while the log is open: every read of it is at the time of use.
 """
 

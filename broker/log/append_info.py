@@ -1,0 +1,51 @@
+"""What an append did."""
+
+from __future__ import annotations
+
+
+class AppendInfo:
+    """Offsets and times of appended records.
+
+    Attributes:
+        first_offset, last_offset: of the records; of their first append when ``duplicate``.
+        max_timestamp: the largest of their timestamps, ms.
+        log_append_time: ms when the topic's timestamp type is LogAppendTime, else -1.
+        log_start_offset: of the log at that moment.
+        duplicate: an idempotent producer sent the batch again and nothing was appended.
+    """
+
+    __slots__ = (
+        "duplicate",
+        "first_offset",
+        "last_offset",
+        "log_append_time",
+        "log_start_offset",
+        "max_timestamp",
+    )
+
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        log_append_time: int,
+        log_start_offset: int,
+        duplicate: bool,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.max_timestamp = max_timestamp
+        self.log_append_time = log_append_time
+        self.log_start_offset = log_start_offset
+        self.duplicate = duplicate
+
+    @property
+    def next_offset(self) -> int:
+        """Offset after the last record."""
+        return self.last_offset + 1
+
+    def __repr__(self) -> str:
+        return (
+            f"AppendInfo({self.first_offset}..{self.last_offset}, max_timestamp={self.max_timestamp}, "
+            f"log_append_time={self.log_append_time}, duplicate={self.duplicate})"
+        )

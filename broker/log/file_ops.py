@@ -1,0 +1,103 @@
+"""The few file-system calls that can lose data, behind one small object.
+
+Everything in ``broker.log`` that writes, cuts, syncs, renames or removes goes through a ``FileOps``, so that
+a test can hand in a subclass that fails a chosen call (ENOSPC in the third write, EIO in the next fsync) or
+that loses what was not synced, and drive the real log with it. Reads use ``os.pread`` directly.
+
+Durability rules kept by the callers:
+
+* A file's bytes are safe after :meth:`fsync` of the file; its name is safe after :meth:`fsync_dir` of its
+  directory.
+* A checkpoint that vouches for bytes is written only after those bytes were synced.
+* A failed fsync is never retried: the kernel may have dropped the dirty pages and would answer the second
+  call with success. The log that saw it goes offline.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Any
+
+Buffer = bytes | bytearray | memoryview
+
+# Some file systems refuse fsync on a directory; their metadata is then synchronous or not syncable at all.
+_DIR_SYNC_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF})
+
+
+class FileOps:
+    """The calls as the operating system offers them. All may raise ``OSError``."""
+
+    __slots__ = ()
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        """Open ``path`` and return its descriptor (never inherited by children)."""
+        return os.open(path, flags | os.O_CLOEXEC, mode)
+
+    def pwrite(self, fd: int, data: Buffer, position: int) -> int:
+        """Write ``data`` at ``position``; may write less, as the system call may."""
+        return os.pwrite(fd, data, position)
+
+    def ftruncate(self, fd: int, size: int) -> None:
+        """Cut or extend the file to ``size`` bytes; an extension is a hole that reads as zeros."""
+        os.ftruncate(fd, size)
+
+    def fsync(self, fd: int) -> None:
+        """Force the file's bytes and size to the device."""
+        os.fsync(fd)
+
+    def fsync_dir(self, path: str) -> None:
+        """Force the names in directory ``path`` to the device."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno not in _DIR_SYNC_UNSUPPORTED:
+                raise
+        finally:
+            os.close(fd)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename atomically, replacing ``target``."""
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; one that is already gone is no error."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+
+OS = FileOps()
+
+
+def write_all(ops: FileOps, fd: int, data: Buffer, position: int) -> None:
+    """Write every byte of ``data`` at ``position``, continuing after short writes."""
+    written = ops.pwrite(fd, data, position)
+    if written == len(data):
+        return
+    view: Any = memoryview(data)
+    while written < len(view):
+        count = ops.pwrite(fd, view[written:], position + written)
+        if count == 0:
+            raise OSError(errno.EIO, "write wrote nothing")
+        written += count
+
+
+def write_file_atomically(ops: FileOps, path: str, data: bytes, *, sync_dir: bool = True) -> None:
+    """Replace the file at ``path`` by ``data`` so that a crash leaves the old or the new content, never a
+    mixture.
+
+    Written to ``path + ".tmp"``, synced, renamed; with ``sync_dir`` the directory is synced too.
+    """
+    temporary = path + ".tmp"
+    fd = ops.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        write_all(ops, fd, data, 0)
+        ops.fsync(fd)
+    finally:
+        os.close(fd)
+    ops.rename(temporary, path)
+    if sync_dir:
+        ops.fsync_dir(os.path.dirname(path) or ".")

@@ -1,0 +1,143 @@
+"""One log directory: its lock, its identity, its checkpoint files and its clean-shutdown marker.
+
+Files at its top, beside the partitions' directories::
+
+    .lock                             held with flock by the broker that uses the directory
+    meta.properties                   version, cluster.id, broker.id
+    recovery-point-offset-checkpoint  per partition, everything before it is on the device
+    log-start-offset-checkpoint       per partition, where it begins, if that is not its first segment
+    replication-offset-checkpoint     per partition, the high watermark
+    .kafka_cleanshutdown              left by a clean stop, removed at the start
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from broker.log import checkpoints, names
+from broker.log.checkpoints import CorruptCheckpointError
+from broker.log.file_ops import OS, FileOps
+
+logger = logging.getLogger(__name__)
+
+Offsets = Mapping[tuple[str, int], int]
+
+
+class LogDirLockedError(Exception):
+    """Another process, or another manager of this one, uses the log directory."""
+
+
+class InconsistentClusterIdError(Exception):
+    """The log directory belongs to another cluster or broker."""
+
+
+class LogDir:
+    """A locked log directory. Made if it is not there.
+
+    Attributes:
+        offline: why nothing can be written there any more, or None.
+
+    Raises:
+        LogDirLockedError: somebody else uses it; the message names it.
+        OSError: it cannot be made or used.
+    """
+
+    def __init__(self, path: Path, ops: FileOps = OS) -> None:
+        self.path = path
+        self.offline: str | None = None
+        self._ops = ops
+        if not path.exists():
+            path.mkdir(parents=True)
+            ops.fsync_dir(str(path.parent))
+        self._lock_fd = self._lock()
+
+    def _lock(self) -> int:
+        path = self.path / names.LOCK
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise LogDirLockedError(
+                    f"Failed to acquire lock on file .lock in {self.path}: another broker is using this directory"
+                ) from error
+            raise
+        return fd
+
+    def unlock(self) -> None:
+        """Let another broker use the directory."""
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    # -- identity --------------------------------------------------------------------------------------------
+
+    def identity(self) -> dict[str, str]:
+        """Keys of ``meta.properties``; empty for a directory never used."""
+        return checkpoints.read_meta_properties(str(self.path))
+
+    def claim(self, cluster_id: str, broker_id: int) -> None:
+        """Check that the directory belongs to this broker, or make it so.
+
+        Raises:
+            InconsistentClusterIdError: it belongs to another.
+        """
+        found = self.identity()
+        wanted = {"version": "0", "broker.id": str(broker_id), "cluster.id": cluster_id}
+        for key in ("cluster.id", "broker.id"):
+            if key in found and found[key] != wanted[key]:
+                raise InconsistentClusterIdError(
+                    f"{self.path / names.META_PROPERTIES} says {key}={found[key]}, but this broker has {wanted[key]}"
+                )
+        if not found:
+            checkpoints.write_meta_properties(str(self.path), wanted, self._ops)
+
+    # -- checkpoints -----------------------------------------------------------------------------------------
+
+    def read_recovery_points(self) -> dict[tuple[str, int], int]:
+        """Recovery points; empty, which means check everything, when the file cannot be read."""
+        return self._read(names.RECOVERY_POINT_CHECKPOINT)
+
+    def read_log_start_offsets(self) -> dict[tuple[str, int], int]:
+        """Log start offsets beyond the first segment's; empty when the file cannot be read."""
+        return self._read(names.LOG_START_CHECKPOINT)
+
+    def read_high_watermarks(self) -> dict[tuple[str, int], int]:
+        """High watermarks; empty when the file cannot be read."""
+        return self._read(names.HIGH_WATERMARK_CHECKPOINT)
+
+    def write_recovery_points(self, offsets: Offsets) -> None:
+        """Raises OSError."""
+        self._write(names.RECOVERY_POINT_CHECKPOINT, offsets)
+
+    def write_log_start_offsets(self, offsets: Offsets) -> None:
+        """Raises OSError."""
+        self._write(names.LOG_START_CHECKPOINT, offsets)
+
+    def write_high_watermarks(self, offsets: Offsets) -> None:
+        """Raises OSError."""
+        self._write(names.HIGH_WATERMARK_CHECKPOINT, offsets)
+
+    def take_clean_shutdown(self) -> bool:
+        """Whether the last stop was clean; the marker is gone afterwards."""
+        return checkpoints.take_clean_shutdown(str(self.path), self._ops)
+
+    def write_clean_shutdown(self) -> None:
+        """Raises OSError."""
+        checkpoints.write_clean_shutdown(str(self.path), ops=self._ops)
+
+    def _read(self, name: str) -> dict[tuple[str, int], int]:
+        try:
+            return checkpoints.read_offsets(str(self.path / name))
+        except CorruptCheckpointError as error:
+            logger.warning("Ignoring a checkpoint file: %s", error)
+            return {}
+
+    def _write(self, name: str, offsets: Offsets) -> None:
+        checkpoints.write_offsets(str(self.path / name), offsets, self._ops)

@@ -1,0 +1,354 @@
+"""All the logs of a broker, over its log directories.
+
+A partition lives in one log directory; a new one goes to the directory with the fewest. Loading opens every
+partition (in parallel, for recovery reads whole segments); shutting down closes every log, writes the
+checkpoints and, only if all of a directory went well, its clean-shutdown marker. A directory that fails goes
+offline alone.
+
+The periodic acts (``run_flushes``, ``run_retention``, the checkpoints) are the broker's to schedule, on its
+loop or on a worker, one at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import UUID
+
+from broker.log import names
+from broker.log.config import LogConfig
+from broker.log.file_ops import OS, FileOps
+from broker.log.log_dir import LogDir
+from broker.log.partition_log import PartitionLog
+from kafkalog.protocol.errors import KafkaError, KafkaStorageError
+
+logger = logging.getLogger(__name__)
+
+TopicPartition = tuple[str, int]
+
+
+class DuplicateLogError(Exception):
+    """A partition was found in two log directories; one must be removed by hand."""
+
+
+class LogManager:
+    """See the module.
+
+    Args:
+        log_dirs: locked now, made if they are not there.
+        default_config: of topics without settings of their own.
+        clock: milliseconds since the epoch.
+        num_recovery_threads: how many partitions are opened at once.
+
+    Raises:
+        LogDirLockedError: another broker uses one of the directories.
+        OSError: one of them cannot be used.
+    """
+
+    def __init__(
+        self,
+        log_dirs: Sequence[Path | str],
+        default_config: LogConfig,
+        *,
+        clock: Callable[[], int],
+        num_recovery_threads: int = 4,
+        ops: FileOps = OS,
+    ) -> None:
+        self.default_config = default_config
+        self._clock = clock
+        self._threads = max(1, num_recovery_threads)
+        self._ops = ops
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._doomed: list[tuple[int, Path]] = []
+        self.log_dirs: list[LogDir] = []
+        try:
+            for path in log_dirs:
+                self.log_dirs.append(LogDir(Path(path).absolute(), ops))
+        except BaseException:
+            self.unlock()
+            raise
+
+    def unlock(self) -> None:
+        """Let other brokers use the directories, after a start that failed; ``shutdown`` does it after one
+        that did not.
+        """
+        for directory in self.log_dirs:
+            directory.unlock()
+
+    # -- identity --------------------------------------------------------------------------------------------
+
+    def claim(self, cluster_id: str, broker_id: int) -> None:
+        """Check that every log directory belongs to this cluster and broker; fresh ones are marked as such.
+
+        Raises:
+            InconsistentClusterIdError: one belongs to another.
+        """
+        for directory in self.log_dirs:
+            directory.claim(cluster_id, broker_id)
+
+    def stored_cluster_id(self) -> str | None:
+        """Cluster id that a log directory was marked with, or None when all are fresh."""
+        found = (directory.identity().get("cluster.id") for directory in self.log_dirs)
+        return next((cluster_id for cluster_id in found if cluster_id), None)
+
+    def stored_broker_id(self) -> int | None:
+        """Broker id that a log directory was marked with, or None when all are fresh."""
+        found = (directory.identity().get("broker.id") for directory in self.log_dirs)
+        return next((int(broker_id) for broker_id in found if broker_id and broker_id.isdigit()), None)
+
+    # -- loading ---------------------------------------------------------------------------------------------
+
+    def load_all(self, configs_by_topic: Mapping[str, LogConfig] | None = None) -> None:
+        """Open every partition in the log directories.
+
+        Raises:
+            DuplicateLogError: a partition lies in two directories.
+            OldFormatError: a log is of an older message format.
+            OSError: a directory cannot be read or repaired.
+        """
+        configs = configs_by_topic or {}
+        now_ms = self._clock()
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="log-recovery") as pool:
+            for directory in self.log_dirs:
+                clean = directory.take_clean_shutdown()
+                points = directory.read_recovery_points()
+                starts = directory.read_log_start_offsets()
+                watermarks = directory.read_high_watermarks()
+
+                def load(path: str, key: TopicPartition) -> PartitionLog:
+                    log = PartitionLog.open(
+                        path,
+                        configs.get(key[0], self.default_config),
+                        clean=clean,  # noqa: B023 - every job of a directory ends before the next directory begins
+                        log_start_offset=starts.get(key, 0),  # noqa: B023
+                        recovery_point=points.get(key, 0),  # noqa: B023
+                        now_ms=now_ms,
+                        ops=self._ops,
+                    )
+                    log.high_watermark = watermarks.get(key, log.log_start_offset)  # noqa: B023
+                    return log
+
+                found = list(self._partition_dirs(directory, now_ms))
+                # Threads help recovery, which waits for the disk; after a clean stop they only take turns.
+                run = map if clean else pool.map
+                for log in run(lambda item: load(*item), found):
+                    key = (log.topic, log.partition)
+                    if key in self._logs:
+                        raise DuplicateLogError(
+                            f"Duplicate log directories for {key[0]}-{key[1]} are found in both {log.dir} and "
+                            f"{self._logs[key].dir}; remove one of them"
+                        )
+                    self._logs[key] = log
+                logger.info("Loaded %d logs from %s, clean stop: %s", len(found), directory.path, clean)
+
+    def _partition_dirs(self, directory: LogDir, now_ms: int) -> Iterator[tuple[str, TopicPartition]]:
+        with os.scandir(directory.path) as entries:
+            found = sorted((entry.name, entry.path) for entry in entries if entry.is_dir())
+        for name, path in found:
+            key = names.parse_partition_dir(name)
+            if key is None:
+                logger.warning("Ignoring %s, which is not named topic-partition", path)
+            elif name.endswith(names.DELETE_DIR):
+                self._doomed.append((now_ms, Path(path)))
+            elif name.endswith((names.FUTURE_DIR, names.STRAY_DIR)):
+                logger.warning("Ignoring %s, a replica that is not in use", path)
+            else:
+                yield path, key
+
+    # -- the logs --------------------------------------------------------------------------------------------
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        """The log of a partition, or None."""
+        return self._logs.get((topic, partition))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def __iter__(self) -> Iterator[PartitionLog]:
+        return iter(list(self._logs.values()))
+
+    def create(
+        self, topic: str, partition: int, topic_id: UUID | None = None, config: LogConfig | None = None
+    ) -> PartitionLog:
+        """The log of a partition, made if there is none.
+
+        Raises:
+            InconsistentTopicIdError: it exists under another topic id.
+            KafkaStorageError: the disk failed, or no log directory is online.
+        """
+        found = self._logs.get((topic, partition))
+        if found is not None:
+            if topic_id is not None:
+                found.assign_topic_id(topic_id)
+            return found
+        online = [directory for directory in self.log_dirs if directory.offline is None]
+        if not online:
+            raise KafkaStorageError("No log directory is online")
+        directory = min(online, key=self._count_in) if len(online) > 1 else online[0]
+        try:
+            log = PartitionLog.open(
+                directory.path / names.partition_dir(topic, partition),
+                config or self.default_config,
+                clean=False,
+                now_ms=self._clock(),
+                topic_id=topic_id,
+                ops=self._ops,
+            )
+        except OSError as error:
+            raise KafkaStorageError(f"Cannot create {topic}-{partition} in {directory.path}: {error}") from error
+        self._logs[topic, partition] = log
+        return log
+
+    def _count_in(self, directory: LogDir) -> int:
+        return sum(log.dir.parent == directory.path for log in self._logs.values())
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Take a partition out of service: its directory is renamed now and removed ``file.delete.delay.ms``
+        later.
+
+        Raises:
+            KafkaStorageError: the disk failed; the log stays.
+        """
+        log = self._logs.get((topic, partition))
+        if log is None:
+            return
+        delay = log.config.file_delete_delay_ms
+        path = log.rename_for_delete()
+        del self._logs[topic, partition]
+        self._doomed.append((self._clock() + delay, path))
+
+    def set_aside(self, topic: str, partition: int) -> None:
+        """Take a log that belongs to no known topic out of service, and keep it: its directory is renamed
+        ``…-stray``.
+
+        Raises:
+            KafkaStorageError: the disk failed; the log stays.
+        """
+        log = self._logs.pop((topic, partition), None)
+        if log is not None:
+            path = log.rename_for_delete(names.STRAY_DIR)
+            logger.warning("%s-%d belongs to no known topic; its log is kept as %s", topic, partition, path)
+
+    def run_deletions(self, now_ms: int) -> int:
+        """Remove the files of deleted segments and partitions whose time has come; returns how many. May be
+        slow.
+        """
+        removed = 0
+        for log in self:
+            try:
+                removed += log.remove_deleted(now_ms)
+            except OSError as error:
+                logger.error("Cannot remove deleted segments of %s: %s", log.dir, error)
+        due = [path for when, path in self._doomed if when <= now_ms]
+        self._doomed = [(when, path) for when, path in self._doomed if when > now_ms]
+        for path in due:
+            shutil.rmtree(path, ignore_errors=True)
+            removed += 1
+        return removed
+
+    # -- periodic work ---------------------------------------------------------------------------------------
+
+    def run_retention(self, now_ms: int) -> int:
+        """Apply retention to every log; returns the number of segments taken out."""
+        gone = 0
+        for log in self:
+            if log.offline is None:
+                try:
+                    gone += len(log.apply_retention(now_ms))
+                except KafkaError as error:
+                    logger.error("Retention: %s", error)
+        return gone
+
+    def run_flushes(self, now_ms: int) -> int:
+        """Flush the logs for which it is due; returns how many. Blocks on the device: for a worker's thread."""
+        flushed = 0
+        for log in self:
+            if log.needs_flush(now_ms):
+                try:
+                    log.flush(log.flush_due(now_ms))
+                    flushed += 1
+                except KafkaError as error:
+                    logger.error("Flush: %s", error)
+        return flushed
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write how far each log is on the device."""
+        self._checkpoint(LogDir.write_recovery_points, lambda log: log.recovery_point)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Write where each log begins, for those that begin within their first segment."""
+        self._checkpoint(
+            LogDir.write_log_start_offsets,
+            lambda log: log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None,
+        )
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write each log's high watermark."""
+        self._checkpoint(LogDir.write_high_watermarks, lambda log: log.high_watermark)
+
+    def _checkpoint(
+        self,
+        write: Callable[[LogDir, Mapping[TopicPartition, int]], None],
+        value: Callable[[PartitionLog], int | None],
+    ) -> None:
+        rows: dict[Path, dict[TopicPartition, int]] = {directory.path: {} for directory in self.log_dirs}
+        for key, log in list(self._logs.items()):
+            offset = value(log)
+            if offset is not None:
+                rows[log.dir.parent][key] = offset
+        for directory in self.log_dirs:
+            if directory.offline is None:
+                try:
+                    write(directory, rows[directory.path])
+                except OSError as error:
+                    self._fail(directory, f"cannot write a checkpoint: {error}")
+
+    def _fail(self, directory: LogDir, reason: str) -> None:
+        directory.offline = reason
+        logger.error("Log directory %s goes offline: %s", directory.path, reason)
+        for log in self:
+            if log.dir.parent == directory.path and log.offline is None:
+                log.offline = reason
+
+    def truncate_to(self, topic: str, partition: int, offset: int) -> None:
+        """Truncate a log and write the recovery points: an older, higher one would vouch for records yet to
+        come.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        log = self._logs[topic, partition]
+        if log.truncate_to(offset, now_ms=self._clock()):
+            self.checkpoint_recovery_points()
+
+    def shutdown(self) -> bool:
+        """Close every log, write the checkpoints and the clean-shutdown markers, unlock; returns whether all
+        was clean.
+        """
+        dirty: set[Path] = set()
+        for log in self:
+            try:
+                log.close()
+            except (KafkaError, OSError) as error:
+                logger.error("Not closed cleanly: %s", error)
+                dirty.add(log.dir.parent)
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_high_watermarks()
+        clean = True
+        for directory in self.log_dirs:
+            if directory.offline is not None or directory.path in dirty:
+                clean = False
+                continue
+            try:
+                directory.write_clean_shutdown()
+            except OSError as error:
+                logger.error("No clean-shutdown marker in %s: %s", directory.path, error)
+                clean = False
+        self.unlock()
+        self._logs.clear()
+        return clean

@@ -1,0 +1,360 @@
+"""Opening a partition's directory: what is believed, what is checked, what is repaired.
+
+After a clean stop nothing is read that need not be: the segments are the ``.log`` files in the directory, the
+log end offset comes from the last offset-index entry and the few batch headers after it, the producer state
+from the newest snapshot.
+
+After an unclean stop every segment from the recovery point on is read whole: each batch must be whole, its
+CRC right, its offsets after those before it. Indexes and producer state are built anew on the way. At the
+first batch that is not
+so the segment is cut and the segments after it are removed: what remains is a valid prefix. Segments before
+    the recovery point were flushed, indexes and all, before the checkpoint said so; theirs are checked when
+    first used.
+
+Leftovers: ``.deleted`` and ``.cleaned`` files go; ``.swap`` files are a finished compaction and replace the
+segments they cover, unless a ``.cleaned`` file shows that they were never all in place.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import zlib
+from dataclasses import dataclass
+
+from broker.log import names
+from broker.log.batch_scan import headers, verified_batches
+from broker.log.config import LogConfig
+from broker.log.control import parse_marker
+from broker.log.file_ops import OS, FileOps
+from broker.log.leader_epoch import LeaderEpochCache
+from broker.log.offset_index import MAX_RELATIVE_OFFSET
+from broker.log.producer_state import SEQUENCE_MASK, ProducerStateManager
+from broker.log.segment import Segment
+from kafkalog.records.batch import LOG_OVERHEAD, BatchHeader
+from kafkalog.records.errors import CorruptRecordError, RecordsError
+
+logger = logging.getLogger(__name__)
+
+SEGMENT_FILES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX, names.SNAPSHOT)
+INDEX_FILES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
+
+
+class OldFormatError(Exception):
+    """The log holds whole batches of message format v0 or v1, which this version cannot read; nothing was
+    changed.
+    """
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """What was found in a partition's directory."""
+
+    segments: list[Segment]
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    producers: ProducerStateManager
+    epochs: LeaderEpochCache
+
+
+def load(
+    directory: str,
+    config: LogConfig,
+    *,
+    clean: bool,
+    log_start_offset: int,
+    recovery_point: int,
+    now_ms: int,
+    ops: FileOps = OS,
+) -> LoadedLog:
+    """Open the log in ``directory``, which exists.
+
+    Args:
+        clean: the last shutdown left its marker; otherwise everything from ``recovery_point`` on is checked.
+        log_start_offset: from the checkpoint; the first segment's base offset if that is later.
+
+    Raises:
+        OSError: the directory or a file cannot be read or repaired.
+        OldFormatError: the log is of an older message format.
+    """
+    bases, snapshots = _list_segments(directory, ops)
+    segments = [Segment(directory, base, size, config, now_ms, ops) for base, size in sorted(bases.items())]
+    epochs = LeaderEpochCache(os.path.join(directory, names.LEADER_EPOCH_CHECKPOINT), ops)
+    producers = ProducerStateManager(directory, config.producer_id_expiration_ms, snapshots, ops)
+    loader = _Loader(directory, config, segments, producers, epochs, now_ms, ops)
+    return loader.load(clean, log_start_offset, recovery_point)
+
+
+class _Loader:
+    def __init__(
+        self,
+        directory: str,
+        config: LogConfig,
+        segments: list[Segment],
+        producers: ProducerStateManager,
+        epochs: LeaderEpochCache,
+        now_ms: int,
+        ops: FileOps,
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.segments = segments
+        self.producers = producers
+        self.epochs = epochs
+        self.now_ms = now_ms
+        self.ops = ops
+
+    def load(self, clean: bool, log_start: int, recovery_point: int) -> LoadedLog:
+        segments = self.segments
+        self.producers.remove_stray_snapshots([segment.base_offset for segment in segments])
+        if clean:
+            end = self._end_after_clean_stop(log_start)
+        else:
+            first = max((i for i, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
+            end = self._recover_from(first, log_start)
+        if segments and end < log_start:
+            logger.warning(
+                "%s: removing all segments, since the log end offset %d is before the log start offset %d",
+                self.directory, end, log_start,
+            )  # fmt: skip
+            self._remove_from(0)
+            self.epochs.clear()
+        if not segments:
+            segments.append(Segment.create(self.directory, log_start, self.config, self.now_ms, self.ops))
+            self.producers.start_at(log_start)
+            end = log_start
+        log_start = max(log_start, segments[0].base_offset)
+        self.epochs.truncate_from_end(end)
+        self.epochs.truncate_from_start(log_start)
+        self.producers.on_log_start_offset(log_start)
+        return LoadedLog(
+            segments, log_start, end, end if clean else min(recovery_point, end), self.producers, self.epochs
+        )
+
+    def _end_after_clean_stop(self, log_start: int) -> int:
+        if not self.segments:
+            return log_start
+        active = self.segments[-1]
+        try:
+            end = active.next_offset()
+        except RecordsError as error:
+            logger.warning("%s is damaged in spite of a clean shutdown: %s", active, error)
+            return self._recover_from(len(self.segments) - 1, log_start)
+        self.producers.reload(max(log_start, self.segments[0].base_offset), end, self.now_ms)
+        if self.producers.snapshot_offsets:
+            replay(self.segments, self.producers, end)
+        else:
+            self.producers.end_offset = end
+        active.release()
+        return end
+
+    def _recover_from(self, first: int, log_start: int) -> int:
+        segments = self.segments
+        if not segments:
+            return log_start
+        start = segments[first].base_offset
+        self.producers.reload(max(log_start, segments[0].base_offset), start, self.now_ms)
+        replay(segments, self.producers, start)
+        end = start
+        for i in range(first, len(segments)):
+            segment = segments[i]
+            self.producers.end_offset = segment.base_offset
+            self.producers.take_snapshot(sync=False)
+            damaged = segment.size
+            end = recover_segment(segment, self.producers, self.epochs)
+            damaged -= segment.size
+            if damaged:
+                logger.warning(
+                    "%s: %d bytes after offset %d were no valid record batches and were cut off; "
+                    "%d later segments are removed",
+                    segment.path(names.LOG), damaged, end, len(segments) - i - 1,
+                )  # fmt: skip
+                self._remove_from(i + 1)
+                break
+        self.producers.take_snapshot(sync=True)
+        return end
+
+    def _remove_from(self, first: int) -> None:
+        for segment in self.segments[first:]:
+            if segment.base_offset in self.producers.snapshot_offsets:
+                self.producers.remove_snapshot(segment.base_offset)
+            segment.remove()
+        del self.segments[first:]
+
+
+def recover_segment(segment: Segment, producers: ProducerStateManager, epochs: LeaderEpochCache) -> int:
+    """Check every batch, cut the segment at the first bad one, rebuild its indexes; returns the offset after
+    the last.
+
+    Raises:
+        OldFormatError: it holds batches of an older format.
+        OSError: it cannot be read or cut.
+    """
+    segment.reset_indexes()
+    segment.transaction_index.reset()
+    file_size = os.fstat(segment.file.fd).st_size
+    segment.size = file_size
+    valid, next_offset = 0, segment.base_offset
+    try:
+        for position, header, batch in verified_batches(segment.file.fd, 0, file_size):
+            last = header.last_offset
+            if header.base_offset < next_offset or not header.base_offset <= last <= _largest(segment):
+                raise CorruptRecordError(
+                    f"offsets {header.base_offset} to {last} at position {position} do not follow {next_offset}"
+                )
+            segment.note_batch(position, len(batch), header.base_offset, last, header.max_timestamp)
+            if header.partition_leader_epoch > epochs.latest_epoch:
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+            note_producer(producers, header, batch, segment)
+            valid, next_offset = position + len(batch), last + 1
+    except RecordsError as error:
+        _refuse_old_format(segment, valid)
+        logger.warning("%s: no valid record batch at position %d: %s", segment.path(names.LOG), valid, error)
+    segment.cut(valid)
+    segment.finish()
+    return next_offset
+
+
+def replay(segments: list[Segment], producers: ProducerStateManager, end: int) -> None:
+    """Bring the producer state from where it stands up to ``end`` by the batch headers of the log."""
+    start = producers.end_offset
+    for i, segment in enumerate(segments):
+        following = segments[i + 1].base_offset if i + 1 < len(segments) else end
+        if following <= start or segment.base_offset >= end:
+            continue
+        position = segment.position_of(start) if start > segment.base_offset else 0
+        if position is None:
+            continue
+        for at, header in headers(segment.file.fd, position, segment.size):
+            if header.base_offset >= end:
+                break
+            if header.producer_id >= 0 and header.base_offset >= start:
+                batch = b""
+                if header.is_control:
+                    batch = os.pread(segment.file.fd, header.size, at)
+                note_producer(producers, header, memoryview(batch), None)
+    producers.end_offset = max(end, start)
+
+
+def note_producer(
+    producers: ProducerStateManager, header: BatchHeader, batch: memoryview, segment: Segment | None
+) -> None:
+    """Take a batch of the log into the producer state; with ``segment``, index the transaction that it
+    aborts.
+    """
+    producers.end_offset = header.last_offset + 1
+    if header.producer_id < 0:
+        return
+    if not header.is_control:
+        producers.update(
+            header.producer_id,
+            header.producer_epoch,
+            (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK,
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+            header.is_transactional,
+        )
+        return
+    marker = parse_marker(batch)
+    if marker is None:
+        return
+    aborted = producers.complete(
+        header.producer_id, header.producer_epoch, marker.coordinator_epoch, header.base_offset, marker.timestamp,
+        aborted=marker.aborted,
+    )  # fmt: skip
+    if aborted is not None and segment is not None:
+        segment.transaction_index.append(aborted)
+
+
+def _largest(segment: Segment) -> int:
+    return segment.base_offset + MAX_RELATIVE_OFFSET
+
+
+def _refuse_old_format(segment: Segment, position: int) -> None:
+    """A batch that is whole and right by the rules of magic 0 or 1 is no damage, and must not be cut off."""
+    head = os.pread(segment.file.fd, LOG_OVERHEAD + 5, position)
+    if len(head) < LOG_OVERHEAD + 5 or head[-1] > 1:
+        return
+    length = int.from_bytes(head[8:12], "big", signed=True)
+    if not 14 <= length <= segment.size - position - LOG_OVERHEAD:
+        return
+    message = os.pread(segment.file.fd, length, position + LOG_OVERHEAD)
+    if zlib.crc32(message[4:]) == int.from_bytes(message[:4], "big"):
+        raise OldFormatError(
+            f"{segment.path(names.LOG)}: message format v{head[-1]} at position {position}; only v2 can be read"
+        )
+
+
+def _list_segments(directory: str, ops: FileOps) -> tuple[dict[int, int], list[int]]:
+    """``{base offset: size}`` of the ``.log`` files, and the offsets of the snapshots; leftovers are dealt
+    with.
+    """
+    bases: dict[int, int] = {}
+    snapshots: list[int] = []
+    indexes: list[tuple[int, str]] = []
+    leftovers = False
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            name = entry.name
+            offset = names.offset_of(name)
+            if offset is None:
+                continue
+            if name.endswith(names.LOG):
+                bases[offset] = entry.stat().st_size
+            elif name.endswith(names.SNAPSHOT):
+                snapshots.append(offset)
+            elif name.endswith(INDEX_FILES):
+                indexes.append((offset, entry.path))
+            elif name.endswith((names.DELETED, names.CLEANED, names.SWAP)):
+                leftovers = True
+    if leftovers:
+        _clear_leftovers(directory, ops)
+        return _list_segments(directory, ops)
+    for offset, path in indexes:
+        if offset not in bases:
+            logger.warning("Removing the index file %s, which has no log file", path)
+            ops.unlink(path)
+    return bases, snapshots
+
+
+def _clear_leftovers(directory: str, ops: FileOps) -> None:
+    found = os.listdir(directory)
+    cleaned = [name for name in found if name.endswith(names.CLEANED)]
+    never_complete_from = min((names.offset_of(name) or 0 for name in cleaned), default=None)
+    swaps = []
+    for name in found:
+        path = os.path.join(directory, name)
+        if name.endswith((names.DELETED, names.CLEANED)):
+            ops.unlink(path)
+        elif name.endswith(names.SWAP):
+            if never_complete_from is not None and (names.offset_of(name) or 0) >= never_complete_from:
+                ops.unlink(path)
+            else:
+                swaps.append(name)
+    logs = sorted(name for name in swaps if name.endswith(names.LOG + names.SWAP))
+    if logs:
+        first = names.offset_of(logs[0]) or 0
+        end = max(_end_of_file(os.path.join(directory, name)) for name in logs)
+        for name in found:
+            offset = names.offset_of(name)
+            if offset is not None and name.endswith(SEGMENT_FILES) and first <= offset < end:
+                logger.info("Removing %s, which a compaction has replaced", name)
+                ops.unlink(os.path.join(directory, name))
+    for name in swaps:
+        path = os.path.join(directory, name)
+        ops.rename(path, path.removesuffix(names.SWAP))
+    ops.fsync_dir(directory)
+
+
+def _end_of_file(path: str) -> int:
+    """Offset after the last whole batch of a ``.log`` file; its own base offset when it has none."""
+    end = names.offset_of(os.path.basename(path)) or 0
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for _, header in headers(fd, 0, os.fstat(fd).st_size):
+            end = header.next_offset
+    finally:
+        os.close(fd)
+    return end

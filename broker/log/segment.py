@@ -1,0 +1,401 @@
+"""One segment of a log: a ``.log`` file of record batches and its indexes.
+
+A segment holds the batches from its base offset (its name) up to the next segment's. Only the last one, the
+active segment, is appended to. Files are opened and indexes loaded on first use: opening a partition reads
+none of them.
+
+Positions are found in three steps, cheapest first: the base offsets of the newest batches in a small
+dictionary, which serves everyone who reads at the tail; the sparse offset index; a walk over batch headers
+from the index's entry.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from zlib import crc32
+
+from broker.log import names
+from broker.log.batch_scan import batch_size, find_batch, headers
+from broker.log.config import LogConfig
+from broker.log.file_ops import OS, FileOps, write_all
+from broker.log.index_file import CorruptIndexError
+from broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from broker.log.segment_file import FileSlice, SegmentFile
+from broker.log.time_index import NO_TIMESTAMP, TimeIndex
+from broker.log.transaction_index import TransactionIndex
+from kafkalog.records.errors import CorruptRecordError
+
+logger = logging.getLogger(__name__)
+
+# Newest batches whose positions are kept, twice this many at most (two generations).
+RECENT_BATCHES = 64
+
+# A largest timestamp that has not been looked up yet.
+UNKNOWN_TIMESTAMP = -2
+
+
+class SegmentWriteError(OSError):
+    """A failed append could not be undone: the file's end is unknown and nothing may be appended to it."""
+
+
+class Segment:
+    """See the module. Not safe for use from several threads, but for :meth:`flush`."""
+
+    __slots__ = (
+        "_file", "_index", "_limit_offset", "_limit_position", "_older", "_ops", "_recent", "_roll_timestamp",
+        "_time_index", "_writable", "base_offset", "bytes_since_index", "config", "created_ms", "directory", "jitter_ms",
+        "max_timestamp", "max_timestamp_offset", "size", "suffix",
+    )  # fmt: skip
+
+    def __init__(
+        self, directory: str, base_offset: int, size: int, config: LogConfig, now_ms: int, ops: FileOps = OS
+    ) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = size
+        self.config = config
+        self.suffix = ""
+        self.created_ms = now_ms
+        # What this segment takes off segment.ms: a share that differs by partition and segment.
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        self.jitter_ms = crc32(f"{directory}/{base_offset}".encode()) % jitter if jitter else 0
+        self.bytes_since_index = 0
+        self.max_timestamp = NO_TIMESTAMP if size == 0 else UNKNOWN_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self._roll_timestamp: int | None = None
+        self._ops = ops
+        self._file: SegmentFile | None = None
+        self._writable = False
+        self._index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._recent: dict[int, int] = {}
+        self._older: dict[int, int] = {}
+        self._limit_offset = -1
+        self._limit_position = 0
+
+    @classmethod
+    def create(cls, directory: str, base_offset: int, config: LogConfig, now_ms: int, ops: FileOps = OS) -> Segment:
+        """Make the files of an empty segment, preallocated as configured, and make it ready for appends."""
+        segment = cls(directory, base_offset, 0, config, now_ms, ops)
+        fd = ops.open(segment.path(names.LOG), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        segment._file = SegmentFile(fd)
+        if config.preallocate:
+            ops.ftruncate(fd, config.segment_bytes)
+        ops.unlink(segment.path(names.TXN_INDEX))
+        segment.reset_indexes()
+        return segment
+
+    def __repr__(self) -> str:
+        return f"Segment(base_offset={self.base_offset}, size={self.size}, max_timestamp={self.max_timestamp})"
+
+    def path(self, kind: str) -> str:
+        """Path of one of its files, by ending."""
+        return os.path.join(self.directory, names.segment_name(self.base_offset, kind) + self.suffix)
+
+    # -- files, on first use ---------------------------------------------------------------------------------
+
+    @property
+    def file(self) -> SegmentFile:
+        """The open ``.log`` file."""
+        file = self._file
+        if file is None:
+            file = self._file = SegmentFile(self._ops.open(self.path(names.LOG), os.O_RDWR))
+        return file
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """The offset index; rebuilt from the log if its file is missing or cannot be right."""
+        index = self._index
+        if index is None:
+            index = OffsetIndex(self.path(names.INDEX), self.base_offset, self.config.segment_index_bytes, self._ops)
+            try:
+                index.load()
+                if index.last()[1] >= max(self.size, 1):
+                    raise CorruptIndexError(f"{index.path}: last entry points past the log's {self.size} bytes")
+            except (CorruptIndexError, FileNotFoundError) as error:
+                logger.warning("Rebuilding the indexes of %s: %s", self.path(names.LOG), error)
+                return self.rebuild_indexes()[0]
+            self._index = index
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index; rebuilt from the log if its file is missing or cannot be right."""
+        index = self._time_index
+        if index is None:
+            path, limit = self.path(names.TIME_INDEX), self.config.segment_index_bytes
+            index = TimeIndex(path, self.base_offset, limit, self._ops)
+            try:
+                index.load()
+            except (CorruptIndexError, FileNotFoundError) as error:
+                logger.warning("Rebuilding the indexes of %s: %s", self.path(names.LOG), error)
+                return self.rebuild_indexes()[1]
+            self._time_index = index
+        return index
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        """The aborted transactions of the segment."""
+        return TransactionIndex(self.path(names.TXN_INDEX), self.base_offset, self._ops)
+
+    def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Write both indexes anew from the batch headers of the log, trimmed."""
+        index, time_index = self.reset_indexes()
+        for position, header in headers(self.file.fd, 0, self.size):
+            self.note_batch(position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
+        self.finish()
+        return index, time_index
+
+    def reset_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Empty both indexes and forget what they said; the caller notes each batch and calls :meth:`finish`."""
+        limit = self.config.segment_index_bytes
+        index = OffsetIndex(self.path(names.INDEX), self.base_offset, limit, self._ops)
+        time_index = TimeIndex(self.path(names.TIME_INDEX), self.base_offset, limit, self._ops)
+        index.create()
+        time_index.create()
+        self._index, self._time_index = index, time_index
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self.bytes_since_index = 0
+        self._roll_timestamp = None
+        self._recent, self._older, self._limit_offset = {}, {}, -1
+        self._writable = True
+        return index, time_index
+
+    def activate(self) -> None:
+        """Make a loaded segment ready for appends: indexes at full size, largest timestamp known."""
+        if self._writable:
+            return
+        index, time_index = self.offset_index, self.time_index
+        self.largest_timestamp()
+        index.resize_to_max()
+        time_index.resize_to_max()
+        self._writable = True
+
+    # -- appending -------------------------------------------------------------------------------------------
+
+    def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether a batch of ``size`` bytes up to ``last_offset`` must begin a new segment."""
+        if self.size + size > self.config.segment_bytes:
+            return True
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        if self.size == 0:
+            return False
+        if not self._writable:
+            self.activate()
+        return (
+            self.offset_index.entries >= self.offset_index.max_entries
+            or self.time_index.is_full
+            or self._waited(now_ms, max_timestamp) > self.config.segment_ms - self.jitter_ms
+        )
+
+    def _waited(self, now_ms: int, max_timestamp: int) -> int:
+        """How old the segment is in the records' time, or in the clock's when they carry none."""
+        first = self._roll_timestamp
+        if first is None:
+            first = self._roll_timestamp = next(
+                (header.max_timestamp for _, header in headers(self.file.fd, 0, self.size)), NO_TIMESTAMP
+            )
+        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    def append(self, data: memoryview, base_offset: int, last_offset: int, max_timestamp: int) -> None:
+        """Write one whole batch at the end and note it.
+
+        Raises:
+            OSError: it could not be written; the file is as it was.
+            SegmentWriteError: it could not be written, and the file could not be cut back.
+        """
+        position = self.size
+        self.write(data)
+        self.note_batch(position, len(data), base_offset, last_offset, max_timestamp)
+
+    def write(self, data: memoryview) -> None:
+        """Write whole batches at the end; the caller notes each. Raises as :meth:`append` does."""
+        if not self._writable:
+            self.activate()
+        fd = self.file.fd
+        position = self.size
+        try:
+            write_all(self._ops, fd, data, position)
+        except OSError:
+            try:
+                self._ops.ftruncate(fd, position)
+            except OSError as error:
+                raise SegmentWriteError(error.errno, f"cannot cut {self.path(names.LOG)} back to {position}") from error
+            raise
+        self.size = position + len(data)
+
+    def note_batch(self, position: int, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
+        """Take a batch into account that lies at ``position``: indexes, timestamps, the map of recent
+        batches.
+        """
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if position == 0:
+            self._roll_timestamp = max_timestamp
+        if self.bytes_since_index > self.config.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+            self.bytes_since_index = 0
+        self.bytes_since_index += size
+        recent = self._recent
+        if len(recent) >= RECENT_BATCHES:
+            self._older = recent
+            self._recent = recent = {}
+        recent[base_offset] = position
+
+    # -- finding and reading ---------------------------------------------------------------------------------
+
+    def position_of(self, offset: int) -> int | None:
+        """Position of the batch that holds ``offset``, or of the next one; None past the last batch.
+
+        Raises:
+            CorruptRecordError: the log does not read as batches.
+        """
+        position = self._recent.get(offset)
+        if position is None:
+            position = self._older.get(offset)
+            if position is None:
+                start = self.offset_index.lookup(offset)[1]
+                found = find_batch(self.file.fd, start, self.size, offset)
+                return found[1] if found else None
+        return position
+
+    def limit_for(self, offset: int) -> int:
+        """Position up to which everything lies before ``offset``."""
+        if offset == self._limit_offset:
+            return self._limit_position
+        position = self.position_of(offset)
+        if position is None:
+            return self.size
+        self._limit_offset, self._limit_position = offset, position
+        return position
+
+    def read(self, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> FileSlice | None:
+        """A slice from the batch that holds ``offset`` on, before position ``limit``; None when there is
+        none.
+
+        At most ``max_bytes``, but with ``min_one`` at least the whole first batch.
+        """
+        position = self.position_of(offset)
+        if position is None or position >= limit:
+            return None
+        length = limit - position
+        if length > max_bytes:
+            length = max(max_bytes, batch_size(self.file.fd, position, limit) if min_one else 0)
+        return FileSlice(self.file, position, length)
+
+    def next_offset(self) -> int:
+        """Offset after the last batch, found from the last index entry on.
+
+        Raises:
+            CorruptRecordError: the log does not end with a whole batch.
+        """
+        if self.size == 0:
+            return self.base_offset
+        position = self.offset_index.last()[1]
+        end, following = position, self.base_offset
+        for at, header in headers(self.file.fd, position, self.size):
+            end, following = at + header.size, header.next_offset
+        if end != self.size:
+            raise CorruptRecordError(f"{self.path(names.LOG)}: {self.size - end} bytes after the last whole batch")
+        return following
+
+    def largest_timestamp(self) -> int:
+        """Largest timestamp of its records, or -1 when none has one."""
+        if self.max_timestamp == UNKNOWN_TIMESTAMP:
+            self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
+        return self.max_timestamp
+
+    def retention_timestamp(self) -> int:
+        """The time retention goes by: the largest record timestamp, or the file's last change where there is
+        none.
+        """
+        timestamp = self.largest_timestamp()
+        if timestamp >= 0:
+            return timestamp
+        return os.stat(self.path(names.LOG)).st_mtime_ns // 1_000_000
+
+    # -- cutting, syncing, closing ---------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the batch that holds ``offset`` and everything after it.
+
+        Raises:
+            OSError: the file could not be cut.
+        """
+        position = self.position_of(offset)
+        self.activate()
+        if position is not None:
+            self.cut(position)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        self.bytes_since_index = 0
+        self._recent, self._older, self._limit_offset = {}, {}, -1
+        if self.size == 0:
+            self._roll_timestamp = None
+        self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
+        start = self.offset_index.lookup(self.max_timestamp_offset)[1]
+        for _, header in headers(self.file.fd, start, self.size):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+
+    def cut(self, position: int) -> None:
+        """Cut the ``.log`` file at ``position``; the caller sees to the indexes."""
+        if position < self.size:
+            self._ops.ftruncate(self.file.fd, position)
+            self.size = position
+
+    def flush(self) -> None:
+        """Force log and indexes to the device, in this order. May run on a worker's thread.
+
+        Raises:
+            OSError: something could not be forced; the segment must not be trusted to be on the device.
+        """
+        self._ops.fsync(self.file.fd)
+        for index in (self._index, self._time_index):
+            if index is not None:
+                index.write_pending(sync=True)
+        self.transaction_index.sync()
+
+    def finish(self) -> None:
+        """No more appends: the closing time-index entry, indexes trimmed, reserved space given back."""
+        if not self._writable:
+            return
+        self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+        self.offset_index.trim()
+        self.time_index.trim()
+        if self.config.preallocate:
+            self._ops.ftruncate(self.file.fd, self.size)
+        self._writable = False
+
+    def release(self) -> None:
+        """Let go of the descriptor and the maps; slices in flight keep the file open."""
+        self._file = self._index = self._time_index = None
+        self._writable = False
+
+    def files(self) -> list[str]:
+        """Paths of the files it has or may have."""
+        return [self.path(kind) for kind in (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)]
+
+    def mark_deleted(self) -> list[str]:
+        """Rename its files for later removal and return their new paths; slices in flight stay readable."""
+        paths = []
+        for path in self.files():
+            try:
+                self._ops.rename(path, path + names.DELETED)
+            except FileNotFoundError:
+                continue
+            paths.append(path + names.DELETED)
+        self.suffix = names.DELETED
+        self.release()
+        return paths
+
+    def remove(self) -> None:
+        """Unlink its files; slices in flight stay readable."""
+        self.release()
+        for path in self.files():
+            self._ops.unlink(path)

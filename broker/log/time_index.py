@@ -1,0 +1,112 @@
+"""The time index: from a timestamp to an offset.
+
+File ``<base offset>.timeindex``, entries of 12 bytes, big-endian::
+
+    0  int64  timestamp in ms: the largest of the segment so far
+    8  int32  relative offset: the last offset of the batch that holds it, less the segment's base offset
+
+An entry ``(t, o)`` says that no record of the segment at or before offset ``o`` is later than ``t``.
+Timestamps grow strictly, so a look-up may start its scan at the last entry earlier than the wanted time. An
+entry is added with each offset-index entry when the largest timestamp has grown, and once more when the
+segment is rolled or closed: the last entry of a closed segment is its largest timestamp, which retention goes
+by.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from broker.log.index_file import CorruptIndexError, IndexFile
+from broker.log.offset_index import MAX_RELATIVE_OFFSET
+
+_ENTRY = Struct(">qi")
+NO_TIMESTAMP = -1
+
+
+class TimeIndex(IndexFile):
+    """Time index of one segment. See the module for the file's format."""
+
+    ENTRY_SIZE = 12
+
+    __slots__ = ()
+
+    def _check_loaded(self) -> None:
+        """Raises CorruptIndexError for a last entry that no trimmed index can end with."""
+        count = self.entries
+        if count == 0:
+            return
+        timestamp, relative = self._entry(count - 1)
+        first, _ = self._entry(0)
+        if timestamp < first or relative < 0 or (count > 1 and timestamp == first):
+            raise CorruptIndexError(f"{self.path}: last of {count} entries is ({timestamp}, {relative})")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether only the slot kept for the closing entry is left."""
+        return self.entries >= self.max_entries - 1
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry if ``timestamp`` is later than the last one.
+
+        Raises:
+            CorruptIndexError: ``offset`` does not lie within the segment's range.
+        """
+        if timestamp <= self.last()[0]:
+            return
+        relative = offset - self.base_offset
+        if not 0 <= relative <= MAX_RELATIVE_OFFSET:
+            raise CorruptIndexError(f"{self.path}: offset {offset} cannot be relative to {self.base_offset}")
+        self._add(_ENTRY.pack(timestamp, relative))
+
+    def lookup(self, timestamp: int) -> tuple[int, int]:
+        """``(timestamp, offset)`` of the last entry at or before ``timestamp``, or ``(NO_TIMESTAMP, base
+        offset)``.
+        """
+        low, high = 0, self.entries
+        while low < high:
+            middle = (low + high) >> 1
+            if self._entry(middle)[0] <= timestamp:
+                low = middle + 1
+            else:
+                high = middle
+        if low == 0:
+            return NO_TIMESTAMP, self.base_offset
+        found, relative = self._entry(low - 1)
+        return found, self.base_offset + relative
+
+    def last(self) -> tuple[int, int]:
+        """``(timestamp, offset)`` of the last entry, or ``(NO_TIMESTAMP, base offset)``."""
+        pending = self._pending
+        if len(pending) >= 12:
+            timestamp, relative = _ENTRY.unpack_from(pending, len(pending) - 12)
+            return timestamp, self.base_offset + relative
+        count = self.entries
+        if count == 0:
+            return NO_TIMESTAMP, self.base_offset
+        timestamp, relative = self._entry(count - 1)
+        return timestamp, self.base_offset + relative
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries that vouch for ``offset`` or later ones."""
+        low, high = 0, self.entries
+        target = offset - self.base_offset
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry(middle)[1] < target:
+                low = middle + 1
+            else:
+                high = middle
+        self.truncate_entries(low)
+
+    def items(self) -> list[tuple[int, int]]:
+        """Every ``(timestamp, offset)``, in order."""
+        base = self.base_offset
+        return [(timestamp, base + relative) for timestamp, relative in map(self._entry, range(self.entries))]
+
+    def _entry(self, slot: int) -> tuple[int, int]:
+        view, written, pending = self._view()
+        at = slot * 12
+        timestamp, relative = (
+            _ENTRY.unpack_from(view, at) if at < written else _ENTRY.unpack_from(pending, at - written)
+        )
+        return timestamp, relative

@@ -1,0 +1,56 @@
+"""From a timestamp to a record: the search behind ListOffsets."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from broker.log.batch_scan import headers
+from broker.log.segment import Segment
+from kafkalog.records.batch import BatchHeader, decode_batch
+from kafkalog.records.errors import CorruptRecordError
+
+
+class TimestampOffset(NamedTuple):
+    """A record found: its timestamp (-1 when not asked for), offset, and leader epoch (-1 when unknown)."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+def find_in_segment(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
+    """The first record of ``segment`` at or after both ``timestamp`` and ``start_offset``.
+
+    The time index gives an offset before which no record is that late, the offset index a position near it;
+    from there batch headers are walked, and the one batch that can hold the record is decoded.
+
+    Raises:
+        CorruptRecordError: the log does not read as batches there.
+        OSError: it cannot be read.
+    """
+    offset = segment.time_index.lookup(timestamp)[1]
+    position = segment.offset_index.lookup(max(offset, start_offset))[1]
+    fd = segment.file.fd
+    for at, header in headers(fd, position, segment.size):
+        if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+            batch = os.pread(fd, header.size, at)
+            if len(batch) < header.size:
+                raise CorruptRecordError(f"batch at position {at} is cut off")
+            found = first_with_timestamp(header, batch, timestamp, start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def first_with_timestamp(
+    header: BatchHeader, batch: bytes, timestamp: int, start_offset: int
+) -> TimestampOffset | None:
+    """The first record in ``batch`` at or after both ``timestamp`` and ``start_offset``."""
+    epoch = header.partition_leader_epoch
+    if header.is_log_append_time:
+        return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), epoch)
+    for record in decode_batch(batch, 0, check_crc=False)[1]:
+        if record.timestamp >= timestamp and record.offset >= start_offset:
+            return TimestampOffset(record.timestamp, record.offset, epoch)
+    return None

@@ -1,0 +1,123 @@
+"""What the log's tests share: batches to append, directories that go away, file operations that fail on
+command.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from broker.log.file_ops import Buffer, FileOps
+from kafkalog.records.batch import Record, encode_batch
+from kafkalog.records.compression import Codec
+
+NOW = 1_700_000_000_000
+
+
+@contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """A directory of one hypothesis example."""
+    path = Path(tempfile.mkdtemp(prefix="kafkalog-log-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def records(
+    values: Sequence[bytes], *, key: bytes | None = None, timestamp: int = NOW, step: int = 0, base: int = 0
+) -> list[Record]:
+    """Records with these values; timestamps grow by ``step``."""
+    return [Record(base + i, timestamp + i * step, key, value, ()) for i, value in enumerate(values)]
+
+
+def batch(
+    values: Sequence[bytes] | int = 1,
+    *,
+    size: int = 20,
+    key: bytes | None = None,
+    timestamp: int = NOW,
+    step: int = 0,
+    codec: Codec = Codec.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> memoryview:
+    """A produced batch; ``values`` may be a number of records of ``size`` bytes."""
+    if isinstance(values, int):
+        values = [b"%0*d" % (size, i) for i in range(values)]
+    return memoryview(
+        encode_batch(
+            records(values, key=key, timestamp=timestamp, step=step, base=base_offset),
+            codec=codec,
+            base_offset=base_offset,
+            leader_epoch=leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            is_transactional=is_transactional,
+            is_control=is_control,
+        )
+    )
+
+
+class FaultyOps(FileOps):
+    """Real file operations of which chosen ones fail.
+
+    ``fail["pwrite"] = 3`` makes the third write from now on fail, with ``error``; ``short`` makes writes
+    write half; ``calls`` lists what was asked for, in order.
+    """
+
+    __slots__ = ("calls", "error", "fail", "short")
+
+    def __init__(self, error: int = errno.EIO) -> None:
+        self.error = error
+        self.fail: dict[str, int] = {}
+        self.short = False
+        self.calls: list[tuple[str, str | int]] = []
+
+    def _maybe_fail(self, call: str, what: str | int) -> None:
+        self.calls.append((call, what))
+        left = self.fail.get(call)
+        if left is not None:
+            self.fail[call] = left - 1
+            if left <= 1:
+                raise OSError(self.error, "injected failure")
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        self._maybe_fail("open", path)
+        return super().open(path, flags, mode)
+
+    def pwrite(self, fd: int, data: Buffer, position: int) -> int:
+        self._maybe_fail("pwrite", fd)
+        if self.short and len(data) > 1:
+            data = memoryview(data)[: len(data) // 2]
+        return super().pwrite(fd, data, position)
+
+    def ftruncate(self, fd: int, size: int) -> None:
+        self._maybe_fail("ftruncate", size)
+        super().ftruncate(fd, size)
+
+    def fsync(self, fd: int) -> None:
+        self._maybe_fail("fsync", fd)
+        super().fsync(fd)
+
+    def fsync_dir(self, path: str) -> None:
+        self._maybe_fail("fsync_dir", path)
+        super().fsync_dir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._maybe_fail("rename", target)
+        super().rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self._maybe_fail("unlink", path)
+        super().unlink(path)

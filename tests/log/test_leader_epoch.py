@@ -1,0 +1,76 @@
+"""The leader epoch cache against the rules of KIP-101, and against a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.log.leader_epoch import LeaderEpochCache
+from tests.log.support import temporary_directory
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> LeaderEpochCache:
+    cache = LeaderEpochCache(str(tmp_path / "leader-epoch-checkpoint"))
+    for epoch, start in [(2, 10), (4, 20), (7, 35)]:
+        cache.assign(epoch, start)
+    return cache
+
+
+@pytest.mark.parametrize(
+    ("epoch", "expected"),
+    [(-1, (-1, -1)), (0, (0, 10)), (2, (2, 20)), (3, (2, 20)), (4, (4, 35)), (6, (4, 35)), (7, (7, 50)), (8, (-1, -1))],
+)
+def test_end_offset_for(cache: LeaderEpochCache, epoch: int, expected: tuple[int, int]) -> None:
+    assert cache.end_offset_for(epoch, 50) == expected
+
+
+def test_an_empty_cache_knows_nothing(tmp_path: Path) -> None:
+    assert LeaderEpochCache(str(tmp_path / "c")).end_offset_for(0, 9) == (-1, -1)
+
+
+@pytest.mark.parametrize(("offset", "epoch"), [(9, -1), (10, 2), (19, 2), (20, 4), (35, 7), (1000, 7)])
+def test_epoch_for_offset(cache: LeaderEpochCache, offset: int, epoch: int) -> None:
+    assert cache.epoch_for_offset(offset) == epoch
+
+
+def test_it_is_on_disk_at_once(cache: LeaderEpochCache, tmp_path: Path) -> None:
+    again = LeaderEpochCache(str(tmp_path / "leader-epoch-checkpoint"))
+    assert again.entries() == [(2, 10), (4, 20), (7, 35)]
+    assert again.latest_epoch == 7
+
+
+def test_truncation(cache: LeaderEpochCache, tmp_path: Path) -> None:
+    cache.truncate_from_start(25)
+    assert cache.entries() == [(4, 25), (7, 35)]
+    cache.truncate_from_end(35)
+    assert cache.entries() == [(4, 25)]
+    assert cache.latest_epoch == 4
+    assert LeaderEpochCache(str(tmp_path / "leader-epoch-checkpoint")).entries() == [(4, 25)]
+    cache.truncate_from_end(0)
+    assert cache.latest_epoch == -1
+
+
+def test_an_unreadable_checkpoint_counts_as_empty(tmp_path: Path) -> None:
+    (tmp_path / "c").write_text("0\n5\n1 1\n")
+    assert LeaderEpochCache(str(tmp_path / "c")).entries() == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 40)), max_size=20))
+def test_epochs_and_starts_always_grow(assignments: list[tuple[int, int]]) -> None:
+    with temporary_directory() as directory:
+        cache = LeaderEpochCache(str(directory / "c"))
+        for epoch, start in assignments:
+            before = cache.entries()
+            cache.assign(epoch, start)
+            entries = cache.entries()
+            assert entries == sorted(set(entries))
+            assert len({s for _, s in entries}) == len(entries)
+            if before and before[-1][0] == epoch and before[-1][1] <= start:
+                assert entries == before
+            else:
+                assert entries == [row for row in before if row[0] < epoch and row[1] < start] + [(epoch, start)]
+        assert LeaderEpochCache(str(directory / "c")).entries() == cache.entries()

@@ -1,0 +1,280 @@
+"""Producer state: sequence rules, duplicates, epochs, expiry, transactions, snapshots in Kafka's bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.log import producer_snapshot
+from broker.log.producer_snapshot import CorruptSnapshotError, SnapshotEntry
+from broker.log.producer_state import SEQUENCE_MASK, ProducerStateManager
+from broker.log.transaction_index import AbortedTransaction, TransactionIndex
+from kafkalog.protocol.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceNumberError,
+    TransactionCoordinatorFencedError,
+)
+
+DAY = 86_400_000
+
+
+class Producer:
+    """Appends through a manager as a log does: checks, then updates."""
+
+    def __init__(self, manager: ProducerStateManager, producer_id: int = 9) -> None:
+        self.manager = manager
+        self.id = producer_id
+
+    def append(
+        self, sequence: int, count: int = 1, *, epoch: int = 0, timestamp: int = 1, transactional: bool = False
+    ) -> tuple[int, int] | None:
+        last = (sequence + count - 1) & SEQUENCE_MASK
+        duplicate = self.manager.check(self.id, epoch, sequence, last, transactional=transactional)
+        if duplicate is not None:
+            return duplicate.first_offset, duplicate.last_offset
+        first = self.manager.end_offset
+        self.manager.update(self.id, epoch, last, first, first + count - 1, timestamp, transactional)
+        self.manager.end_offset = first + count
+        return None
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> ProducerStateManager:
+    return ProducerStateManager(str(tmp_path), DAY)
+
+
+@pytest.fixture
+def producer(manager: ProducerStateManager) -> Producer:
+    return Producer(manager)
+
+
+def test_sequences_must_follow(producer: Producer) -> None:
+    assert producer.append(0, 3) is None
+    assert producer.append(3) is None
+    for wrong in (5, 2, 100):
+        with pytest.raises(OutOfOrderSequenceNumberError, match=f"{wrong} .incoming seq. number., 3 "):
+            producer.append(wrong, 2)
+
+
+def test_the_last_five_batches_are_recognised(producer: Producer) -> None:
+    for i in range(7):
+        producer.append(i * 10, 10)
+    for i in range(2, 7):
+        assert producer.append(i * 10, 10) == (i * 10, i * 10 + 9)
+    for i in range(2):
+        with pytest.raises(OutOfOrderSequenceNumberError):
+            producer.append(i * 10, 10)
+    # A part of a batch is not that batch.
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        producer.append(60, 5)
+
+
+def test_sequences_wrap_around(producer: Producer) -> None:
+    assert producer.append(SEQUENCE_MASK - 1, 4) is None
+    assert producer.append(2, 1) is None
+    assert producer.append(SEQUENCE_MASK - 1, 4) == (0, 3)
+    other = Producer(producer.manager, 10)
+    other.append(SEQUENCE_MASK, 1)
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        other.append(1)
+    assert other.append(0) is None
+
+
+def test_an_unknown_producer_may_begin_anywhere(producer: Producer) -> None:
+    assert producer.append(4711) is None
+
+
+def test_epochs_fence(producer: Producer) -> None:
+    producer.append(0, 5, epoch=3)
+    with pytest.raises(InvalidProducerEpochError):
+        producer.append(5, epoch=2)
+    with pytest.raises(OutOfOrderSequenceNumberError, match="new epoch"):
+        producer.append(5, epoch=4)
+    assert producer.append(0, epoch=4) is None
+    # The batch of the old epoch is no longer a duplicate but fenced.
+    with pytest.raises(InvalidProducerEpochError):
+        producer.append(0, 5, epoch=3)
+
+
+def test_silent_producers_expire(manager: ProducerStateManager) -> None:
+    Producer(manager, 1).append(0, timestamp=1000)
+    Producer(manager, 2).append(0, timestamp=2000)
+    Producer(manager, 3).append(0, timestamp=1000, transactional=True)
+    assert manager.remove_expired(1000 + DAY) == 1
+    assert sorted(manager.producers) == [2, 3]
+
+
+def test_transactions_bound_the_stable_offset(manager: ProducerStateManager) -> None:
+    one, two = Producer(manager, 1), Producer(manager, 2)
+    one.append(0, 5)
+    assert manager.first_unstable_offset is None
+    one.append(5, 5, transactional=True)
+    two.append(0, 5, transactional=True)
+    assert manager.first_unstable_offset == 5
+    with pytest.raises(InvalidTxnStateError):
+        one.append(10)
+    assert manager.complete(1, 0, 7, 15, 99, aborted=True) == AbortedTransaction(1, 5, 15, 10)
+    # Decided, but the marker is not below the high watermark yet.
+    assert manager.first_unstable_offset == 5
+    manager.on_high_watermark(15)
+    assert manager.first_unstable_offset == 5
+    manager.on_high_watermark(16)
+    assert manager.first_unstable_offset == 10
+    assert manager.complete(2, 0, 7, 16, 99, aborted=False) is None
+    manager.on_high_watermark(17)
+    assert manager.first_unstable_offset is None
+    with pytest.raises(TransactionCoordinatorFencedError):
+        manager.check_marker(1, 0, 6)
+    with pytest.raises(InvalidProducerEpochError):
+        manager.check_marker(1, -1, 8)
+
+
+def test_a_marker_of_a_new_epoch_restarts_the_sequence(producer: Producer) -> None:
+    producer.append(0, 3, transactional=True)
+    producer.manager.complete(producer.id, 1, 0, 3, 5, aborted=True)
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        producer.append(3, epoch=1)
+    assert producer.append(0, epoch=1) is None
+
+
+# -- snapshots -----------------------------------------------------------------------------------------------
+
+# One producer: id 1, epoch 2, last sequence 3, last offset 4, offset delta 5, timestamp 6, coordinator epoch -1, no
+# transaction. Layout from ProducerStateManager; the CRC-32C from crcmod's table implementation.
+GOLDEN = bytes.fromhex(
+    "0001 d60ce518 00000001"
+    "0000000000000001 0002 00000003 0000000000000004 00000005 0000000000000006 ffffffff ffffffffffffffff"
+)
+GOLDEN_ENTRY = SnapshotEntry(1, 2, 3, 4, 5, 6, -1, -1)
+
+
+def test_snapshot_bytes() -> None:
+    assert producer_snapshot.encode([GOLDEN_ENTRY]).hex() == GOLDEN.hex()
+    assert producer_snapshot.decode(GOLDEN) == [GOLDEN_ENTRY]
+
+
+@pytest.mark.parametrize("cut", range(0, len(GOLDEN), 5))
+def test_torn_snapshots_are_refused(cut: int) -> None:
+    with pytest.raises(CorruptSnapshotError):
+        producer_snapshot.decode(GOLDEN[:cut])
+
+
+@pytest.mark.parametrize("at", range(len(GOLDEN)))
+def test_flipped_bits_are_refused(at: int) -> None:
+    data = bytearray(GOLDEN)
+    data[at] ^= 0x10
+    with pytest.raises(CorruptSnapshotError):
+        producer_snapshot.decode(bytes(data))
+
+
+def test_state_comes_back_from_a_snapshot(tmp_path: Path, manager: ProducerStateManager) -> None:
+    for producer_id in (5, 6):
+        Producer(manager, producer_id).append(0, 3, timestamp=1000)
+        Producer(manager, producer_id).append(3, 2, timestamp=1000)
+    Producer(manager, 7).append(0, 1, timestamp=1000, transactional=True)
+    manager.take_snapshot(sync=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["00000000000000000011.snapshot"]
+    again = ProducerStateManager(str(tmp_path), DAY, [11])
+    again.reload(0, 50, 1000)
+    assert again.end_offset == 11
+    assert again.rows() == manager.rows()
+    assert again.first_unstable_offset == 10
+    # The last batch is known, the one before is not.
+    assert Producer(again, 5).append(3, 2) == (3, 4)
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        Producer(again, 5).append(0, 3)
+    assert Producer(again, 5).append(5) is None
+
+
+def test_a_bad_snapshot_is_removed_and_an_older_one_used(tmp_path: Path, manager: ProducerStateManager) -> None:
+    producer = Producer(manager)
+    producer.append(0, 3)
+    manager.take_snapshot(sync=False)
+    producer.append(3, 3)
+    manager.take_snapshot(sync=False)
+    manager.sync_snapshots()
+    (tmp_path / "00000000000000000006.snapshot").write_bytes(b"\0" * 56)
+    again = ProducerStateManager(str(tmp_path), DAY, [3, 6])
+    again.reload(0, 6, 1)
+    assert again.end_offset == 3
+    assert again.snapshot_offsets == [3]
+    assert not (tmp_path / "00000000000000000006.snapshot").exists()
+
+
+def test_snapshots_outside_the_log_are_removed(tmp_path: Path, manager: ProducerStateManager) -> None:
+    producer = Producer(manager)
+    for i in range(4):
+        producer.append(i * 10, 10)
+        manager.take_snapshot(sync=False)
+    again = ProducerStateManager(str(tmp_path), DAY, [10, 20, 30, 40])
+    again.reload(10, 35, 1)
+    assert again.snapshot_offsets == [20, 30]
+    assert again.end_offset == 30
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "00000000000000000020.snapshot", "00000000000000000030.snapshot",
+    ]  # fmt: skip
+
+
+def test_stray_snapshots_go_but_for_the_newest_past_the_last_segment(tmp_path: Path) -> None:
+    for offset in (5, 10, 15, 20, 25, 30):
+        producer_snapshot.write(str(tmp_path / f"{offset:020d}.snapshot"), [], sync=False)
+    manager = ProducerStateManager(str(tmp_path), DAY, [5, 10, 15, 20, 25, 30])
+    manager.remove_stray_snapshots([0, 10, 20])
+    assert manager.snapshot_offsets == [10, 20, 30]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from(["next", "repeat", "gap", "bump", "old"]), st.integers(1, 4)),
+        max_size=60,
+    )
+)
+def test_no_sequence_is_appended_twice_or_skipped(acts: list[tuple[int, str, int]]) -> None:
+    manager = ProducerStateManager("unused", DAY)
+    appended: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    epochs = [0, 0, 0]
+    for number, act, count in acts:
+        producer = Producer(manager, number)
+        rows = appended.setdefault((number, epochs[number]), [])
+        following = rows[-1][0] + rows[-1][1] if rows else 0
+        if act == "bump":
+            epochs[number] += 1
+            rows = appended.setdefault((number, epochs[number]), [])
+            following = 0
+        if act == "repeat" and rows:
+            sequence, size, offset = rows[-1]
+            assert producer.append(sequence, size, epoch=epochs[number]) == (offset, offset + size - 1)
+        elif act == "gap" and rows:
+            with pytest.raises(OutOfOrderSequenceNumberError):
+                producer.append(following + 1, count, epoch=epochs[number])
+        elif act == "old" and rows and epochs[number]:
+            with pytest.raises(InvalidProducerEpochError):
+                producer.append(following, count, epoch=epochs[number] - 1)
+        else:
+            offset = manager.end_offset
+            assert producer.append(following, count, epoch=epochs[number]) is None
+            rows.append((following, count, offset))
+
+
+# -- transaction index ---------------------------------------------------------------------------------------
+
+
+def test_transaction_index(tmp_path: Path) -> None:
+    index = TransactionIndex(str(tmp_path / "00000000000000000010.txnindex"), 10)
+    assert index.items() == []
+    rows = [AbortedTransaction(1, 2, 12, 13), AbortedTransaction(2, 5, 20, 18), AbortedTransaction(1, 22, 30, 31)]
+    for row in rows:
+        index.append(row)
+    assert Path(index.path).read_bytes()[:34].hex() == (
+        "000000000000000000010000000000000002000000000000000c000000000000000d"
+    )  # fmt: skip
+    assert index.items() == rows
+    assert index.collect(0, 11) == ([rows[0]], True)
+    assert index.collect(13, 25) == (rows[1:], True)
+    assert index.collect(13, 40) == (rows[1:], False)
+    index.truncate_to(20)
+    assert index.items() == rows[:1]
