@@ -19,9 +19,7 @@ class ApiKey(IntEnum):
     flexible_from: int
     """The first version whose headers have tagged fields (KIP-482)."""
 
-    def __new__(
-        cls, key: int, min_version: int = -1, max_version: int = -1, flexible_from: int = _NEVER
-    ) -> ApiKey:
+    def __new__(cls, key: int, min_version: int = -1, max_version: int = -1, flexible_from: int = _NEVER) -> ApiKey:
         self = int.__new__(cls, key)
         self._value_ = key
         self.min_version = min_version

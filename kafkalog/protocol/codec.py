@@ -165,9 +165,7 @@ def encode_request(msg: Request, version: int, correlation_id: int, client_id: s
     return _join(encode_request_chunks(msg, version, correlation_id, client_id))
 
 
-def encode_request_chunks(
-    msg: Request, version: int, correlation_id: int, client_id: str | None
-) -> list[Chunk]:
+def encode_request_chunks(msg: Request, version: int, correlation_id: int, client_id: str | None) -> list[Chunk]:
     """Encode a request's frame, length included, without copying its records."""
     api = ApiKey(msg.api_key)
     out = bytearray(_LENGTH_SIZE)

@@ -8,7 +8,8 @@ would cut short or take memory for, are checked first. The caller turns all of t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import repeat
 from struct import Struct as Pack
 from typing import Any
@@ -22,7 +23,7 @@ from kafkalog.protocol.generator import (
     least_element_size,
     tagged_fields,
 )
-from kafkalog.protocol.primitives import MAX_STRING, RunTable
+from kafkalog.protocol.primitives import MAX_STRING, UNPACK_ARRAY
 from kafkalog.protocol.schema import BYTES, RECORDS, STRING, UUID_, Field, Message, Scalar, Struct
 
 _HELPERS = (
@@ -76,9 +77,7 @@ class _Decoder:
             line("pos += 1")
         else:
             pack = Pack(">" + codes)
-            reader = self._source.constant(
-                f"unpack_{''.join(c for c in codes if c != '?')}_", pack.unpack_from
-            )
+            reader = self._source.constant(f"unpack_{''.join(c for c in codes if c != '?')}_", pack.unpack_from)
             line(f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = {reader}(buf, pos)")
             line(f"pos += {pack.size}")
         for _, _, then in self._run:
@@ -86,7 +85,7 @@ class _Decoder:
                 line(then)
         self._run.clear()
 
-    def _length(self, wide: str) -> str:
+    def _length(self, wide: str, string_path: str = "") -> str:
         """Read a length or count into a variable: null is then 0 where compact, and negative elsewhere."""
         name = self._source.fresh("n")
         self._fixed("B" if self._flexible else wide, name)
@@ -94,6 +93,9 @@ class _Decoder:
         if self._flexible:
             with self._source.block(f"if {name} > 127:"):
                 self._source.line(f"{name}, pos = continue_uvarint(buf, pos, {name})")
+                if string_path:
+                    with self._source.block(f"if {name} > {MAX_STRING + 1}:"):
+                        self._source.line(f"raise long_string({string_path}, {name} - 1)")
         return name
 
     # Structures
@@ -187,15 +189,10 @@ class _Decoder:
     def _sized(self, of: Scalar, target: str, path: str, nullable: bool) -> None:
         """A string, bytes or records."""
         source = self._source
-        length = self._length("h" if of is STRING else "i")
+        length = self._length("h" if of is STRING else "i", f"{path!r}" if of is STRING else "")
         stop = source.fresh("stop")
-        with source.block(f"if {length} {'== 0' if self._flexible else '< 0'}:"):
-            source.line(f"{target} = None" if nullable else f"raise null_value({path!r})")
-        with source.block("else:"):
+        with self._unless_null(length, target, path, nullable):
             size = f"{length} - 1" if self._flexible else length
-            if of is STRING and self._flexible:
-                with source.block(f"if {length} > {MAX_STRING + 1}:"):
-                    source.line(f"raise long_string({path!r}, {size})")
             source.line(f"{stop} = pos + {size}")
             with source.block(f"if {stop} > end:"):
                 source.line(f"raise too_short({path!r}, {size}, end - pos)")
@@ -209,28 +206,42 @@ class _Decoder:
             source.line(f"{target} = {piece}")
             source.line(f"pos = {stop}")
 
+    @contextmanager
+    def _unless_null(self, length: str, target: str, path: str, nullable: bool) -> Iterator[None]:
+        """What follows a length: a block of its own only where there can be null, so that runs go on elsewhere."""
+        is_null = f"if {length} {'== 0' if self._flexible else '< 0'}:"
+        if nullable:
+            with self._source.block(is_null):
+                self._source.line(f"{target} = None")
+            with self._source.block("else:"):
+                yield
+                self._flush()
+        else:
+            with self._source.block(is_null):
+                self._source.line(f"raise null_value({path!r})")
+            yield
+
     def _array(self, field: Field, target: str, path: str, nullable: bool) -> None:
         source = self._source
         count = self._length("i")
-        with source.block(f"if {count} {'== 0' if self._flexible else '< 0'}:"):
-            source.line(f"{target} = None" if nullable else f"raise null_value({path!r})")
-        with source.block("else:"):
+        with self._unless_null(count, target, path, nullable):
             if self._flexible:
                 source.line(f"{count} -= 1")
-            least = least_element_size(field.type, self._version, self._flexible)
-            if least < 1:
-                raise SchemaError(f"{path}: an element can be empty, so its count cannot be checked")
-            with source.block(f"if {count}{f' * {least}' if least > 1 else ''} > end - pos:"):
-                source.line(f"raise too_many({path!r}, {count}, end - pos)")
             self._elements(field.type, count, target, path)
 
     def _elements(self, of: Scalar | type[Struct], count: str, target: str, path: str) -> None:
         source = self._source
         if isinstance(of, Scalar) and of.code and of is not UUID_:
-            table = source.constant(f"unpack_{of.name}_", RunTable("", of.code, "unpack_from"))
-            source.line(f"{target} = list({table}[{count}](buf, pos))")
-            source.line(f"pos += {count}{f' * {of.size}' if of.size > 1 else ''}")
+            # No check of the count: unpacking refuses to read beyond the end before it makes anything.
+            table = source.constant("unpack_arrays_of_", UNPACK_ARRAY[of.code])
+            source.line(f"{target} = [*{table}[{count}](buf, pos)]")
+            source.line(f"pos += {f'{count} * {of.size}' if of.size > 1 else count}")
             return
+        least = least_element_size(of, self._version, self._flexible)
+        if least < 1:
+            raise SchemaError(f"{path}: an element can be empty, so its count cannot be checked")
+        with source.block(f"if {count}{f' * {least}' if least > 1 else ''} > end - pos:"):
+            source.line(f"raise too_many({path!r}, {count}, end - pos)")
         values = source.fresh("a")
         source.line(f"{target} = {values} = []")
         with source.block(f"for _ in repeat(None, {count}):"):

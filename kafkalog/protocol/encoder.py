@@ -13,7 +13,7 @@ from struct import Struct as Pack
 
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.generator import SchemaError, Source, is_flexible, tagged_fields
-from kafkalog.protocol.primitives import MAX_STRING, EncodeError, RunTable, uvarint
+from kafkalog.protocol.primitives import MAX_STRING, EncodeError, PackTable, uvarint
 from kafkalog.protocol.schema import RECORDS, STRING, UUID_, Field, Message, Scalar, Struct
 
 
@@ -23,9 +23,7 @@ def generate_encoder(cls: type[Message], version: int) -> Callable[..., None]:
 
 
 def _unsupported(path: str, version: int) -> UnsupportedVersionError:
-    return UnsupportedVersionError(
-        f"{path} has another value than its default, and version {version} cannot carry it"
-    )
+    return UnsupportedVersionError(f"{path} has another value than its default, and version {version} cannot carry it")
 
 
 def _null_value(path: str) -> EncodeError:
@@ -45,7 +43,8 @@ class _Encoder:
         self._source.scope.update(
             unsupported=_unsupported, null_value=_null_value, long_string=_long_string, uvarint=uvarint
         )
-        # Fixed-width values not yet written: (struct code, expression).
+        # Fixed-width values not yet written: (struct code, expression). An array has the code "*i" and the like, and
+        # the variable that holds it; its count stands before it.
         self._run: list[tuple[str, str]] = []
         self._in_tag = False
 
@@ -60,9 +59,16 @@ class _Encoder:
         self._run.append((code, expression))
 
     def _packed(self, run: list[tuple[str, str]]) -> str:
-        codes = "".join(code for code, _ in run)
-        pack = self._source.constant(f"pack_{codes.replace('?', 'Z')}_", Pack(">" + codes).pack)
-        return f"{pack}({', '.join(expression for _, expression in run)})"
+        codes = [code for code, _ in run]
+        name = f"pack_{''.join(codes).replace('?', 'Z').replace('*', 'n')}_"
+        arrays = [expression for code, expression in run if code[0] == "*"]
+        if arrays:
+            lengths = ", ".join(f"len({array})" for array in arrays)
+            pack = f"{self._source.constant(name, PackTable(codes))}[({lengths},)]"
+        else:
+            pack = self._source.constant(name, Pack(">" + "".join(codes)).pack)
+        values = ", ".join(f"*{value}" if code[0] == "*" else value for code, value in run)
+        return f"{pack}({values})"
 
     def _flush(self) -> None:
         if not self._run:
@@ -73,7 +79,7 @@ class _Encoder:
             self._source.line(f"out += {self._packed(self._run)}")
         self._run.clear()
 
-    def _length(self, wide: str, var: str) -> None:
+    def _length(self, wide: str, var: str, string_path: str = "") -> None:
         """Write a length or count, as it stands in the variable."""
         if not self._flexible:
             self._fixed(wide, var)
@@ -84,6 +90,9 @@ class _Encoder:
             short = [*self._run, ("B", var)]
             source.line(f"out += {self._packed(short)}" if len(short) > 1 else f"out.append({var})")
         with source.block("else:"):
+            if string_path:
+                with source.block(f"if {var} > {MAX_STRING + 1}:"):
+                    source.line(f"raise long_string({string_path}, {var} - 1)")
             if self._run:
                 source.line(f"out += {self._packed(self._run)}")
             source.line(f"out += uvarint({var})")
@@ -109,12 +118,12 @@ class _Encoder:
         if field.default is None:
             return f"{value} is not None"
         if field.is_array:
-            return f"{value} or {value} is None"
+            return f"{value} is None or len({value}) > 0"
         if field.is_lazy:
             default = self._source.constant("default_", field.type())  # type: ignore[operator]
             return f"{value} is not None and {value} != {default}"
         if isinstance(field.default, bool):
-            return f"not {value}" if field.default else value
+            return f"not {value}" if field.default else f"bool({value})"
         if isinstance(field.default, int | str | bytes):
             return f"{value} != {field.default!r}"
         return f"{value} != {self._source.constant('default_', field.default)}"
@@ -124,17 +133,20 @@ class _Encoder:
         if not tagged:
             self._fixed("B", "0")
             return
-        count = source.fresh("n")
-        flags = [source.fresh("t") for _ in tagged]
-        for flag, field in zip(flags, tagged, strict=True):
-            source.line(f"{flag} = bool({self._differs(field, f'{var}.{field.slot}')})")
-        source.line(f"{count} = {' + '.join(flags)}")
-        self._fixed("B", count)
-        self._flush()
-        with source.block(f"if {count}:"):
+        run, self._run = self._run, []
+        conditions = [self._differs(field, f"{var}.{field.slot}") for field in tagged]
+        with source.block(f"if {' or '.join(f'({condition})' for condition in conditions)}:"):
+            flags = [source.fresh("t") for _ in tagged]
+            for flag, condition in zip(flags, conditions, strict=True):
+                source.line(f"{flag} = {condition}")
+            self._run = [*run, ("B", " + ".join(flags))]
+            self._flush()
             for flag, field in zip(flags, tagged, strict=True):
                 with source.block(f"if {flag}:"):
                     self._tagged_field(field, f"{var}.{field.slot}", f"{path}.{field.name}")
+        with source.block("else:"):
+            self._run = [*run, ("B", "0")]
+            self._flush()
 
     def _tagged_field(self, field: Field, value: str, path: str) -> None:
         source = self._source
@@ -208,10 +220,7 @@ class _Encoder:
             if of is STRING:
                 source.line(f"{data} = {data}.encode()")
             source.line(f"{length} = len({data}){' + 1' if self._flexible else ''}")
-            if of is STRING:
-                with source.block(f"if {length} > {MAX_STRING + self._flexible}:"):
-                    source.line(f"raise long_string({path!r}, len({data}))")
-        self._length("h" if of is STRING else "i", length)
+        self._length("h" if of is STRING else "i", length, f"{path!r}" if of is STRING else "")
         if of is not RECORDS:
             source.line(f"out += {data}")
             return
@@ -235,7 +244,8 @@ class _Encoder:
             source.line(f"{count} = len({values}){' + 1' if self._flexible else ''}")
         of = field.type
         if isinstance(of, Scalar) and of.code and of is not UUID_:
-            self._scalar_elements(of, values, count)
+            self._fixed("B" if self._flexible else "i", count)
+            self._fixed(f"*{of.code}", values)
             return
         self._length("i", count)
         var = source.fresh("m")
@@ -245,20 +255,3 @@ class _Encoder:
             else:
                 self._struct(of, var, path)
             self._flush()
-
-    def _scalar_elements(self, of: Scalar, values: str, count: str) -> None:
-        """The count and all elements in one call where the count has its usual size."""
-        source = self._source
-        if not self._flexible:
-            table = source.constant(f"pack_{of.name}s_", RunTable("i", of.code, "pack"))
-            self._flush()
-            source.line(f"out += {table}[len({values})]({count}, *{values})")
-            return
-        table = source.constant(f"pack_{of.name}s_", RunTable("B", of.code, "pack"))
-        bare = source.constant(f"pack_bare_{of.name}s_", RunTable("", of.code, "pack"))
-        self._flush()
-        with source.block(f"if {count} < 128:"):
-            source.line(f"out += {table}[len({values})]({count}, *{values})")
-        with source.block("else:"):
-            source.line(f"out += uvarint({count})")
-            source.line(f"out += {bare}[len({values})](*{values})")

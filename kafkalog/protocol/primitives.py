@@ -31,8 +31,11 @@ from uuid import UUID
 
 MAX_STRING = 0x7FFF
 _MAX_LENGTH = 0x7FFFFFFF
-_CACHED_COUNT = 64
-"""Counts up to this have their ``struct.Struct`` kept: replica lists are short."""
+_LONG_ARRAY = 0x7F
+"""From this length on, a count (length + 1) takes a uvarint of two bytes."""
+_CACHED_LENGTH = 64
+_CACHED_RUNS = 256
+"""Runs whose arrays are short, as replica lists are, have their ``struct.Struct`` kept, at most this many."""
 
 
 class ProtocolError(ValueError):
@@ -101,16 +104,54 @@ def wrong_size(path: str) -> ProtocolError:
     return ProtocolError(f"{path} does not fill the size that its tag announces")
 
 
-class RunTable(dict[int, Callable[..., Any]]):
-    """``struct`` functions for runs of n equal elements, made at first use."""
+class _UnpackTable(dict[int, Callable[..., tuple[Any, ...]]]):
+    """Functions that unpack arrays of one type, made at first use for their length."""
 
-    def __init__(self, head: str, code: str, method: str) -> None:
-        self._head = head
+    def __init__(self, code: str) -> None:
         self._code = code
-        self._method = method
 
-    def __missing__(self, count: int) -> Callable[..., Any]:
-        function: Callable[..., Any] = getattr(Struct(f">{self._head}{count}{self._code}"), self._method)
-        if count <= _CACHED_COUNT:
-            self[count] = function
+    def __missing__(self, length: int) -> Callable[..., tuple[Any, ...]]:
+        function = Struct(f">{length}{self._code}").unpack_from
+        if length <= _CACHED_LENGTH:
+            self[length] = function
         return function
+
+
+UNPACK_ARRAY = {code: _UnpackTable(code) for code in "?bhHiIqd"}
+
+
+class PackTable(dict[tuple[int, ...], Callable[..., Any]]):
+    """Functions that pack a run of fixed-width values in which arrays stand, made at first use for their lengths.
+
+    A key has the length of each array. ``codes`` are ``struct`` codes; one such as ``*i`` stands for an array of int32,
+    and its count is the code before it: ``i``, or ``B`` in flexible versions, where it is a uvarint.
+    """
+
+    def __init__(self, codes: list[str]) -> None:
+        self._codes = codes
+
+    def __missing__(self, lengths: tuple[int, ...]) -> Callable[..., bytes]:
+        if max(lengths) >= _LONG_ARRAY:
+            return lambda *values: _pack_long(self._codes, lengths, values)
+        remaining = iter(lengths)
+        codes = [f"{next(remaining)}{code[1]}" if code[0] == "*" else code for code in self._codes]
+        function = Struct(">" + "".join(codes)).pack
+        if max(lengths) <= _CACHED_LENGTH and len(self) < _CACHED_RUNS:
+            self[lengths] = function
+        return function
+
+
+def _pack_long(codes: list[str], lengths: tuple[int, ...], values: tuple[Any, ...]) -> bytes:
+    out = bytearray()
+    remaining = iter(lengths)
+    place = 0
+    for position, code in enumerate(codes):
+        if code[0] == "*":
+            length = next(remaining)
+            out += Struct(f">{length}{code[1]}").pack(*values[place : place + length])
+            place += length
+            continue
+        is_uvarint = code == "B" and "".join(codes[position + 1 :]).startswith("*")
+        out += uvarint(values[place]) if is_uvarint else Struct(">" + code).pack(values[place])
+        place += 1
+    return bytes(out)
