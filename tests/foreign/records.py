@@ -7,6 +7,8 @@ from dataclasses import replace
 from tests.peers.clients.base import ForeignClient, Record
 
 BASE_TIME = 1_700_000_000_000
+# The records are older than the default retention.
+KEEP = {"retention.ms": "-1"}
 
 RECORDS = (
     Record(b"key", b"value", (), BASE_TIME),

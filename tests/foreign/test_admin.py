@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.foreign.conftest import client_params
-from tests.foreign.records import BASE_TIME
+from tests.foreign.records import BASE_TIME, KEEP
 from tests.peers.clients.base import ClientError, ForeignClient, Record
 
 INVALID_TOPIC_EXCEPTION = 17
@@ -21,7 +21,7 @@ ADMINS = pytest.mark.parametrize("client", client_params("admin"), indirect=True
 
 def hundred(referee: ForeignClient, topic: str) -> None:
     """Offsets 0..99 at BASE_TIME, +10, +20, ... in four batches."""
-    referee.create_topic(topic)
+    referee.create_topic(topic, config=KEEP)
     for first in range(0, 100, 25):
         records = [Record(None, b"%d" % i, (), BASE_TIME + 10 * i) for i in range(first, first + 25)]
         referee.produce(topic, 0, records, codec="lz4" if first % 50 else "none")
@@ -101,7 +101,7 @@ def test_offsets_by_time(client: ForeignClient, referee: ForeignClient, topic: s
 
 @pytest.mark.parametrize("client", client_params("max_timestamp"), indirect=True)
 def test_offset_of_the_greatest_time(client: ForeignClient, referee: ForeignClient, topic: str) -> None:
-    referee.create_topic(topic)
+    referee.create_topic(topic, config=KEEP)
     times = [5, 9, 3, 9, 1]
     referee.produce(topic, 0, [Record(None, b"", (), BASE_TIME + t) for t in times])
     assert client.list_offset(topic, 0, "max_timestamp") == (1, BASE_TIME + 9)
@@ -121,9 +121,7 @@ def test_delete_records(client: ForeignClient, referee: ForeignClient, topic: st
 
 
 @ADMINS
-def test_delete_records_beyond_the_end_is_refused(
-    client: ForeignClient, referee: ForeignClient, topic: str
-) -> None:
+def test_delete_records_beyond_the_end_is_refused(client: ForeignClient, referee: ForeignClient, topic: str) -> None:
     hundred(referee, topic)
     with pytest.raises(ClientError) as refused:
         client.delete_records(topic, 0, 101)
@@ -133,7 +131,7 @@ def test_delete_records_beyond_the_end_is_refused(
 @pytest.mark.parametrize("client", client_params("timestamps"), indirect=True)
 def test_too_large_a_message_is_refused(client: ForeignClient, referee: ForeignClient, topic: str) -> None:
     """The broker's limit, not the client's: the client is told to send up to 8 MiB."""
-    referee.create_topic(topic, config={"max.message.bytes": "100000"})
+    referee.create_topic(topic, config={"max.message.bytes": "100000", **KEEP})
     client.produce(topic, 0, [Record(None, b"fits", (), BASE_TIME)])
     with pytest.raises(ClientError) as refused:
         client.produce(topic, 0, [Record(None, bytes(200_000), (), BASE_TIME)], max_request=8 << 20)

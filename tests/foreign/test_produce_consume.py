@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.foreign.conftest import client_codec_params, client_params
-from tests.foreign.records import BASE_TIME, RECORDS, placed, records_for, without_times
+from tests.foreign.records import BASE_TIME, KEEP, RECORDS, placed, records_for, without_times
 from tests.peers.clients.base import ForeignClient, Record
 
 ALL = pytest.mark.parametrize("client", client_params(), indirect=True)
@@ -22,10 +22,8 @@ def same(got: list[Record], wanted: list[Record], client: ForeignClient) -> bool
 
 
 @pytest.mark.parametrize(("client", "codec"), client_codec_params(), indirect=["client"])
-def test_consumes_what_it_produced(
-    client: ForeignClient, referee: ForeignClient, topic: str, codec: str
-) -> None:
-    referee.create_topic(topic)
+def test_consumes_what_it_produced(client: ForeignClient, referee: ForeignClient, topic: str, codec: str) -> None:
+    referee.create_topic(topic, config=KEEP)
     records = records_for(client)
     offsets = client.produce(topic, 0, records, codec=codec, idempotent="idempotent" in client.features)
     assert offsets in (list(range(len(records))), [-1] * len(records))
@@ -36,7 +34,7 @@ def test_consumes_what_it_produced(
 @pytest.mark.parametrize("client", client_params("acks_0"), indirect=True)
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_every_acks(client: ForeignClient, referee: ForeignClient, topic: str, acks: str) -> None:
-    referee.create_topic(topic)
+    referee.create_topic(topic, config=KEEP)
     records = records_for(client)
     offsets = client.produce(topic, 0, records, acks=acks)
     if acks != "0" and client.name != "kcat":
@@ -54,7 +52,7 @@ def written(bootstrap: str, connected: Callable[[str], ForeignClient]) -> Callab
         if codec not in made:
             writer = connected("librdkafka")
             name = f"foreign-{codec}-{uuid.uuid4().hex[:8]}"
-            writer.create_topic(name)
+            writer.create_topic(name, config=KEEP)
             for _ in range(3):
                 writer.produce(name, 0, RECORDS, codec=codec, idempotent=True)
             made[codec] = (name, 3 * len(RECORDS))
@@ -75,11 +73,9 @@ def test_reads_what_librdkafka_wrote(
 
 
 @ALL
-def test_several_produce_calls_follow_each_other(
-    client: ForeignClient, referee: ForeignClient, topic: str
-) -> None:
+def test_several_produce_calls_follow_each_other(client: ForeignClient, referee: ForeignClient, topic: str) -> None:
     """Several produce calls one after another keep their order and follow each other without a gap."""
-    referee.create_topic(topic)
+    referee.create_topic(topic, config=KEEP)
     records = records_for(client)[-50:]
     for _ in range(4):
         client.produce(topic, 0, records)
@@ -89,7 +85,7 @@ def test_several_produce_calls_follow_each_other(
 
 @pytest.mark.parametrize("client", client_params("timestamps"), indirect=True)
 def test_partitions_are_apart(client: ForeignClient, referee: ForeignClient, topic: str) -> None:
-    referee.create_topic(topic, partitions=3)
+    referee.create_topic(topic, partitions=3, config=KEEP)
     for partition, count in ((0, 5), (2, 7)):
         records = [Record(None, b"p%d" % partition, (), BASE_TIME + i) for i in range(count)]
         assert client.produce(topic, partition, records) == list(range(count))
@@ -101,7 +97,7 @@ def test_partitions_are_apart(client: ForeignClient, referee: ForeignClient, top
 @pytest.mark.parametrize("client", client_params("timestamps"), indirect=True)
 def test_log_append_time(client: ForeignClient, referee: ForeignClient, topic: str) -> None:
     """The broker's clock replaces the producer's, in a compressed batch too."""
-    referee.create_topic(topic, config={"message.timestamp.type": "LogAppendTime"})
+    referee.create_topic(topic, config={"message.timestamp.type": "LogAppendTime", **KEEP})
     client.produce(topic, 0, RECORDS[:20], codec="gzip")
     got = client.consume(topic, 0, 0, 20)
     times = {record.timestamp for record in got}

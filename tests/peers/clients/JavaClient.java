@@ -81,7 +81,8 @@ public class JavaClient {
     void produce(JsonNode request, ObjectNode reply) throws Exception {
         Properties settings = settings();
         settings.put("acks", request.get("acks").asText());
-        settings.put("enable.idempotence", request.get("idempotent").asBoolean());
+        String transaction = request.get("transaction").asText("");
+        settings.put("enable.idempotence", request.get("idempotent").asBoolean() || !transaction.isEmpty());
         settings.put("compression.type", request.get("codec").asText());
         settings.put("max.request.size", request.get("max_request").asInt());
         settings.put("buffer.memory", 256L << 20);
@@ -90,7 +91,6 @@ public class JavaClient {
         settings.put("delivery.timeout.ms", (int) DEADLINE_MS);
         settings.put("request.timeout.ms", 20_000);
         settings.put("max.block.ms", DEADLINE_MS);
-        String transaction = request.get("transaction").asText("");
         if (!transaction.isEmpty()) {
             settings.put("transactional.id", "java-" + request.get("topic").asText() + "-" + transaction);
         }
