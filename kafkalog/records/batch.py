@@ -173,8 +173,8 @@ def check_magic(magic: int) -> None:
     if magic != MAGIC:
         if magic in (0, 1):
             raise UnsupportedMagicError(
-                f"message format v{magic}, from before Kafka 0.11, where record batch v2 is read; set the "
-                "topic's message.format.version to 0.11.0 or later and rewrite it, or copy it into a new topic"
+                f"message format v{magic}, from before Kafka 0.11, where record batch v2 is read; copy the topic into "
+                "a new one with a producer of 0.11 or later (MirrorMaker does)"
             )
         raise UnsupportedMagicError(f"record batch of unknown magic {magic}")
 
