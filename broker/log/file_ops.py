@@ -34,9 +34,8 @@ class FileOps:
         """Open ``path`` and return its descriptor (never inherited by children)."""
         return os.open(path, flags | os.O_CLOEXEC, mode)
 
-    def pwrite(self, fd: int, data: Buffer, position: int) -> int:
-        """Write ``data`` at ``position``; may write less, as the system call may."""
-        return os.pwrite(fd, data, position)
+    # Write at a position; may write less, as the system call may. The call itself, for it is in the path of every append.
+    pwrite = staticmethod(os.pwrite)
 
     def ftruncate(self, fd: int, size: int) -> None:
         """Cut or extend the file to ``size`` bytes; an extension is a hole that reads as zeros."""

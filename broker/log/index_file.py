@@ -1,19 +1,17 @@
-"""A sparse index file of fixed-size entries, sorted by construction: what the offset and the time index
-share.
+"""A sparse index file of fixed-size entries, sorted by construction: what the offset and the time index share.
 
-While its segment is active, an index file is preallocated to ``segment.index.bytes`` (rounded down to whole
-entries) and its tail reads as zeros; when the segment is rolled or closed it is trimmed to the entries it
-has. It is a cache of what
-the log says: after an unclean stop the indexes of every segment past the recovery point are rebuilt from the
-    log.
+While its segment is active, an index file is preallocated to ``segment.index.bytes`` (rounded down to whole entries)
+and its tail reads as zeros; when the segment is rolled or closed it is trimmed to the entries it has. It is a cache of
+what the log says: after an unclean stop the indexes of every segment past the recovery point are rebuilt from the log.
 
-Entries are gathered in memory and written in blocks, and always before the segment is flushed, rolled or
-closed. They are written with ``pwrite``, never through a memory map: on a full disk a store into a hole of a
-mapped file kills the process with SIGBUS, a ``pwrite`` raises ENOSPC. Look-ups map the written part
-read-only, on first use. No descriptor is kept open.
+Entries are gathered in memory and written in blocks, and always before the segment is flushed, rolled or closed. They
+are written with ``pwrite``, never through a memory map: on a full disk a store into a hole of a mapped file kills the
+process with SIGBUS, a ``pwrite`` raises ENOSPC. Look-ups map the written part read-only, on first use. No descriptor is
+kept open.
 
-``append`` and look-ups run on the loop's thread; ``flush`` may run on a worker's. The lock is held only for
-moves in memory, never across a system call.
+Everything runs on the loop's thread but :meth:`IndexFile.sync`, which a worker may call beside appends and look-ups,
+though not beside truncation: it writes what is in memory to where it belongs and changes nothing here, so there is no
+lock.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from __future__ import annotations
 import mmap
 import os
 import sys
-from threading import Lock
+from contextlib import suppress
 from typing import Any
 
 from broker.log.file_ops import OS, FileOps, write_all
@@ -40,35 +38,32 @@ class IndexFile:
     """Entries of ``ENTRY_SIZE`` bytes: the written ones in the file, the newest ones in memory.
 
     Args:
-        path: the file; created by :meth:`create`, or present.
+        path: the file; made by :meth:`create`, or present and taken over by :meth:`load`.
         base_offset: the segment's.
         max_bytes: what the file is preallocated to, ``segment.index.bytes``.
     """
 
     ENTRY_SIZE = 0
 
-    __slots__ = (
-        "_generation", "_lock", "_map", "_ops", "_pending", "_unsynced", "_written", "base_offset", "max_entries", "path",
-    )  # fmt: skip
+    __slots__ = ("_map", "_ops", "_tail", "_unsynced", "base_offset", "max_entries", "path")
 
     def __init__(self, path: str, base_offset: int, max_bytes: int, ops: FileOps = OS) -> None:
         self.path = path
         self.base_offset = base_offset
         self.max_entries = max_bytes // self.ENTRY_SIZE
         self._ops = ops
-        self._lock = Lock()
-        self._pending = bytearray()
-        self._written = 0  # bytes of entries in the file
+        # Bytes of entries in the file, and the entries after them. The pair is replaced as one; the bytearray grows.
+        self._tail = (0, bytearray())
         self._map: Any = None
-        self._generation = 0  # counts truncations, so that a flush under way notices one
         self._unsynced = False
 
     @property
     def entries(self) -> int:
         """How many entries there are, written or not."""
-        return (self._written + len(self._pending)) // self.ENTRY_SIZE
+        written, pending = self._tail
+        return (written + len(pending)) // self.ENTRY_SIZE
 
-    # -- life of the file ------------------------------------------------------------------------------------
+    # -- life of the file --------------------------------------------------------------------------------------------
 
     def create(self) -> None:
         """Make the file anew, empty and preallocated."""
@@ -77,20 +72,22 @@ class IndexFile:
             self._ops.ftruncate(fd, self.max_entries * self.ENTRY_SIZE)
         finally:
             os.close(fd)
-        self._forget(0)
+        self._tail = (0, bytearray())
+        self._map = None
         self._unsynced = True
 
     def load(self) -> None:
         """Take over the entries of a trimmed file.
 
         Raises:
-            CorruptIndexError: the size is not whole entries, or the subclass's check of the last entry
-            failed. FileNotFoundError: there is no file.
+            CorruptIndexError: the size is not whole entries, or the last entry cannot be one.
+            FileNotFoundError: there is no file.
         """
         size = os.stat(self.path).st_size
         if size % self.ENTRY_SIZE:
             raise CorruptIndexError(f"{self.path}: {size} bytes are not whole entries of {self.ENTRY_SIZE}")
-        self._forget(size)
+        self._tail = (size, bytearray())
+        self._map = None
         self._check_loaded()
 
     def _check_loaded(self) -> None:
@@ -103,15 +100,7 @@ class IndexFile:
     def trim(self) -> None:
         """Write what is in memory and cut the file to its entries."""
         self.write_pending()
-        self._set_size(self._written)
-
-    def reset(self) -> None:
-        """Drop every entry and preallocate: the start of a rebuild."""
-        self.create()
-
-    def close(self) -> None:
-        """Drop the map. The file is left as it is."""
-        self._map = None
+        self._set_size(self._tail[0])
 
     def _set_size(self, size: int) -> None:
         fd = self._ops.open(self.path, os.O_RDWR)
@@ -122,36 +111,38 @@ class IndexFile:
         self._map = None
         self._unsynced = True
 
-    def _forget(self, written: int) -> None:
-        with self._lock:
-            self._pending = bytearray()
-            self._written = written
-            self._generation += 1
-        self._map = None
+    # -- entries -----------------------------------------------------------------------------------------------------
 
-    # -- entries ---------------------------------------------------------------------------------------------
+    def _spill(self) -> None:
+        """A block has gathered: write it, or keep it in memory when the disk is full; a flush will say so."""
+        with suppress(OSError):
+            self.write_pending()
 
-    def _add(self, entry: bytes) -> None:
-        with self._lock:
-            self._pending += entry
-            full = len(self._pending) >= BLOCK_BYTES
-        if full:
-            try:
-                self.write_pending()
-            except OSError:
-                # The entry is kept in memory and is written later; a flush that cannot write it will say so.
-                return
+    def write_pending(self) -> None:
+        """Write gathered entries to the file.
 
-    def write_pending(self, *, sync: bool = False) -> None:
-        """Write gathered entries to the file; with ``sync`` force the file to the device."""
-        with self._lock:
-            data = bytes(self._pending)
-            at = self._written
-            generation = self._generation
-            sync = sync and (self._unsynced or bool(data))
-            self._unsynced = not sync and (self._unsynced or bool(data))
-        if not data and not sync:
-            return
+        Raises:
+            OSError: they could not be written, and are kept.
+        """
+        written, pending = self._tail
+        if pending:
+            self._write(bytes(pending), written, sync=False)
+            self._unsynced = True
+            self._tail = (written + len(pending), bytearray())
+
+    def sync(self) -> None:
+        """Have every entry in the file and the file on the device. May run on a worker's thread.
+
+        Raises:
+            OSError: that could not be done.
+        """
+        written, pending = self._tail
+        data = bytes(pending)
+        if data or self._unsynced:
+            self._unsynced = False
+            self._write(data, written, sync=True)
+
+    def _write(self, data: bytes, at: int, *, sync: bool) -> None:
         fd = self._ops.open(self.path, os.O_RDWR)
         try:
             if data:
@@ -160,33 +151,19 @@ class IndexFile:
                 self._ops.fsync(fd)
         finally:
             os.close(fd)
-        with self._lock:
-            if generation == self._generation and at == self._written:
-                # A new object: a look-up under way keeps the old pair of written and pending.
-                self._pending = self._pending[len(data) :]
-                self._written = at + len(data)
 
     def truncate_entries(self, count: int) -> None:
-        """Keep the first ``count`` entries; the file keeps its size, its tail is zeroed when it is trimmed or
-        grown.
-        """
+        """Keep the first ``count`` entries; the file is preallocated afterwards, its tail zeros."""
         keep = count * self.ENTRY_SIZE
-        with self._lock:
-            if keep >= self._written:
-                del self._pending[keep - self._written :]
-            else:
-                self._pending = bytearray()
-                self._written = keep
-            self._generation += 1
-            written = self._written
+        written, pending = self._tail
+        self._tail = (min(written, keep), pending[: max(keep - written, 0)])
         # Cut, then preallocate: the old entries must not come back as the new tail.
-        self._set_size(written)
+        self._set_size(self._tail[0])
         self.resize_to_max()
 
     def _view(self) -> tuple[Any, int, bytearray]:
-        """``(map of the file, bytes of entries in it, entries in memory)``, consistent with each other."""
-        with self._lock:
-            written, pending = self._written, self._pending
+        """``(map of the file, bytes of entries in it, entries in memory)``."""
+        written, pending = self._tail
         view = self._map
         if written and (view is None or len(view) < written):
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)

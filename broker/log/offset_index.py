@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from broker.log.index_file import CorruptIndexError, IndexFile
+from broker.log.index_file import BLOCK_BYTES, CorruptIndexError, IndexFile
 
 _ENTRY = Struct(">ii")
 _INT = Struct(">i")
@@ -48,7 +48,10 @@ class OffsetIndex(IndexFile):
         relative = offset - self.base_offset
         if not 0 <= relative <= MAX_RELATIVE_OFFSET:
             raise CorruptIndexError(f"{self.path}: offset {offset} cannot be relative to {self.base_offset}")
-        self._add(_ENTRY.pack(relative, position))
+        pending = self._tail[1]
+        pending += _ENTRY.pack(relative, position)
+        if len(pending) >= BLOCK_BYTES:
+            self._spill()
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """``(offset, position)`` of the last entry at or before ``offset``; ``(base offset, 0)`` when there

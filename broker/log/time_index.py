@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from broker.log.index_file import CorruptIndexError, IndexFile
+from broker.log.index_file import BLOCK_BYTES, CorruptIndexError, IndexFile
 from broker.log.offset_index import MAX_RELATIVE_OFFSET
 
 _ENTRY = Struct(">qi")
@@ -56,7 +56,10 @@ class TimeIndex(IndexFile):
         relative = offset - self.base_offset
         if not 0 <= relative <= MAX_RELATIVE_OFFSET:
             raise CorruptIndexError(f"{self.path}: offset {offset} cannot be relative to {self.base_offset}")
-        self._add(_ENTRY.pack(timestamp, relative))
+        pending = self._tail[1]
+        pending += _ENTRY.pack(timestamp, relative)
+        if len(pending) >= BLOCK_BYTES:
+            self._spill()
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """``(timestamp, offset)`` of the last entry at or before ``timestamp``, or ``(NO_TIMESTAMP, base
@@ -76,8 +79,8 @@ class TimeIndex(IndexFile):
 
     def last(self) -> tuple[int, int]:
         """``(timestamp, offset)`` of the last entry, or ``(NO_TIMESTAMP, base offset)``."""
-        pending = self._pending
-        if len(pending) >= 12:
+        pending = self._tail[1]
+        if pending:
             timestamp, relative = _ENTRY.unpack_from(pending, len(pending) - 12)
             return timestamp, self.base_offset + relative
         count = self.entries
