@@ -1,0 +1,75 @@
+"""``kafkalog``: the command line. Each command group is a module of this package with ``add_parser``.
+
+A module is imported only when its command is asked for, so that ``kafkalog --help`` and shell completion answer at
+once. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import kafkalog
+
+COMMANDS = {
+    "server": "run a broker",
+    "topics": "create, list, describe, alter and delete topics",
+    "produce": "write lines of standard input to a topic",
+    "consume": "print the records of a topic",
+    "log": "look into log files",
+    "perf": "measure producing and consuming",
+    "quickstart": "broker, topic, real input and Spark into Parquet, on this machine",
+}
+EPILOG = """\
+examples:
+  kafkalog quickstart
+  kafkalog server start --config conf/server.properties
+  kafkalog topics create --bootstrap-server localhost:9092 --topic words --partitions 4
+  kafkalog produce --bootstrap-server localhost:9092 --topic words < words.txt
+  kafkalog consume --bootstrap-server localhost:9092 --topic words --from-beginning
+
+`kafkalog COMMAND --help` shows a command's options.
+"""
+INTERRUPTED = 130
+
+
+def _parser(wanted: str | None) -> argparse.ArgumentParser:
+    """The whole parser, with the options of the one command that was asked for."""
+    parser = argparse.ArgumentParser(
+        prog="kafkalog",
+        description="A Kafka-compatible commit log and its Spark source.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"kafkalog {kafkalog.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, purpose in COMMANDS.items():
+        if name == wanted:
+            import_module(f"kafkalog.cli.{name}").add_parser(commands)
+        else:
+            commands.add_parser(name, help=purpose)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    wanted = next((word for word in words if not word.startswith("-")), None)
+    arguments = _parser(wanted).parse_args(words)
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python would complain once more when it closes standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
