@@ -37,6 +37,10 @@ class ResourceType(IntEnum):
     BROKER = 4
 
 
+DEFAULT_CONFIG = 5
+"""The source of a value that nobody set."""
+
+
 def handle_describe_configs(request: Request) -> None:
     message: DescribeConfigsRequest = request.message
     results = []
@@ -52,7 +56,7 @@ def handle_describe_configs(request: Request) -> None:
         else:
             keys = resource.configuration_keys
             result.configs = [
-                _entry(entry, message.include_synonyms, message.include_documentation)
+                _entry(entry, request.version, message)
                 for entry in entries
                 if keys is None or entry.key.name in keys
             ]
@@ -68,21 +72,21 @@ def _describe(broker: Broker, kind: int, name: str) -> list[Described]:
     raise InvalidRequestError(f"Unsupported resource type: {kind}")
 
 
-def _entry(entry: Described, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
+def _entry(entry: Described, version: int, message: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=entry.key.name,
         value=entry.value,
         read_only=entry.read_only,
-        is_default=entry.source == 5,
+        is_default=version == 0 and entry.source == DEFAULT_CONFIG,
         config_source=entry.source,
         is_sensitive=entry.key.sensitive,
         synonyms=[
             DescribeConfigsSynonym(name=name, value=value, source=source) for name, value, source in entry.synonyms
         ]
-        if synonyms
+        if message.include_synonyms
         else [],
         config_type=entry.key.type,
-        documentation=entry.key.doc if documentation else None,
+        documentation=entry.key.doc if message.include_documentation else None,
     )
 
 

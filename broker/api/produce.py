@@ -21,10 +21,15 @@ from kafkalog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkalog.records.errors import RecordsError
+from kafkalog.records.batch import ATTRIBUTES_AT, CODEC_MASK
+from kafkalog.records.compression import Codec
+from kafkalog.records.errors import RecordsError, UnsupportedCompressionTypeError
 
 logger = logging.getLogger("kafkalog.broker.api")
 
+ZSTD_SINCE = 7
+"""Producers that know zstd speak this version (KIP-110)."""
+CODEC_AT = ATTRIBUTES_AT + 1
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 
 
@@ -149,6 +154,10 @@ def _append(
     records = data.records
     if records is None or len(records) == 0:
         raise RecordsError("Produce requests must have exactly one record batch for each partition")
+    if request.version < ZSTD_SINCE and len(records) > CODEC_AT and records[CODEC_AT] & CODEC_MASK == Codec.ZSTD:
+        raise UnsupportedCompressionTypeError(
+            f"Produce requests before version {ZSTD_SINCE} may not carry batches compressed with zstd"
+        )
     info = partition.append(records, acks, now_ms)
     result.base_offset = info.first_offset
     result.log_append_time_ms = info.log_append_time

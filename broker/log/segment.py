@@ -358,7 +358,7 @@ class Segment:
         self._ops.fsync(self.file.fd)
         for index in (self._index, self._time_index):
             if index is not None:
-                index.write_pending(sync=True)
+                index.sync()
         self.transaction_index.sync()
 
     def finish(self) -> None:

@@ -240,8 +240,8 @@ def test_duplicates_get_the_first_appends_offsets(wire: socket.socket, topic: st
         result = produce(wire, topic, sequenced(b"%d" % sequence, sequence))
         assert (result.error_code, result.base_offset) == (0, sequence)
     assert end_offset(wire, topic) == 6
-    # Of five batches the offsets are remembered; an older duplicate is known to be one, but not where it went.
-    assert produce(wire, topic, sequenced(b"0", 0)).error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    # Of five batches the offsets are remembered; to a leader, an older duplicate is out of order.
+    assert produce(wire, topic, sequenced(b"0", 0)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert end_offset(wire, topic) == 6
 
 

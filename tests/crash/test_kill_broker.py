@@ -86,7 +86,7 @@ def test_acknowledged_records_survive_kills(start_broker: Callable[..., Kafkalog
         end = time.monotonic() + DEADLINE_S
         while len(acked) < goal:
             assert time.monotonic() < end, "the broker stopped acknowledging"
-            for _ in range(100):
+            for _ in range(100 if len(producer) < 20_000 else 0):
                 producer.produce(
                     "t",
                     b"%09d" % sent + b"." * chance.randrange(100),
@@ -132,7 +132,7 @@ def test_a_damaged_tail_is_cut_off(start_broker: Callable[..., KafkalogBroker], 
     assert producer.flush(30) == 0
     broker.kill()
     segment = broker.log_dir / "t-0" / "00000000000000000000.log"
-    data = segment.read_bytes().rstrip(b"\0")
+    data = segment.read_bytes()
     segment.write_bytes(tail(data))
     for index in broker.log_dir.glob("t-0/*index"):
         index.unlink()
