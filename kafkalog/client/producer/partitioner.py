@@ -1,0 +1,55 @@
+"""Which partition a record goes to: what the Java client does, so that keys land where its producers put them.
+
+A record with a key goes to ``toPositive(murmur2(key)) % partitions`` (``BuiltInPartitioner``); one without
+stays with a partition until enough bytes went there, then moves on to another (KIP-480, KIP-794).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """MurmurHash2 with 32 bits of `data`, unsigned, with the seed of ``org.apache.kafka.common.utils.Utils``."""
+    length = len(data)
+    h = _SEED ^ length
+    whole = length & ~3
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
+        h = h * _M & _MASK ^ (k ^ k >> 24) * _M & _MASK
+    if whole < length:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return h ^ h >> 15
+
+
+def partition_for_key(key: bytes, partitions: int) -> int:
+    """The partition of a key among `partitions` of them."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+class StickyPartitioner:
+    """The present partition of one topic's records without a key.
+
+    Callers report what they appended; after `switch_bytes` the next partition is drawn among those with a leader.
+    """
+
+    __slots__ = ("_random", "bytes_left", "partition", "switch_bytes")
+
+    def __init__(self, switch_bytes: int, random: Random | None = None) -> None:
+        self._random = random or Random()
+        self.switch_bytes = switch_bytes
+        self.partition = -1
+        self.bytes_left = 0
+
+    def next(self, available: Sequence[int]) -> int:
+        """Draw another partition of `available` (which may be the only one) and stay with it."""
+        others = [partition for partition in available if partition != self.partition] or list(available)
+        self.partition = self._random.choice(others)
+        self.bytes_left = self.switch_bytes
+        return self.partition
