@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 Buffer = bytes | bytearray | memoryview
 
@@ -34,8 +34,15 @@ class FileOps:
         """Open ``path`` and return its descriptor (never inherited by children)."""
         return os.open(path, flags | os.O_CLOEXEC, mode)
 
-    # Write at a position; may write less, as the system call may. The call itself, for it is in the path of every append.
-    pwrite = staticmethod(os.pwrite)
+    if TYPE_CHECKING:
+
+        def pwrite(self, fd: int, data: Buffer, position: int, /) -> int:
+            """Write at a position; may write less, as the system call may."""
+            return os.pwrite(fd, data, position)
+
+    else:
+        # The call itself, without a frame around it: it is in the path of every append.
+        pwrite = staticmethod(os.pwrite)
 
     def ftruncate(self, fd: int, size: int) -> None:
         """Cut or extend the file to ``size`` bytes; an extension is a hole that reads as zeros."""

@@ -64,7 +64,8 @@ class PartitionLog:
     __slots__ = (
         "_active", "_bases", "_config", "_deletions", "_dir_unsynced", "_flush_from_roll", "_high_watermark",
         "_label", "_last_append_ms", "_ops", "_segments", "_truncations", "_unflushed_since_ms", "dir", "epochs",
-        "log_end_offset", "log_start_offset", "offline", "partition", "producers", "recovery_point", "topic", "topic_id",
+        "log_end_offset", "log_start_offset", "offline", "partition", "producers", "recovery_point", "topic",
+        "topic_id",
     )  # fmt: skip
 
     def __init__(

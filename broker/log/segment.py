@@ -44,8 +44,8 @@ class Segment:
 
     __slots__ = (
         "_file", "_index", "_limit_offset", "_limit_position", "_older", "_ops", "_recent", "_roll_timestamp",
-        "_time_index", "_writable", "base_offset", "bytes_since_index", "config", "created_ms", "directory", "jitter_ms",
-        "max_timestamp", "max_timestamp_offset", "size", "suffix",
+        "_time_index", "_writable", "base_offset", "bytes_since_index", "config", "created_ms", "directory",
+        "jitter_ms", "max_timestamp", "max_timestamp_offset", "size", "suffix",
     )  # fmt: skip
 
     def __init__(
@@ -355,7 +355,10 @@ class Segment:
         Raises:
             OSError: something could not be forced; the segment must not be trusted to be on the device.
         """
-        self._ops.fsync(self.file.fd)
+        file = (
+            self.file
+        )  # held: released meanwhile, it would close the descriptor, and another file could get its number
+        self._ops.fsync(file.fd)
         for index in (self._index, self._time_index):
             if index is not None:
                 index.sync()

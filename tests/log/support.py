@@ -5,13 +5,16 @@ command.
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from broker.log.file_ops import Buffer, FileOps
+from broker.log.config import LogConfig
+from broker.log.file_ops import OS, Buffer, FileOps
+from broker.log.partition_log import PartitionLog
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
 
@@ -69,11 +72,33 @@ def batch(
     )
 
 
+def open_log(
+    directory: Path,
+    config: LogConfig | None = None,
+    *,
+    clean: bool = False,
+    log_start_offset: int = 0,
+    recovery_point: int = 0,
+    now_ms: int = NOW,
+    ops: FileOps = OS,
+) -> PartitionLog:
+    """The log of partition t-0 in ``directory``, made if it is not there."""
+    return PartitionLog.open(
+        directory / "t-0",
+        config or LogConfig(),
+        clean=clean,
+        log_start_offset=log_start_offset,
+        recovery_point=recovery_point,
+        now_ms=now_ms,
+        ops=ops,
+    )
+
+
 class FaultyOps(FileOps):
     """Real file operations of which chosen ones fail.
 
-    ``fail["pwrite"] = 3`` makes the third write from now on fail, with ``error``; ``short`` makes writes
-    write half; ``calls`` lists what was asked for, in order.
+    ``fail["pwrite"] = 3`` makes the third write from now on, and those after it, fail with ``error``; ``short``
+    makes writes write half; ``calls`` lists what was asked for, in order (an fsync by its file's path).
     """
 
     __slots__ = ("calls", "error", "fail", "short")
@@ -107,7 +132,7 @@ class FaultyOps(FileOps):
         super().ftruncate(fd, size)
 
     def fsync(self, fd: int) -> None:
-        self._maybe_fail("fsync", fd)
+        self._maybe_fail("fsync", os.readlink(f"/proc/self/fd/{fd}"))
         super().fsync(fd)
 
     def fsync_dir(self, path: str) -> None:

@@ -38,7 +38,10 @@ def test_a_missing_file_is_empty(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"0\n", b"1\n0\n", b"x\n0\n", b"0\n2\na 0 1\n", b"0\n1\na 0\n", b"0\n1\na zero 1\n", b"0\n1\na 0 1\nb 0 1\n", b"\xff\xfe\n"],
+    [
+        b"", b"0\n", b"1\n0\n", b"x\n0\n", b"0\n2\na 0 1\n", b"0\n1\na 0\n", b"0\n1\na zero 1\n",
+        b"0\n1\na 0 1\nb 0 1\n", b"\xff\xfe\n",
+    ],
 )  # fmt: skip
 def test_damage_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "c").write_bytes(content)
