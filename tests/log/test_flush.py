@@ -30,7 +30,7 @@ def test_a_flush_syncs_log_then_indexes_then_names_and_moves_the_recovery_point(
         tmp_path.name,
     ]  # fmt: skip
     index = (log.dir / "00000000000000000000.index").read_bytes()
-    assert index[:16] == bytes.fromhex("00000003 00000089 00000005 00000112")
+    assert index[:16] == bytes.fromhex("00000003 00000073 00000005 000000e6")
     ops.calls.clear()
     log.flush()
     assert ops.calls == [], "nothing new, nothing to force"
