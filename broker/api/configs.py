@@ -56,9 +56,7 @@ def handle_describe_configs(request: Request) -> None:
         else:
             keys = resource.configuration_keys
             result.configs = [
-                _entry(entry, request.version, message)
-                for entry in entries
-                if keys is None or entry.key.name in keys
+                _entry(entry, request.version, message) for entry in entries if keys is None or entry.key.name in keys
             ]
         results.append(result)
     request.reply(DescribeConfigsResponse(results=results))

@@ -206,7 +206,7 @@ def test_topic_configs_are_described(wire: socket.socket, version: int) -> None:
     assert found["segment.bytes"].value == str(1 << 30)
     if version >= 1:
         assert (found["retention.ms"].config_source, found["segment.bytes"].config_source) == (1, 5)
-        assert [s.name for s in found["retention.ms"].synonyms][0] == "retention.ms"
+        assert next(s.name for s in found["retention.ms"].synonyms) == "retention.ms"
 
 
 def test_topic_configs_are_altered(wire: socket.socket, topic: str) -> None:

@@ -184,7 +184,7 @@ def test_timestamps_are_looked_up(wire: socket.socket, topic: str) -> None:
 
 def test_log_append_time(wire: socket.socket) -> None:
     name = f"append-time-{uuid.uuid4().hex}"
-    create_topic(wire, name, **{"message_timestamp_type": "LogAppendTime"})
+    create_topic(wire, name, message_timestamp_type="LogAppendTime")
     before = time.time_ns() // 1_000_000
     result = produce(wire, name, batch([b"a", b"b"], timestamp=1000))
     assert before <= result.log_append_time_ms <= time.time_ns() // 1_000_000
@@ -230,7 +230,14 @@ PID = 4_000_000
 
 
 def sequenced(value: bytes, sequence: int, epoch: int = 0, producer_id: int = PID, count: int = 1) -> bytearray:
-    return batch([value] * count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    # A producer is forgotten a day after its newest timestamp, so these records are of today.
+    return batch(
+        [value] * count,
+        timestamp=time.time_ns() // 1_000_000,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
 
 
 def test_duplicates_get_the_first_appends_offsets(wire: socket.socket, topic: str) -> None:

@@ -1,0 +1,14 @@
+"""Waiting on conditions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def wait_until(holds: Callable[[], bool], what: str, deadline_s: float = 30.0) -> None:
+    """Return when ``holds()``; fail with ``what`` was awaited when it does not in time."""
+    end = time.monotonic() + deadline_s
+    while not holds():
+        assert time.monotonic() < end, f"waited {deadline_s:g} s in vain: {what}"
+        time.sleep(0.02)
