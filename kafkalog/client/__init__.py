@@ -1,0 +1,11 @@
+"""Clients of a Kafka-compatible broker: synchronous, blocking sockets, no threads of their own unless they say so.
+
+- `config`      Kafka's client properties; `errors` what can go wrong; `types` values given and taken
+- `connection`  one socket to one broker; `security` TLS and SASL
+- `cluster`     metadata, a connection per broker, trying again
+- `offsets`     the first, the last, or the offset of a timestamp
+- `fetcher`     record bytes of one partition
+- `simple`      records of assigned partitions
+- `producer`    batches to their leaders
+- `admin`       topics, configurations, deletions
+"""

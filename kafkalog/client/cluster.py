@@ -1,0 +1,353 @@
+"""A cluster as its clients see it: who the brokers are, who leads what, and a connection to each.
+
+Metadata is kept for ``metadata.max.age.ms`` and fetched anew when an error says that it is old. Requests to the same
+broker take turns on one connection; several threads may use a Cluster, and one that must not wait for the others
+opens a connection of its own (`connect`).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar
+from uuid import UUID
+
+from kafkalog.protocol.errors import (
+    ErrorCode,
+    LeaderNotAvailableError,
+    NotControllerError,
+    UnknownTopicOrPartitionError,
+    error_for,
+)
+from kafkalog.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from kafkalog.protocol.schema import ZERO_UUID, Request
+
+from .config import Address, ClientConfig
+from .connection import Connection
+from .errors import ClientTimeoutError, ConfigError, ConnectionFailedError
+from .retry import Retry
+from .types import TopicPartition
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class Broker(NamedTuple):
+    """Where a broker listens."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class PartitionMetadata(NamedTuple):
+    """Who leads and holds a partition; ``leader`` is -1 where it has none, ``leader_epoch`` where it is unknown."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    error_code: int = 0
+
+
+class TopicMetadata(NamedTuple):
+    """A topic and its partitions by number; without partitions where ``error_code`` is not 0."""
+
+    name: str
+    topic_id: UUID
+    is_internal: bool
+    partitions: dict[int, PartitionMetadata]
+    error_code: int = 0
+
+
+@dataclass(frozen=True)
+class ClusterMetadata:
+    """What the brokers said last. ``controller_id`` is -1 where there is none."""
+
+    cluster_id: str | None = None
+    controller_id: int = -1
+    brokers: dict[int, Broker] = field(default_factory=dict)
+    topics: dict[str, TopicMetadata] = field(default_factory=dict)
+
+
+class Leader(NamedTuple):
+    """The leader of a partition and its epoch, which is -1 where unknown."""
+
+    broker: Broker
+    epoch: int
+
+
+class _Slot:
+    """The connection to one address, and the lock of who is using it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.connection: Connection | None = None
+
+
+class Cluster:
+    """The brokers behind ``bootstrap.servers``. Nothing is sent before it is needed."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        if not config.bootstrap_servers:
+            raise ConfigError("bootstrap.servers is missing: give the host:port of at least one broker")
+        self.config = config
+        self._lock = threading.Lock()
+        self._slots: dict[Address, _Slot] = {}
+        self._known = ClusterMetadata()
+        self._fetched: dict[str, float] = {}
+        self._all_fetched = float("-inf")
+        self._bootstrap = random.sample(config.bootstrap_servers, len(config.bootstrap_servers))
+        self._closed = False
+        self._warned = False
+
+    # Metadata
+
+    def metadata(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        refresh: bool = False,
+        deadline: float | None = None,
+        allow_auto_topic_creation: bool = False,
+    ) -> ClusterMetadata:
+        """Brokers, and these topics (None: all), from memory unless it is too old or ``refresh`` asks.
+
+        A topic that cannot be described is there with its ``error_code``. Raises ClientTimeoutError when no broker
+        answers until ``deadline`` (``time.monotonic``; ``default.api.timeout.ms`` from now unless given).
+        """
+        wanted = None if topics is None else list(dict.fromkeys(topics))
+        oldest = time.monotonic() - self.config.metadata_max_age
+        with self._lock:
+            known, fetched = self._known, self._fetched
+            if wanted is None:
+                fresh = self._all_fetched > oldest
+            else:
+                fresh = bool(known.brokers) and all(fetched.get(name, oldest) > oldest for name in wanted)
+        if fresh and not refresh:
+            return known if wanted is None else replace(known, topics={name: known.topics[name] for name in wanted})
+        message = MetadataRequest(
+            topics=None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted],
+            allow_auto_topic_creation=allow_auto_topic_creation,
+        )
+        response: MetadataResponse = self.request_any(message, deadline=deadline)
+        return self._remember(response, wanted)
+
+    def _remember(self, response: MetadataResponse, wanted: list[str] | None) -> ClusterMetadata:
+        brokers = {each.node_id: Broker(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
+        topics = {topic.name: _topic(topic) for topic in response.topics if topic.name is not None}
+        for name in wanted or ():
+            topics.setdefault(name, TopicMetadata(name, ZERO_UUID, False, {}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        answer = ClusterMetadata(response.cluster_id, response.controller_id, brokers, topics)
+        now = time.monotonic()
+        with self._lock:
+            # Only what is well is kept; what has an error is asked for again.
+            kept = {} if wanted is None else {k: v for k, v in self._known.topics.items() if k not in topics}
+            kept.update((name, topic) for name, topic in topics.items() if not topic.error_code)
+            fetched = {} if wanted is None else {name: at for name, at in self._fetched.items() if name not in topics}
+            fetched.update((name, now) for name, topic in topics.items() if not topic.error_code)
+            self._known = replace(answer, topics=kept)
+            self._fetched = fetched
+            if wanted is None:
+                self._all_fetched = now if len(kept) == len(topics) else float("-inf")
+        return answer
+
+    def forget(self, topics: Collection[str] | None = None) -> None:
+        """Have the metadata of these topics (None: everything) fetched anew before it is used again."""
+        with self._lock:
+            self._all_fetched = float("-inf")
+            gone = set(self._fetched) if topics is None else set(topics)
+            self._fetched = {name: at for name, at in self._fetched.items() if name not in gone}
+
+    def partitions(self, topic: str, *, deadline: float | None = None) -> list[int]:
+        """The numbers of a topic's partitions. UnknownTopicOrPartitionError where there is no such topic."""
+        return sorted(self.topic(topic, deadline=deadline).partitions)
+
+    def topic(self, name: str, *, deadline: float | None = None) -> TopicMetadata:
+        """A topic that exists; the error that its metadata reports is raised."""
+        retry = Retry(self.config, deadline)
+        return retry.run(lambda: self._topic_now(name, retry.deadline))
+
+    def _topic_now(self, name: str, deadline: float) -> TopicMetadata:
+        found = self.metadata([name], deadline=deadline).topics[name]
+        if found.error_code:
+            raise error_for(found.error_code, _about(found.error_code, f"topic {name}"))
+        return found
+
+    def leader(self, tp: TopicPartition, *, deadline: float | None = None) -> Leader:
+        """The leader of a partition, waited for while there is none.
+
+        UnknownTopicOrPartitionError where there is no such partition, ClientTimeoutError.
+        """
+        retry = Retry(self.config, deadline)
+        return retry.run(lambda: self.leader_now(tp, retry.deadline), lambda error: self.forget([tp.topic]))
+
+    def leader_now(self, tp: TopicPartition, deadline: float | None = None) -> Leader:
+        """As `leader`, without waiting: LeaderNotAvailableError where there is none."""
+        found = self._topic_now(tp.topic, Retry(self.config, deadline).deadline).partitions.get(tp.partition)
+        if found is None:
+            raise UnknownTopicOrPartitionError(f"topic {tp.topic} has no partition {tp.partition}")
+        broker = self._known.brokers.get(found.leader)
+        if broker is None:
+            raise LeaderNotAvailableError(f"partition {tp} has no leader")
+        return Leader(broker, found.leader_epoch)
+
+    # Requests
+
+    def request_to(
+        self, node_id: int, message: Request, *, timeout: float | None = None, max_version: int | None = None
+    ) -> Any:
+        """Send a request to one broker, once; its response.
+
+        A connection that broke while it was idle is made anew. Raises the errors of `Connection`, and
+        ConnectionFailedError for a broker that metadata does not name.
+        """
+        return self._request_at(self._address(node_id), message, timeout, max_version)
+
+    def request_any(self, message: Request, *, deadline: float | None = None) -> Any:
+        """Send a request to any broker, trying all of them, again and again, until one answers.
+
+        Raises ClientTimeoutError after ``deadline``, and at once what trying again does not help against.
+        """
+        retry = Retry(self.config, deadline)
+        answer = retry.run(lambda: self._request_anywhere(message, retry), self._warn)
+        self._warned = False
+        return answer
+
+    def request_controller(self, message: Request, *, deadline: float | None = None) -> Any:
+        """Send a request to the controller (or, where none is named, to any broker, which forwards it)."""
+        retry = Retry(self.config, deadline)
+        controller = self.metadata([], deadline=retry.deadline, refresh=not self._known.brokers).controller_id
+        if controller not in self._known.brokers:
+            return self.request_any(message, deadline=deadline)
+        return self.request_to(controller, message, timeout=self._timeout(retry))
+
+    def on_controller(self, attempt: Callable[[Retry], T], *, deadline: float | None = None) -> T:
+        """Run ``attempt``, which asks the controller, again where the controller has moved or does not answer."""
+        retry = Retry(self.config, deadline)
+
+        def look_again(error: Exception) -> None:
+            if isinstance(error, NotControllerError | ConnectionFailedError | ClientTimeoutError):
+                self.metadata([], refresh=True, deadline=retry.deadline)
+
+        return retry.run(lambda: attempt(retry), look_again)
+
+    def connect(self, broker: Broker, *, timeout: float | None = None) -> Connection:
+        """A connection for the caller alone, who closes it."""
+        return Connection(broker.host, broker.port, self.config, timeout=timeout)
+
+    def close(self) -> None:
+        """Close all connections of the cluster's own."""
+        with self._lock:
+            self._closed = True
+            slots = list(self._slots.values())
+            self._slots.clear()
+        for slot in slots:
+            connection = slot.connection
+            if connection is not None:
+                connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Inside
+
+    def _address(self, node_id: int) -> Address:
+        broker = self._known.brokers.get(node_id)
+        if broker is None:
+            broker = self.metadata([], refresh=True).brokers.get(node_id)
+        if broker is None:
+            raise ConnectionFailedError(f"the cluster names no broker {node_id} at present")
+        return broker.host, broker.port
+
+    def _candidates(self) -> list[Address]:
+        """Addresses to try, those with a connection first, the bootstrap servers last."""
+        with self._lock:
+            known = [(broker.host, broker.port) for broker in self._known.brokers.values()]
+            connected = {address for address, slot in self._slots.items() if slot.connection is not None}
+        random.shuffle(known)
+        known.sort(key=lambda address: address not in connected)
+        return list(dict.fromkeys([*known, *self._bootstrap]))
+
+    def _request_anywhere(self, message: Request, retry: Retry) -> Any:
+        failures: list[str] = []
+        for address in self._candidates():
+            try:
+                return self._request_at(address, message, self._timeout(retry))
+            except (ConnectionFailedError, ClientTimeoutError) as error:
+                if not error.retriable:
+                    raise
+                failures.append(str(error))
+        raise ConnectionFailedError("; ".join(dict.fromkeys(failures)))
+
+    def _timeout(self, retry: Retry) -> float:
+        return min(self.config.request_timeout, max(retry.left, 0.001))
+
+    def _request_at(
+        self, address: Address, message: Request, timeout: float | None, max_version: int | None = None
+    ) -> Any:
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the cluster's client is closed")
+            slot = self._slots.setdefault(address, _Slot())
+        with slot.lock:
+            connection = slot.connection
+            if connection is None or connection.closed or connection.expired or connection.readable():
+                # Readable with nothing asked: the broker has closed it, as it does with idle ones.
+                if connection is not None:
+                    connection.close()
+                setup = self.config.connect_timeout
+                connection = Connection(
+                    *address, self.config, timeout=setup if timeout is None else min(timeout, setup)
+                )
+                slot.connection = connection
+            try:
+                return connection.request(message, timeout=timeout, max_version=max_version)
+            finally:
+                if connection.closed or self._closed:
+                    connection.close()
+                    slot.connection = None
+
+    def _warn(self, error: Exception) -> None:
+        if not self._warned:
+            self._warned = True
+            _log.warning("no broker answers; trying again: %s", error)
+
+
+def _about(code: int, what: str) -> str:
+    known = {each.value: each.message for each in ErrorCode}
+    return f"{what}: {known.get(code, f'error {code}')}"
+
+
+def _topic(topic: MetadataResponseTopic) -> TopicMetadata:
+    partitions = {
+        each.partition_index: PartitionMetadata(
+            each.partition_index,
+            each.leader_id,
+            each.leader_epoch,
+            tuple(each.replica_nodes),
+            tuple(each.isr_nodes),
+            tuple(each.offline_replicas),
+            each.error_code,
+        )
+        for each in topic.partitions
+    }
+    return TopicMetadata(topic.name or "", topic.topic_id, topic.is_internal, partitions, topic.error_code)

@@ -1,0 +1,229 @@
+"""The client's configuration, under the names of Kafka's client properties.
+
+Certificates and keys are PEM: ``ssl.truststore.type=PEM`` as KIP-651 has it, or librdkafka's ``ssl.ca.location``,
+``ssl.certificate.location`` and ``ssl.key.location``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+from .errors import ConfigError
+from .types import READ_COMMITTED, READ_UNCOMMITTED
+
+T = TypeVar("T")
+Parse = Callable[[str], T]
+Address = tuple[str, int]
+
+_INT32_MAX = 0x7FFFFFFF
+_HIDDEN = ("password", "jaas", "keystore.key")
+
+
+def integer(low: int, high: int = _INT32_MAX) -> Parse[int]:
+    """Parse an integer of a range, both ends included."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise ConfigError(f"expected an integer from {low} to {high}") from None
+        if not low <= value <= high:
+            raise ConfigError(f"expected an integer from {low} to {high}")
+        return value
+
+    return parse
+
+
+def milliseconds(low: int = 0) -> Parse[float]:
+    """Parse a duration in ms into seconds."""
+    parse = integer(low)
+    return lambda text: parse(text) / 1000
+
+
+def boolean(text: str) -> bool:
+    """Parse ``true`` or ``false``."""
+    if text.lower() not in ("true", "false"):
+        raise ConfigError("expected true or false")
+    return text.lower() == "true"
+
+
+def one_of(*values: str) -> Parse[str]:
+    """Parse one of some words, which are compared without regard to case."""
+    known = {value.lower(): value for value in values}
+
+    def parse(text: str) -> str:
+        if text.lower() not in known:
+            raise ConfigError(f"expected one of {', '.join(values)}")
+        return known[text.lower()]
+
+    return parse
+
+
+def addresses(text: str) -> tuple[Address, ...]:
+    """Parse ``host:port,host:port``; an IPv6 address stands in brackets."""
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, port = part.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ConfigError(f"{part!r} is no address; expected host:port, separated by commas")
+        found.append((host, int(port)))
+    if not found:
+        raise ConfigError("expected at least one host:port")
+    return tuple(found)
+
+
+def _isolation(text: str) -> int:
+    word = one_of("read_uncommitted", "read_committed")(text)
+    return READ_COMMITTED if word == "read_committed" else READ_UNCOMMITTED
+
+
+def _option(key: str, default: Any, parse: Parse[Any]) -> Any:
+    return dataclasses.field(default=default, metadata={"key": key, "parse": parse})
+
+
+@dataclass(frozen=True)
+class ClientConfig:
+    """Settings of every client. Durations are in seconds here, in ms where a property's name says so.
+
+    ``unknown`` keeps the properties that are not declared here, such as the producer's own.
+    """
+
+    bootstrap_servers: tuple[Address, ...] = _option("bootstrap.servers", (), addresses)
+    client_id: str = _option("client.id", "kafkalog", str)
+
+    # Waiting and trying again
+    connect_timeout: float = _option("socket.connection.setup.timeout.ms", 10.0, milliseconds(1))
+    request_timeout: float = _option("request.timeout.ms", 30.0, milliseconds(1))
+    default_api_timeout: float = _option("default.api.timeout.ms", 60.0, milliseconds(1))
+    retry_backoff: float = _option("retry.backoff.ms", 0.1, milliseconds())
+    retry_backoff_max: float = _option("retry.backoff.max.ms", 1.0, milliseconds())
+    metadata_max_age: float = _option("metadata.max.age.ms", 300.0, milliseconds())
+
+    # Sockets; -1 leaves a buffer to the operating system, which grows it as needed
+    send_buffer_bytes: int = _option("send.buffer.bytes", -1, integer(-1))
+    receive_buffer_bytes: int = _option("receive.buffer.bytes", -1, integer(-1))
+    receive_message_max_bytes: int = _option("receive.message.max.bytes", 100 << 20, integer(1 << 10))
+
+    # Fetching
+    fetch_min_bytes: int = _option("fetch.min.bytes", 1, integer(0))
+    fetch_max_bytes: int = _option("fetch.max.bytes", 50 << 20, integer(0))
+    fetch_max_wait: float = _option("fetch.max.wait.ms", 0.5, milliseconds())
+    max_partition_fetch_bytes: int = _option("max.partition.fetch.bytes", 1 << 20, integer(0))
+    isolation_level: int = _option("isolation.level", READ_UNCOMMITTED, _isolation)
+    check_crcs: bool = _option("check.crcs", True, boolean)
+    auto_offset_reset: str = _option("auto.offset.reset", "latest", one_of("earliest", "latest", "none"))
+    max_poll_records: int = _option("max.poll.records", 500, integer(1))
+
+    # Security
+    security_protocol: str = _option(
+        "security.protocol", "PLAINTEXT", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+    )
+    sasl_mechanism: str = _option("sasl.mechanism", "PLAIN", one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"))
+    sasl_username: str | None = _option("sasl.username", None, str)
+    sasl_password: str | None = _option("sasl.password", None, str)
+    sasl_jaas_config: str | None = _option("sasl.jaas.config", None, str)
+    ssl_ca_location: str | None = _option("ssl.ca.location", None, str)
+    ssl_ca_pem: str | None = _option("ssl.truststore.certificates", None, str)
+    ssl_truststore_location: str | None = _option("ssl.truststore.location", None, str)
+    ssl_truststore_type: str = _option("ssl.truststore.type", "", str)
+    ssl_certificate_location: str | None = _option("ssl.certificate.location", None, str)
+    ssl_key_location: str | None = _option("ssl.key.location", None, str)
+    ssl_key_password: str | None = _option("ssl.key.password", None, str)
+    ssl_keystore_location: str | None = _option("ssl.keystore.location", None, str)
+    ssl_keystore_type: str = _option("ssl.keystore.type", "", str)
+    ssl_keystore_certificate_chain: str | None = _option("ssl.keystore.certificate.chain", None, str)
+    ssl_keystore_key: str | None = _option("ssl.keystore.key", None, str)
+    ssl_endpoint_identification_algorithm: str = _option("ssl.endpoint.identification.algorithm", "https", str)
+
+    unknown: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, properties: Mapping[str, Any]) -> ClientConfig:
+        """Settings from properties; values other than strings are taken as Java's properties would write them.
+
+        Raises ConfigError for a value that its property cannot have, and for properties that contradict each other.
+        """
+        values: dict[str, Any] = {}
+        unknown: dict[str, str] = {}
+        options = _options()
+        for key, given in properties.items():
+            text = str(given).lower() if isinstance(given, bool) else str(given).strip()
+            option = options.get(key)
+            if option is None:
+                unknown[key] = text
+                continue
+            try:
+                values[option.name] = option.metadata["parse"](text)
+            except ConfigError as error:
+                shown = "" if any(word in key for word in _HIDDEN) else f"={text}"
+                raise ConfigError(f"{key}{shown}: {error}") from None
+        config = cls(**values, unknown=unknown)
+        config._check()
+        return config
+
+    def _check(self) -> None:
+        for name in ("truststore", "keystore"):
+            kind = getattr(self, f"ssl_{name}_type").upper()
+            location = getattr(self, f"ssl_{name}_location")
+            if (location and kind != "PEM") or kind not in ("", "PEM"):
+                raise ConfigError(
+                    f"ssl.{name}.type={kind or 'JKS'}: only PEM files can be read; convert the store "
+                    f"(keytool -importkeystore to PKCS12, openssl pkcs12 to PEM) and set ssl.{name}.type=PEM"
+                )
+        if self.uses_sasl and None in self.credentials:
+            raise ConfigError(
+                f"security.protocol={self.security_protocol} needs sasl.username and sasl.password, or sasl.jaas.config"
+            )
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.security_protocol.startswith("SASL_")
+
+    @property
+    def uses_ssl(self) -> bool:
+        return self.security_protocol.endswith("SSL")
+
+    @property
+    def credentials(self) -> tuple[str | None, str | None]:
+        """User name and password, from their own properties or from ``sasl.jaas.config``."""
+        if self.sasl_jaas_config is None:
+            return self.sasl_username, self.sasl_password
+        options = _jaas_options(self.sasl_jaas_config)
+        return self.sasl_username or options.get("username"), self.sasl_password or options.get("password")
+
+    @property
+    def max_response_bytes(self) -> int:
+        """The longest response that is read: what was configured, but never less than a fetch may bring."""
+        return min(max(self.receive_message_max_bytes, self.fetch_max_bytes + (1 << 16)), _INT32_MAX)
+
+    def __repr__(self) -> str:
+        """Without secrets, so that a configuration may be logged."""
+        servers = ",".join(f"{host}:{port}" for host, port in self.bootstrap_servers)
+        return f"ClientConfig({servers}, client_id={self.client_id!r}, {self.security_protocol})"
+
+
+@cache
+def _options() -> dict[str, dataclasses.Field[Any]]:
+    return {field.metadata["key"]: field for field in dataclasses.fields(ClientConfig) if "key" in field.metadata}
+
+
+def property_names() -> tuple[str, ...]:
+    """The properties that ClientConfig declares."""
+    return tuple(_options())
+
+
+_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
+
+
+def _jaas_options(text: str) -> dict[str, str]:
+    """The options of the one login module in a ``sasl.jaas.config``."""
+    options = {}
+    for name, double, single, bare in _JAAS_OPTION.findall(text):
+        options[name] = re.sub(r"\\(.)", r"\1", double or single) if double or single else bare
+    return options

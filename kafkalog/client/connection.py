@@ -1,0 +1,382 @@
+"""One socket to one broker: requests out, responses in, in order.
+
+A connection begins with ApiVersions, then TLS having come before, SASL follows where it is configured. Each
+request travels in the newest version that both sides speak. Not safe for use by several threads at once.
+
+A response is received into one buffer that is made for it, and the records in it are memoryviews of that buffer.
+After any error the connection is closed: what would come next on it is unknown.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import time
+from collections import deque
+from struct import Struct
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from kafkalog import __version__
+from kafkalog.protocol.api_keys import ApiKey
+from kafkalog.protocol.codec import Chunk, ProtocolError, decode_response, encode_request_chunks
+from kafkalog.protocol.errors import ErrorCode, UnsupportedVersionError, error_for
+from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from kafkalog.protocol.schema import Request
+
+from .config import ClientConfig
+from .errors import (
+    AuthenticationError,
+    ClientTimeoutError,
+    ConnectionFailedError,
+    InvalidResponseError,
+)
+from .security import make_ssl_context, sasl_exchange
+
+_LENGTH = Struct(">i")
+_JOIN_BELOW = 1 << 16
+"""Frames shorter than this are joined: copying them costs less than a second write."""
+_MAX_PIECES = 512
+"""Pieces given to one sendmsg; Linux takes 1024."""
+_MAX_CORRELATION_ID = 0x7FFFFFFF
+# How TLS and HTTP answer who speaks another protocol to them, read as a length.
+_FOREIGN = {0x15: "a TLS alert: is this an SSL listener? set security.protocol=SSL", 0x48: "HTTP"}
+
+
+class _InFlight(NamedTuple):
+    correlation_id: int
+    request_class: type[Request]
+    version: int
+
+
+class Connection:
+    """A connection to the broker at ``host``:``port``; made, negotiated and authenticated when the constructor returns.
+
+    ``timeout``: seconds for all of that, ``socket.connection.setup.timeout.ms`` unless given. Raises
+    ConnectionFailedError, ClientTimeoutError, AuthenticationError, InvalidResponseError.
+    """
+
+    def __init__(self, host: str, port: int, config: ClientConfig, *, timeout: float | None = None) -> None:
+        self.host = host
+        self.port = port
+        self.config = config
+        self.last_used = time.monotonic()
+        """When it was last sent to, in seconds of ``time.monotonic``."""
+        self._max_response = config.max_response_bytes
+        self._in_flight: deque[_InFlight] = deque()
+        self._correlation_id = 0
+        self._session_ends = float("inf")
+        self._ranges: dict[int, tuple[int, int]] = {}
+        self._versions: dict[type[Request], int] = {}
+        deadline = time.monotonic() + (config.connect_timeout if timeout is None else timeout)
+        self._socket: socket.socket | None = self._open(deadline)
+        try:
+            self._negotiate(deadline)
+            if config.uses_sasl:
+                self._authenticate(deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"{self.in_flight} in flight"
+        return f"Connection({self.address}, {state})"
+
+    @property
+    def address(self) -> str:
+        """host:port"""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def closed(self) -> bool:
+        return self._socket is None
+
+    @property
+    def expired(self) -> bool:
+        """Whether the authenticated session is about to end (KIP-368), so that a new connection is due."""
+        return time.monotonic() >= self._session_ends
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose responses have not been received."""
+        return len(self._in_flight)
+
+    def fileno(self) -> int:
+        """The socket's file descriptor, for ``select``. See also ``readable``, which knows what TLS holds back."""
+        return self._connected().fileno()
+
+    # Versions
+
+    def version_of(self, request_class: type[Request], max_version: int | None = None, min_version: int = 0) -> int:
+        """The newest version that both sides speak. UnsupportedVersionError where there is none."""
+        if max_version is None and not min_version:
+            found = self._versions.get(request_class)
+            if found is not None:
+                return found
+        low, high = self._ranges.get(request_class.api_key, (0, -1))
+        highest = request_class.max_version if max_version is None else min(max_version, request_class.max_version)
+        version = min(high, highest)
+        if version < max(low, min_version, request_class.min_version):
+            name = ApiKey(request_class.api_key).name
+            ours = f"{max(min_version, request_class.min_version)} to {highest}"
+            theirs = f"versions {low} to {high}" if high >= 0 else "no version"
+            raise UnsupportedVersionError(f"{name} is spoken here in versions {ours}, by {self.address} in {theirs}")
+        if max_version is None and not min_version:
+            self._versions[request_class] = version
+        return version
+
+    # Requests
+
+    def request(
+        self, message: Request, *, timeout: float | None = None, max_version: int | None = None, min_version: int = 0
+    ) -> Any:
+        """Send a request and receive its response, in ``timeout`` seconds (``request.timeout.ms`` unless given).
+
+        Only with nothing else in flight. Errors that the response reports are left to the caller.
+        """
+        if self._in_flight:
+            raise RuntimeError(f"request() with {self.in_flight} requests in flight on {self!r}")
+        deadline = self._deadline(timeout)
+        self._send(message, self.version_of(type(message), max_version, min_version), deadline)
+        return self._receive(deadline)
+
+    def send(
+        self,
+        message: Request,
+        *,
+        timeout: float | None = None,
+        max_version: int | None = None,
+        min_version: int = 0,
+        answered: bool = True,
+    ) -> None:
+        """Send a request, whose response `receive` will give; responses come in the order of the requests.
+
+        ``answered`` is False for a request that has no response: Produce with acks=0.
+        """
+        self._send(message, self.version_of(type(message), max_version, min_version), self._deadline(timeout), answered)
+
+    def receive(self, *, timeout: float | None = None) -> Any:
+        """Receive the response to the oldest request in flight. Its records are memoryviews of its own buffer."""
+        if not self._in_flight:
+            raise RuntimeError(f"receive() with nothing in flight on {self!r}")
+        return self._receive(self._deadline(timeout))
+
+    def readable(self, timeout: float = 0.0) -> bool:
+        """Whether some of a response (or the end of the connection) is there within ``timeout`` seconds."""
+        connected = self._connected()
+        if isinstance(connected, ssl.SSLSocket) and connected.pending():
+            return True
+        poller = select.poll()
+        poller.register(connected, select.POLLIN)
+        return bool(poller.poll(max(timeout, 0) * 1000))
+
+    def close(self) -> None:
+        """Close the socket; nothing is sent or received any more."""
+        connected, self._socket = self._socket, None
+        self._in_flight.clear()
+        if connected is not None:
+            connected.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Opening
+
+    def _open(self, deadline: float) -> socket.socket:
+        config = self.config
+        try:
+            connected = socket.create_connection((self.host, self.port), timeout=self._left(deadline))
+        except TimeoutError as error:
+            raise ClientTimeoutError(f"no connection to {self.address} in time") from error
+        except OSError as error:
+            raise ConnectionFailedError(f"cannot connect to {self.address}: {error.strerror or error}") from error
+        try:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, size in (
+                (socket.SO_SNDBUF, config.send_buffer_bytes),
+                (socket.SO_RCVBUF, config.receive_buffer_bytes),
+            ):
+                if size >= 0:
+                    connected.setsockopt(socket.SOL_SOCKET, option, size)
+            if config.uses_ssl:
+                connected.settimeout(self._left(deadline))
+                return make_ssl_context(config).wrap_socket(connected, server_hostname=self.host)
+        except ssl.SSLError as error:
+            connected.close()
+            raise AuthenticationError(
+                f"TLS handshake with {self.address}: {error.reason or error}; check that this is an SSL listener, "
+                "and that ssl.ca.location holds the certificate that signed the broker's"
+            ) from error
+        except TimeoutError as error:
+            connected.close()
+            raise ClientTimeoutError(f"TLS handshake with {self.address} not done in time") from error
+        except OSError as error:
+            connected.close()
+            raise ConnectionFailedError(f"connection to {self.address}: {error.strerror or error}") from error
+        except BaseException:
+            connected.close()
+            raise
+        return connected
+
+    def _negotiate(self, deadline: float) -> None:
+        """ApiVersions, newest version first; a broker that does not know it says which it knows (KIP-511)."""
+        request = ApiVersionsRequest(client_software_name="kafkalog", client_software_version=__version__)
+        version = request.max_version
+        while True:
+            self._send(request, version, deadline)
+            response = self._receive(deadline)
+            if response.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
+                break
+            known = [each.max_version for each in response.api_keys if each.api_key == ApiKey.API_VERSIONS]
+            version = min(version - 1, max(known[0], 0)) if known else 0
+        if response.error_code:
+            raise error_for(response.error_code, f"{self.address} does not say what it speaks")
+        self._ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+
+    def _authenticate(self, deadline: float) -> None:
+        config = self.config
+        mechanism = config.sasl_mechanism
+        username, password = config.credentials
+        handshake = self._exchange(SaslHandshakeRequest(mechanism=mechanism), deadline, min_version=1)
+        if handshake.error_code:
+            offered = ", ".join(handshake.mechanisms) or "none"
+            raise AuthenticationError(f"{self.address} does not take sasl.mechanism={mechanism}; it offers: {offered}")
+        exchange = sasl_exchange(mechanism, username or "", password or "")
+        out = next(exchange)
+        while True:
+            answer = self._exchange(SaslAuthenticateRequest(auth_bytes=out), deadline)
+            if answer.error_code:
+                reason = answer.error_message or error_for(answer.error_code).message
+                raise AuthenticationError(f"{self.address} refuses user {username!r} ({mechanism}): {reason}")
+            try:
+                out = exchange.send(bytes(answer.auth_bytes))
+            except StopIteration:
+                break
+        if answer.session_lifetime_ms > 0:
+            # Some of it is kept in reserve, for requests that are under way when it ends.
+            self._session_ends = time.monotonic() + 0.85 * answer.session_lifetime_ms / 1000
+
+    def _exchange(self, message: Request, deadline: float, min_version: int = 0) -> Any:
+        self._send(message, self.version_of(type(message), min_version=min_version), deadline)
+        return self._receive(deadline)
+
+    # Bytes
+
+    def _connected(self) -> socket.socket:
+        if self._socket is None:
+            raise ConnectionFailedError(f"the connection to {self.address} is closed")
+        return self._socket
+
+    def _deadline(self, timeout: float | None) -> float:
+        return time.monotonic() + (self.config.request_timeout if timeout is None else timeout)
+
+    def _left(self, deadline: float) -> float:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def _send(self, message: Request, version: int, deadline: float, answered: bool = True) -> None:
+        connected = self._connected()
+        correlation_id = self._correlation_id
+        chunks = encode_request_chunks(message, version, correlation_id, self.config.client_id)
+        self._correlation_id = 0 if correlation_id == _MAX_CORRELATION_ID else correlation_id + 1
+        try:
+            self._send_chunks(connected, chunks, deadline)
+        except TimeoutError:
+            self.close()
+            raise ClientTimeoutError(f"{self.address} did not take a request in time") from None
+        except OSError as error:
+            self.close()
+            raise ConnectionFailedError(f"connection to {self.address}: {error.strerror or error}") from error
+        except BaseException:
+            self.close()
+            raise
+        self.last_used = time.monotonic()
+        if answered:
+            self._in_flight.append(_InFlight(correlation_id, type(message), version))
+
+    def _send_chunks(self, connected: socket.socket, chunks: list[Chunk], deadline: float) -> None:
+        views = [memoryview(chunk) for chunk in chunks if len(chunk)]  # type: ignore[arg-type]
+        if sum(view.nbytes for view in views) < _JOIN_BELOW or isinstance(connected, ssl.SSLSocket):
+            connected.settimeout(self._left(deadline))
+            connected.sendall(b"".join(views))
+            return
+        first = 0
+        while first < len(views):
+            connected.settimeout(self._left(deadline))
+            sent = connected.sendmsg(views[first : first + _MAX_PIECES])
+            while first < len(views) and sent >= views[first].nbytes:
+                sent -= views[first].nbytes
+                first += 1
+            if sent:
+                views[first] = views[first][sent:]
+
+    def _receive(self, deadline: float) -> Any:
+        connected = self._connected()
+        expected = self._in_flight.popleft()
+        name = ApiKey(expected.request_class.api_key).name
+        try:
+            length = bytearray(_LENGTH.size)
+            self._fill(connected, memoryview(length), deadline)
+            (size,) = _LENGTH.unpack(length)
+            if not _LENGTH.size <= size <= self._max_response:
+                raise self._bad_length(length, size)
+            buffer = bytearray(size)
+            self._fill(connected, memoryview(buffer), deadline)
+            (correlation_id,) = _LENGTH.unpack_from(buffer)
+            if correlation_id != expected.correlation_id:
+                raise InvalidResponseError(
+                    f"{self.address} answered request {correlation_id}, where {expected.correlation_id} was next"
+                )
+            _, response = decode_response(expected.request_class, expected.version, memoryview(buffer))
+        except TimeoutError:
+            self.close()
+            raise ClientTimeoutError(f"{self.address} did not answer {name} in time") from None
+        except ProtocolError as error:
+            self.close()
+            raise InvalidResponseError(
+                f"{self.address} answered {name} with bytes that do not parse: {error}"
+            ) from error
+        except ConnectionFailedError:
+            self.close()
+            raise
+        except OSError as error:
+            self.close()
+            raise ConnectionFailedError(f"connection to {self.address}: {error.strerror or error}") from error
+        except BaseException:
+            self.close()
+            raise
+        return response
+
+    def _fill(self, connected: socket.socket, view: memoryview, deadline: float) -> None:
+        size = len(view)
+        done = 0
+        while done < size:
+            connected.settimeout(self._left(deadline))
+            count = connected.recv_into(view[done:])
+            if not count:
+                raise ConnectionFailedError(
+                    f"{self.address} closed the connection instead of answering"
+                    if not done
+                    else f"{self.address} closed the connection in the middle of a response"
+                )
+            done += count
+
+    def _bad_length(self, prefix: bytearray, size: int) -> InvalidResponseError:
+        hint = _FOREIGN.get(prefix[0])
+        if hint is not None:
+            return InvalidResponseError(f"{self.address} is no Kafka listener, it seems: it answers with {hint}")
+        return InvalidResponseError(
+            f"{self.address} announces a response of {size} bytes; at most {self._max_response} are accepted "
+            "(receive.message.max.bytes)"
+        )

@@ -1,0 +1,66 @@
+"""Trying again until a deadline, with growing pauses (KIP-580)."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from kafkalog.protocol.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
+
+from .config import ClientConfig
+from .errors import ClientTimeoutError, is_retriable
+
+T = TypeVar("T")
+
+UNKNOWN_TOPIC_TRIES = 5
+"""A topic that was just created may be unknown to some brokers for a moment; one that is still unknown after as many
+tries does not exist, and waiting for it until the deadline would only hide a misspelt name."""
+
+
+class Retry:
+    """The pauses between the tries of one call.
+
+    ``deadline`` is a time of ``time.monotonic``; None means ``default.api.timeout.ms`` from now.
+    """
+
+    def __init__(self, config: ClientConfig, deadline: float | None = None) -> None:
+        self.deadline = time.monotonic() + config.default_api_timeout if deadline is None else deadline
+        self._backoff = config.retry_backoff
+        self._backoff_max = config.retry_backoff_max
+        self._tries = 0
+        self._unknown_topic = 0
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline, not less than zero."""
+        return max(self.deadline - time.monotonic(), 0.0)
+
+    def reset(self) -> None:
+        """Begin again with short pauses: something has succeeded."""
+        self._tries = self._unknown_topic = 0
+
+    def after(self, error: Exception) -> None:
+        """Pause after ``error``; raise it where trying again cannot help, ClientTimeoutError after the deadline."""
+        if not is_retriable(error):
+            raise error
+        if isinstance(error, UnknownTopicOrPartitionError | UnknownTopicIdError):
+            self._unknown_topic += 1
+            if self._unknown_topic >= UNKNOWN_TOPIC_TRIES:
+                raise error
+        pause = min(self._backoff * 2**self._tries, self._backoff_max) * random.uniform(0.8, 1.2)
+        self._tries = min(self._tries + 1, 16)
+        if self.left <= pause:
+            raise ClientTimeoutError(f"gave up after {self._tries} tries: {error}") from error
+        time.sleep(pause)
+
+    def run(self, attempt: Callable[[], T], between: Callable[[Exception], None] | None = None) -> T:
+        """Call ``attempt`` until it returns; ``between`` is called with the error before every further try."""
+        while True:
+            try:
+                return attempt()
+            except Exception as error:
+                self.after(error)
+                if between is not None:
+                    between(error)
