@@ -97,7 +97,8 @@ def _take(
             if tp not in asked:
                 continue
             if each.error_code:
-                failed[tp] = _retriable(error_for(each.error_code))
+                error = error_for(each.error_code)
+                failed[tp] = _retriable(type(error)(f"partition {tp}: {error.message}"))
             else:
                 found[tp] = OffsetAndTimestamp(each.offset, each.timestamp, each.leader_epoch)
     for tp in asked - found.keys() - failed.keys():

@@ -41,19 +41,26 @@ class Retry:
         """Begin again with short pauses: something has succeeded."""
         self._tries = self._unknown_topic = 0
 
-    def after(self, error: Exception) -> None:
-        """Pause after ``error``; raise it where trying again cannot help, ClientTimeoutError after the deadline."""
+    def pause(self, error: Exception) -> float:
+        """Seconds to wait before the next try; raises ``error`` where that cannot help.
+
+        ClientTimeoutError where the deadline would come first.
+        """
         if not is_retriable(error):
             raise error
         if isinstance(error, UnknownTopicOrPartitionError | UnknownTopicIdError):
             self._unknown_topic += 1
             if self._unknown_topic >= UNKNOWN_TOPIC_TRIES:
                 raise error
-        pause = min(self._backoff * 2**self._tries, self._backoff_max) * random.uniform(0.8, 1.2)
-        self._tries = min(self._tries + 1, 16)
-        if self.left <= pause:
+        seconds = min(self._backoff * 2 ** min(self._tries, 16), self._backoff_max) * random.uniform(0.8, 1.2)
+        self._tries += 1
+        if self.left <= seconds:
             raise ClientTimeoutError(f"gave up after {self._tries} tries: {error}") from error
-        time.sleep(pause)
+        return seconds
+
+    def after(self, error: Exception) -> None:
+        """Wait as long as `pause` says."""
+        time.sleep(self.pause(error))
 
     def run(self, attempt: Callable[[], T], between: Callable[[Exception], None] | None = None) -> T:
         """Call ``attempt`` until it returns; ``between`` is called with the error before every further try."""
