@@ -355,9 +355,8 @@ class Segment:
         Raises:
             OSError: something could not be forced; the segment must not be trusted to be on the device.
         """
-        file = (
-            self.file
-        )  # held: released meanwhile, it would close the descriptor, and another file could get its number
+        # Held: released meanwhile, it would close the descriptor, and another file could get its number.
+        file = self.file
         self._ops.fsync(file.fd)
         for index in (self._index, self._time_index):
             if index is not None:

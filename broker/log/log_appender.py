@@ -1,0 +1,195 @@
+"""Appending to a partition's log, as its leader or as a follower, and rolling to a new segment."""
+
+from __future__ import annotations
+
+import logging
+
+from broker.log import recovery
+from broker.log.append_info import AppendInfo
+from broker.log.config import LOG_APPEND_TIME
+from broker.log.control import parse_marker
+from broker.log.log_reader import LogReader
+from broker.log.producer_state import SEQUENCE_MASK
+from broker.log.segment import Segment
+from broker.log.validation import Origin, as_protocol_error, prepare
+from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
+from kafkalog.records.batch import BatchHeader, assign_offsets, iter_headers, verify_crc
+from kafkalog.records.errors import RecordsError
+
+logger = logging.getLogger(__name__)
+
+
+class LogAppender(LogReader):
+    """A log that grows."""
+
+    __slots__ = ()
+
+    # -- appending -------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        in_transaction: bool = False,
+    ) -> AppendInfo:
+        """Append one record batch as the leader: check it, give it offsets, write it.
+
+        Args:
+            records: exactly one batch of magic 2, writable: offsets, leader epoch and, for LogAppendTime,
+                timestamp are set in place.
+            leader_epoch: of the leader that appends.
+            in_transaction: the producer's transaction is known to cover this partition.
+
+        Raises:
+            KafkaError: the batch is refused and the log unchanged; or KafkaStorageError, the disk failed.
+        """
+        if self.offline is not None:
+            raise KafkaStorageError(f"{self._label} is offline: {self.offline}")
+        config = self._config
+        records, header = prepare(records, config, now_ms, origin, self._label, in_transaction=in_transaction)
+        producer_id = header.producer_id
+        if producer_id >= 0:
+            duplicate = self._check_producer(records, header, origin)
+            if duplicate is not None:
+                return duplicate
+        first = self.log_end_offset
+        last = first + header.last_offset_delta
+        timestamp = header.max_timestamp
+        try:
+            if self._active.should_roll(len(records), last, timestamp, now_ms):
+                self._roll(first, now_ms)
+            epochs = self.epochs
+            if leader_epoch != epochs.latest_epoch or epochs.dirty:
+                epochs.assign(leader_epoch, first)
+            assign_offsets(records, 0, first, leader_epoch)
+            self._active.append(records, first, last, timestamp)
+        except OSError as error:
+            raise self._storage_error("append to", error) from error
+        if producer_id >= 0:
+            self._update_producer(records, header, first, last)
+        self.producers.end_offset = self.log_end_offset = last + 1
+        if self.recovery_point >= first:
+            self._unflushed_since_ms = now_ms
+        self._last_append_ms = now_ms
+        append_time = timestamp if config.message_timestamp_type == LOG_APPEND_TIME else -1
+        return AppendInfo(first, last, timestamp, append_time, self.log_start_offset, False)
+
+    def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendInfo | None:
+        """Append whole batches as the leader wrote them, byte for byte; an incomplete last one is left out.
+
+        Returns:
+            What was appended, or None when there was no whole batch.
+
+        Raises:
+            CorruptMessageError: a batch is damaged.
+            OffsetOutOfRangeError: the batches do not follow the log end offset.
+            KafkaStorageError: the disk failed.
+        """
+        if self.offline is not None:
+            raise KafkaStorageError(f"{self._label} is offline: {self.offline}")
+        info: AppendInfo | None = None
+        try:
+            for position, header in iter_headers(records):
+                verify_crc(records, position, header)
+                if header.base_offset < self.log_end_offset:
+                    raise OffsetOutOfRangeError(
+                        f"Unexpected offset in append to {self._label}: {header.base_offset} is less than the next "
+                        f"offset {self.log_end_offset}"
+                    )
+                batch = records[position : position + header.size]
+                self._append_replicated(batch, header, now_ms)
+                first = info.first_offset if info else header.base_offset
+                info = AppendInfo(first, header.last_offset, header.max_timestamp, -1, self.log_start_offset, False)
+        except RecordsError as error:
+            raise as_protocol_error(error, self._label) from error
+        except OSError as error:
+            raise self._storage_error("append to", error) from error
+        return info
+
+    def _append_replicated(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+        last = header.last_offset
+        if self._active.should_roll(len(batch), last, header.max_timestamp, now_ms):
+            self._roll(header.base_offset, now_ms)
+        if header.partition_leader_epoch >= 0:
+            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        self._active.append(batch, header.base_offset, last, header.max_timestamp)
+        if self.recovery_point >= self.log_end_offset:
+            self._unflushed_since_ms = now_ms
+        self._last_append_ms = now_ms
+        recovery.note_producer(self.producers, header, batch, self._active)
+        self.log_end_offset = last + 1
+
+    def _check_producer(self, records: memoryview, header: BatchHeader, origin: Origin) -> AppendInfo | None:
+        if origin is not Origin.CLIENT:
+            marker = parse_marker(records) if header.is_control else None
+            if marker is not None:
+                self.producers.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch)
+            return None
+        duplicate = self.producers.check(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK,
+            transactional=header.is_transactional,
+        )
+        if duplicate is None:
+            return None
+        append_time = duplicate.timestamp if self._config.message_timestamp_type == LOG_APPEND_TIME else -1
+        return AppendInfo(
+            duplicate.first_offset,
+            duplicate.last_offset,
+            duplicate.timestamp,
+            append_time,
+            self.log_start_offset,
+            True,
+        )
+
+    def _update_producer(self, records: memoryview, header: BatchHeader, first: int, last: int) -> None:
+        if header.is_control:
+            header = header._replace(base_offset=first)
+            recovery.note_producer(self.producers, header, records, self._active)
+            return
+        self.producers.update(
+            header.producer_id,
+            header.producer_epoch,
+            (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK,
+            first,
+            last,
+            header.max_timestamp,
+            header.is_transactional,
+        )
+
+    def roll(self, now_ms: int) -> Segment:
+        """Begin a new segment at the log end offset, unless the active one is empty.
+
+        Raises:
+            KafkaStorageError: the disk failed; the active segment is as it was.
+        """
+        try:
+            self._roll(self.log_end_offset, now_ms)
+        except OSError as error:
+            raise self._storage_error("roll", error) from error
+        return self._active
+
+    def _roll(self, base_offset: int, now_ms: int) -> None:
+        old = self._active
+        if old.size == 0 and old.base_offset == base_offset:
+            return
+        new = Segment.create(str(self.dir), base_offset, self._config, now_ms, self._ops)
+        try:
+            old.finish()
+        except OSError:
+            new.remove()
+            raise
+        self._set_segments([*self._segments, new])
+        self._dir_unsynced = True
+        self._flush_from_roll = True
+        self.producers.end_offset = base_offset
+        try:
+            self.producers.take_snapshot(sync=False)
+        except OSError as error:
+            # The state can be rebuilt from the log; the next snapshot is tried at the next roll.
+            logger.warning("No producer snapshot of %s at %d: %s", self._label, base_offset, error)

@@ -1,0 +1,158 @@
+"""What a partition's log is made of, and the offsets that bound it; ``PartitionLog`` is built upon it.
+
+The parts of a log, each upon the one before: its state (here), reading (``log_reader``), appending
+(``log_appender``), and everything that removes, flushes and closes (``partition_log``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from pathlib import Path
+from uuid import UUID
+
+from broker.log import names
+from broker.log.checkpoints import write_partition_metadata
+from broker.log.config import LogConfig
+from broker.log.file_ops import FileOps
+from broker.log.recovery import LoadedLog
+from broker.log.segment import Segment, SegmentWriteError
+from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
+
+logger = logging.getLogger(__name__)
+
+
+class LogState:
+    """Segments, offsets and producers of one partition. See ``PartitionLog`` for the attributes."""
+
+    __slots__ = (
+        "_active", "_bases", "_config", "_deletions", "_dir_unsynced", "_flush_from_roll", "_high_watermark",
+        "_label", "_last_append_ms", "_ops", "_segments", "_truncations", "_unflushed_since_ms", "dir", "epochs",
+        "log_end_offset", "log_start_offset", "offline", "partition", "producers", "recovery_point", "topic",
+        "topic_id",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        directory: Path,
+        config: LogConfig,
+        loaded: LoadedLog,
+        topic_id: UUID | None,
+        ops: FileOps,
+    ) -> None:
+        parsed = names.parse_partition_dir(directory.name)
+        if parsed is None:
+            raise ValueError(f"{directory} is not named topic-partition")
+        self.dir = directory
+        self.topic, self.partition = parsed
+        self.topic_id = topic_id
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.recovery_point = loaded.recovery_point
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.offline: str | None = None
+        self._config = config
+        self._ops = ops
+        self._label = f"{self.topic}-{self.partition}"
+        self._high_watermark = loaded.log_start_offset
+        self._set_segments(loaded.segments)
+        self._deletions: deque[tuple[int, list[str]]] = deque()
+        self._dir_unsynced = False
+        self._flush_from_roll = False
+        self._last_append_ms = 0
+        self._unflushed_since_ms = 0
+        self._truncations = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionLog({self._label}, log_start_offset={self.log_start_offset}, "
+            f"log_end_offset={self.log_end_offset}, high_watermark={self._high_watermark}, "
+            f"segments={len(self._segments)})"
+        )
+
+    # -- what it is ------------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> LogConfig:
+        """Settings in force; may be replaced while the log is open."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self.producers.expiration_ms = config.producer_id_expiration_ms
+        for segment in self._segments:
+            segment.config = config
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments' batches."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments, oldest first; the list is not to be changed."""
+        return self._segments
+
+    @property
+    def active_segment(self) -> Segment:
+        """The segment that is appended to."""
+        return self._active
+
+    @property
+    def latest_epoch(self) -> int:
+        """Leader epoch of the newest batches, -1 when there is none."""
+        return self.epochs.latest_epoch
+
+    @property
+    def high_watermark(self) -> int:
+        """Offset below which records are replicated as far as asked for; kept between log start and log end."""
+        return self._high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        self._high_watermark = offset = min(max(offset, self.log_start_offset), self.log_end_offset)
+        self.producers.on_high_watermark(offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Offset below which every transaction is decided; what read_committed consumers may see."""
+        unstable = self.producers.first_unstable_offset
+        if unstable is None:
+            return self._high_watermark
+        return min(max(unstable, self.log_start_offset), self._high_watermark)
+
+    def assign_topic_id(self, topic_id: UUID) -> None:
+        """Record the topic id, if the log has none.
+
+        Raises:
+            InconsistentTopicIdError: it has another.
+            KafkaStorageError: the disk failed.
+        """
+        if self.topic_id is not None:
+            if self.topic_id != topic_id:
+                raise InconsistentTopicIdError(f"{self._label} belongs to topic id {self.topic_id}, not {topic_id}")
+            return
+        try:
+            write_partition_metadata(str(self.dir), topic_id, self._ops)
+        except OSError as error:
+            raise self._storage_error("record the topic id of", error) from error
+        self.topic_id = topic_id
+
+    def _set_segments(self, segments: list[Segment]) -> None:
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._active = segments[-1]
+
+    def _storage_error(self, act: str, error: OSError) -> KafkaStorageError:
+        if isinstance(error, SegmentWriteError):
+            self._go_offline(f"cannot {act} it: {error}")
+        else:
+            logger.error("Cannot %s %s: %s", act, self.dir, error)
+        return KafkaStorageError(f"Cannot {act} {self._label}: {error}")
+
+    def _go_offline(self, reason: str) -> None:
+        if self.offline is None:
+            self.offline = reason
+            logger.error("%s goes offline: %s", self.dir, reason)
