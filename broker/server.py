@@ -144,8 +144,8 @@ class Server:
     async def _adopt(self) -> ClusterState:
         """Register the topics of a directory that has logs but no registry, such as one that Apache Kafka wrote."""
         found: dict[str, dict[int, uuid.UUID | None]] = {}
-        for log in self.logs:
-            found.setdefault(log.topic, {})[log.partition] = log.topic_id
+        for present in self.logs:
+            found.setdefault(present.topic, {})[present.partition] = present.topic_id
         topics = []
         for name, partitions in found.items():
             topic_id = next((item for item in partitions.values() if item is not None), None) or uuid.uuid4()

@@ -1,0 +1,92 @@
+"""A broker as a child process, for commands that need one for a while."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+READY = re.compile(rb"accepting connections on PLAINTEXT://([^\s,]+)")
+START_SECONDS = 60.0
+STOP_SECONDS = 60.0
+
+
+class BrokerStartError(RuntimeError):
+    """The broker ended, or was not ready in time; the message has its last words."""
+
+
+class LocalBroker:
+    """A broker on a free port of this machine, its log in ``log_dir``, its output in ``output``."""
+
+    def __init__(self, log_dir: Path, output: Path) -> None:
+        self._log_dir = log_dir
+        self._output = output
+        self._process: subprocess.Popen[bytes] | None = None
+        self.bootstrap = ""
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process else -1
+
+    def start(self) -> None:
+        """Start it and wait until it accepts connections; after a stop, on the same port as before.
+
+        Raises:
+            BrokerStartError: it did not get that far.
+        """
+        seen = self._output.stat().st_size if self._output.exists() else 0
+        command = [
+            sys.executable, "-m", "kafkalog.cli.main", "server", "start",
+            "--override", f"listeners=PLAINTEXT://{self.bootstrap or '127.0.0.1:0'}",
+            "--override", f"log.dirs={self._log_dir}",
+        ]  # fmt: skip
+        with self._output.open("ab") as output:
+            # A group of its own: Ctrl-C is for us, who stop the broker in good order.
+            self._process = subprocess.Popen(
+                command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        end = time.monotonic() + START_SECONDS
+        while True:
+            said = self._output.read_bytes()[seen:]
+            ready = READY.search(said)
+            if ready is not None:
+                self.bootstrap = ready[1].decode()
+                return
+            if self._process.poll() is not None or time.monotonic() > end:
+                self.kill()
+                last = said.decode(errors="replace").strip() or "it said nothing"
+                raise BrokerStartError(f"the broker did not start: {last}")
+            time.sleep(0.02)
+
+    def restart(self) -> None:
+        """Kill it with no chance to finish anything, and start it again."""
+        self.kill()
+        self.start()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        """Stop it in good order."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

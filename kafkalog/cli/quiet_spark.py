@@ -1,0 +1,51 @@
+"""A local Spark session that leaves the terminal to the command that runs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+LOG4J = """\
+status = error
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+"""
+
+
+def quiet_session(name: str, directory: Path) -> Any:
+    """A ``local[*]`` session whose JVM logs to ``directory/spark.log``; its workers run this Python."""
+    from pyspark.sql import SparkSession
+
+    log = directory / "spark.log"
+    settings = directory / "log4j2.properties"
+    settings.write_text(LOG4J.format(log=log))
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = (
+        SparkSession.builder.appName(name)
+        .master("local[*]")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{settings}")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "4")
+        # The figures at the end are sums over every progress report.
+        .config("spark.sql.streaming.numRecentProgressUpdates", "100000")
+    )
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with log.open("ab") as file:
+        # What the JVM's launcher prints before its logging is set up.
+        os.dup2(file.fileno(), 2)
+        try:
+            return builder.getOrCreate()
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
