@@ -28,6 +28,7 @@ from kafkalog.protocol.messages.offset_for_leader_epoch import (
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 UNKNOWN = -1
+FIRST_WITH_LEADER_EPOCH = 4
 
 
 def handle_list_offsets(request: Request) -> None:
@@ -44,6 +45,8 @@ def handle_list_offsets(request: Request) -> None:
                     result.old_style_offsets = _offsets_before(request, partition, wanted)
                 else:
                     _look_up(partition, wanted.timestamp, message.isolation_level, result)
+                    if request.version < FIRST_WITH_LEADER_EPOCH:
+                        result.leader_epoch = UNKNOWN
             except Exception as error:
                 result.error_code = error_code(error)
             results.append(result)

@@ -182,6 +182,21 @@ def test_timestamps_are_looked_up(wire: socket.socket, topic: str) -> None:
     assert list_offset(wire, topic, timestamp=-1).offset == 4
 
 
+@pytest.mark.parametrize("version", range(10))
+def test_every_list_offsets_version(wire: socket.socket, topic: str, version: int) -> None:
+    """The leader epoch is left out before version 4, which cannot carry it."""
+    produce(wire, topic, batch([b"a", b"b", b"c"], timestamp=1000))
+    for timestamp, offset in {-2: 0, -1: 3, 1001: 1}.items():
+        result = list_offset(wire, topic, timestamp=timestamp, version=version)
+        assert result.error_code == 0
+        if version == 0:
+            # The base offset of a segment; none began before the time of the records.
+            assert result.old_style_offsets == ([] if timestamp > 0 else [offset])
+        else:
+            assert result.offset == offset
+            assert result.leader_epoch == (0 if version >= 4 else -1)
+
+
 def test_log_append_time(wire: socket.socket) -> None:
     name = f"append-time-{uuid.uuid4().hex}"
     create_topic(wire, name, message_timestamp_type="LogAppendTime")

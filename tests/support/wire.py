@@ -99,11 +99,11 @@ def create_topic(sock: socket.socket, name: str, partitions: int = 2, **config: 
     assert result.error_code == 0, result.error_message
 
 
-def list_offset(sock: socket.socket, topic: str, partition: int = 0, timestamp: int = -1) -> Any:
+def list_offset(sock: socket.socket, topic: str, partition: int = 0, timestamp: int = -1, version: int = 7) -> Any:
     """The partition's ListOffsets response for ``timestamp`` (-1: latest, -2: earliest)."""
-    wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+    wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, max_num_offsets=1)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
-    return exchange(sock, request, 7).topics[0].partitions[0]
+    return exchange(sock, request, version).topics[0].partitions[0]
 
 
 def end_offset(sock: socket.socket, topic: str, partition: int = 0) -> int:
