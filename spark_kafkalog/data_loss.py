@@ -1,0 +1,56 @@
+"""Data loss: the conditions of Spark's ``KAFKA_DATA_LOSS`` error class, and what to do about one.
+
+With ``failOnDataLoss=true`` (the default) a loss ends the query; otherwise it is logged and the query goes on with
+what is left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import StrEnum
+
+_log = logging.getLogger(__name__)
+
+
+class Condition(StrEnum):
+    """Sub-classes of ``KAFKA_DATA_LOSS``, as Spark names them."""
+
+    ADDED_PARTITION = "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO"
+    COULD_NOT_READ = "COULD_NOT_READ_OFFSET_RANGE"
+    INITIAL_OFFSET_NOT_FOUND = "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS"
+    PARTITIONS_DELETED = "PARTITIONS_DELETED"
+    OFFSET_CHANGED = "PARTITION_OFFSET_CHANGED"
+    START_OFFSET_RESET = "START_OFFSET_RESET"
+
+
+class DataLossError(RuntimeError):
+    """Records that the query should have read are gone. ``condition`` tells which way."""
+
+    def __init__(self, condition: Condition, detail: str) -> None:
+        super().__init__(
+            f"[KAFKA_DATA_LOSS.{condition.value}] {detail} Some data may have been lost: it was aged out by Kafka, or "
+            "the topic was deleted, before all of its data was processed. To go on with what is left, set the source "
+            'option "failOnDataLoss" to "false".'
+        )
+        self.condition = condition
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[type[DataLossError], tuple[Condition, str]]:
+        return type(self), (self.condition, self.detail)
+
+
+Report = Callable[[Condition, str], None]
+"""Called with each loss that planning or reading finds."""
+
+
+def reporter(fail: bool) -> Report:
+    """What ``failOnDataLoss`` asks for: raise DataLossError, or log a warning."""
+
+    def report(condition: Condition, detail: str) -> None:
+        error = DataLossError(condition, detail)
+        if fail:
+            raise error
+        _log.warning("%s", error)
+
+    return report

@@ -1,0 +1,71 @@
+"""The columns of a record, and which of them a reader builds.
+
+Spark takes no column pruning from a Python data source (SPARK-51713), but it lets a user give a schema:
+``.schema("value BINARY, offset BIGINT")`` makes a reader that decodes these two columns and nothing else, in this
+order. The schema chooses among the source's columns; it cannot convert them.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from .options import OptionsError
+
+HEADERS = "headers"
+
+COLUMNS: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    HEADERS: ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+}
+
+
+def source_schema(include_headers: bool) -> StructType:
+    """The schema when the user gives none: that of Spark's Kafka source. All columns are nullable."""
+    return StructType([StructField(name, kind) for name, kind in COLUMNS.items() if include_headers or name != HEADERS])
+
+
+def columns_of(schema: StructType) -> tuple[str, ...]:
+    """The columns to build for a schema that the user may have given.
+
+    Raises OptionsError for a column that the source does not have, or has with another type.
+    """
+    names: list[str] = []
+    for column in schema.fields:
+        kind = COLUMNS.get(column.name)
+        if kind is None:
+            alike = [name for name in COLUMNS if name.lower() == column.name.lower()]
+            hint = f"did you mean '{alike[0]}'?" if alike else f"its columns are {_declaration()}"
+            raise OptionsError(f"schema: the source has no column '{column.name}'; {hint}")
+        if column.dataType != kind:
+            raise OptionsError(
+                f"schema: column '{column.name}' is {kind.simpleString().upper()}, not "
+                f"{column.dataType.simpleString().upper()}; the schema chooses columns, cast them afterwards"
+            )
+        if not column.nullable:
+            raise OptionsError(f"schema: column '{column.name}' cannot be NOT NULL; all columns are nullable")
+        if column.name in names:
+            raise OptionsError(f"schema: column '{column.name}' is named twice")
+        names.append(column.name)
+    if not names:
+        raise OptionsError("schema: at least one column is needed")
+    return tuple(names)
+
+
+def _declaration() -> str:
+    return ", ".join(f"{name} {kind.simpleString().upper()}" for name, kind in COLUMNS.items())

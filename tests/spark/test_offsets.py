@@ -1,0 +1,314 @@
+"""Planning over maps of offsets, as properties."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from kafkalog.client.types import TopicPartition
+from spark_kafkalog import offsets
+from spark_kafkalog.data_loss import Condition, DataLossError, reporter
+from spark_kafkalog.offsets import OffsetRange, Offsets
+from spark_kafkalog.options import EARLIEST, LATEST, AtEnd, AtOffsets, AtTimestamp, AtTimestamps, Limit, OptionsError
+
+PARTITIONS = st.builds(TopicPartition, st.sampled_from(["a", "b", "c.d", "e_f-g"]), st.integers(0, 12))
+OFFSETS = st.dictionaries(PARTITIONS, st.integers(0, 1 << 62), max_size=8)
+SMALL = st.integers(0, 1000)
+RANGES = st.lists(
+    st.builds(lambda tp, start, size: OffsetRange(tp, start, start + size), PARTITIONS, SMALL, st.integers(0, 5000)),
+    max_size=8,
+    unique_by=lambda part: part.tp,
+)
+COUNTS = st.none() | st.integers(1, 40)
+
+
+# ---------------------------------------------------------------------------------------------- JSON
+
+
+@given(OFFSETS, st.randoms(use_true_random=False))
+def test_equal_offsets_have_equal_text(positions: dict[TopicPartition, int], random: object) -> None:
+    items = list(positions.items())
+    random.shuffle(items)  # type: ignore[attr-defined]
+    text = json.dumps(offsets.to_json(dict(items)))
+    assert text == json.dumps(offsets.to_json(positions))
+    assert offsets.from_json(json.loads(text)) == positions
+    assert offsets.initial_of(json.loads(text)) is None
+
+
+def test_partitions_are_ordered_by_number() -> None:
+    positions = {TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3}
+    assert json.dumps(offsets.to_json(positions)) == '{"a": {"0": 3}, "b": {"9": 2, "10": 1}}'
+
+
+@given(OFFSETS, OFFSETS)
+def test_the_first_end_carries_the_start(start: dict[TopicPartition, int], end: dict[TopicPartition, int]) -> None:
+    document = json.loads(json.dumps(offsets.with_initial(offsets.to_json(end), start)))
+    assert offsets.from_json(document) == end
+    assert offsets.initial_of(document) == start
+
+
+@pytest.mark.parametrize("document", [{"t": 5}, {"t": {"x": 1}}, {"t": {"0": None}}, {"version": "1"}])
+def test_offsets_of_another_source(document: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="no offset of this source"):
+        offsets.from_json(document)
+
+
+# ---------------------------------------------------------------------------------------------- limits
+
+
+class Log:
+    """What brokers answer: per partition where it begins, where it ends, and that offset n has timestamp 10 n."""
+
+    def __init__(self, bounds: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        self.bounds = bounds
+        self.asked: list[dict[TopicPartition, int]] = []
+
+    def __call__(self, times: Mapping[TopicPartition, int]) -> Offsets:
+        self.asked.append(dict(times))
+        return {tp: self.offset(tp, time) for tp, time in times.items() if tp in self.bounds}
+
+    def offset(self, tp: TopicPartition, time: int) -> int:
+        begin, end = self.bounds[tp]
+        if time in (EARLIEST, LATEST):
+            return begin if time == EARLIEST else end
+        found = max(begin, -(-time // 10))
+        return found if found < end else -1
+
+
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+LOG = {A0: (5, 50), A1: (0, 20)}
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (AtEnd(EARLIEST), {A0: 5, A1: 0}),
+        (AtEnd(LATEST), {A0: 50, A1: 20}),
+        (AtOffsets({A0: 7, A1: LATEST}), {A0: 7, A1: 20}),
+        (AtOffsets({A0: EARLIEST, A1: 3}), {A0: 5, A1: 3}),
+        (AtTimestamp(95), {A0: 10, A1: 10}),
+        (AtTimestamps({A0: 0, A1: 190}), {A0: 5, A1: 19}),
+        (AtTimestamp(300, latest_if_none=True), {A0: 30, A1: 20}),
+    ],
+)
+def test_limits_become_offsets(limit: Limit, expected: Offsets) -> None:
+    assert offsets.resolve(limit, LOG.keys(), Log(LOG), starting=True) == expected
+
+
+def test_an_end_without_a_match_is_the_end() -> None:
+    assert offsets.resolve(AtTimestamp(300), LOG.keys(), Log(LOG), starting=False) == {A0: 30, A1: 20}
+
+
+def test_a_start_without_a_match_is_refused() -> None:
+    with pytest.raises(OptionsError, match="No offset matched from request of topic-partition a-1 and timestamp 300"):
+        offsets.resolve(AtTimestamp(300), LOG.keys(), Log(LOG), starting=True)
+
+
+@pytest.mark.parametrize("named", [{A0: 1}, {A0: 1, A1: 1, TopicPartition("a", 2): 1}])
+def test_all_partitions_must_be_named(named: dict[TopicPartition, int]) -> None:
+    with pytest.raises(OptionsError, match="you must specify all TopicPartitions"):
+        offsets.resolve(AtOffsets(named), LOG.keys(), Log(LOG), starting=True)
+    with pytest.raises(OptionsError, match="you must specify all topics"):
+        offsets.resolve(AtTimestamps(named), LOG.keys(), Log(LOG), starting=True)
+
+
+def test_specific_offsets_ask_nothing() -> None:
+    log = Log(LOG)
+    offsets.resolve(AtOffsets({A0: 7, A1: 9}), LOG.keys(), log, starting=True)
+    assert log.asked == []
+
+
+def test_a_partition_that_vanishes_while_planning() -> None:
+    with pytest.raises(OptionsError, match="a-1 does not exist, or was deleted"):
+        offsets.resolve(AtEnd(LATEST), LOG.keys(), Log({A0: (0, 1)}), starting=True)
+
+
+# ---------------------------------------------------------------------------------------------- triggers
+
+
+@st.composite
+def triggers(draw: st.DrawFn) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Start, latest and the beginnings of new partitions."""
+    latest = draw(st.dictionaries(PARTITIONS, st.integers(0, 1 << 62), min_size=1, max_size=8))
+    begins = {tp: draw(st.integers(0, end)) for tp, end in latest.items()}
+    new = {tp for tp in latest if draw(st.booleans())}
+    start = {tp: begin for tp, begin in begins.items() if tp not in new}
+    return start, latest, {tp: begins[tp] for tp in new}
+
+
+@given(triggers(), st.integers(1, 1 << 40))
+def test_rate_limit(
+    trigger: tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[TopicPartition, int]], most: int
+) -> None:
+    start, latest, new = trigger
+    ends = offsets.rate_limited(start, latest, new, most)
+    begins = start | new
+    taken = {tp: ends[tp] - begins[tp] for tp in latest}
+    waiting = {tp: latest[tp] - begins[tp] for tp in latest}
+    total = sum(waiting.values())
+    assert ends.keys() == latest.keys()
+    for tp, size in waiting.items():
+        assert 0 <= taken[tp] <= size
+        assert (taken[tp] > 0) == (size > 0), "no partition starves"
+    assert sum(taken.values()) < most + len(latest)
+    if total <= most:
+        assert ends == latest
+    else:
+        assert sum(taken.values()) > most - len(latest)
+
+
+def test_rate_limit_as_spark_counts() -> None:
+    """Shares are rounded down, but below one offset up (Spark's KafkaMicroBatchStream.rateLimit)."""
+    latest = {A0: 1000, A1: 3}
+    assert offsets.rate_limited({A0: 0, A1: 0}, latest, {}, 10) == {A0: 9, A1: 1}
+    assert offsets.rate_limited({A0: 0}, latest, {A1: 1}, 100) == {A0: 99, A1: 2}
+    assert offsets.rate_limited({A0: 1000, A1: 3}, latest, {}, 100) == latest
+
+
+@given(triggers(), st.integers(1, 1 << 40))
+def test_limited_triggers_reach_the_end(
+    trigger: tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[TopicPartition, int]], most: int
+) -> None:
+    start, latest, new = trigger
+    total = sum(latest.values()) - sum((start | new).values())
+    assume(total / most < 50)
+    position: Offsets = start
+    for _ in range(math.ceil(total / most) + 8 * len(latest) + 70):
+        if position == latest:
+            break
+        position = offsets.rate_limited(position, latest, new, most)
+    assert position == latest
+
+
+@pytest.mark.parametrize(
+    ("latest", "since", "held"), [(104, 1.0, True), (105, 1.0, False), (104, 60.0, False), (0, 0.0, True)]
+)
+def test_holding_back(latest: int, since: float, held: bool) -> None:
+    assert offsets.is_held_back({A0: 100}, {A0: max(latest, 100)}, 5, since, 60.0) is held
+
+
+@pytest.mark.parametrize(
+    ("end", "latest", "condition"),
+    [
+        ({A0: 5}, {A0: 9, A1: 9}, "MISMATCHED_TOPIC_PARTITIONS_BETWEEN_END_OFFSET_AND_PREFETCHED"),
+        ({A0: 5, A1: 9}, {A0: 9, A1: 9}, "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_PREFETCHED"),
+        ({A0: 5, A1: 5}, {A0: 9}, "LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW"),
+        ({A0: 5, A1: 5}, {A0: 9, A1: 4}, "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST"),
+    ],
+)
+def test_available_now_notices_changes(end: Offsets, latest: Offsets, condition: str) -> None:
+    target = {A0: 5, A1: 5}
+    offsets.check_available_now(target, target, {A0: 9, A1: 5})
+    with pytest.raises(RuntimeError, match=condition):
+        offsets.check_available_now(end, target, latest)
+
+
+# ---------------------------------------------------------------------------------------------- ranges
+
+
+class Losses:
+    """Reports as they came."""
+
+    def __init__(self) -> None:
+        self.seen: list[Condition] = []
+
+    def __call__(self, condition: Condition, detail: str) -> None:
+        self.seen.append(condition)
+
+
+def stream_ranges(start: Offsets, end: Offsets, log: Log) -> tuple[list[OffsetRange], list[Condition]]:
+    losses = Losses()
+    return offsets.stream_ranges(start, end, log, losses), losses.seen
+
+
+def test_new_partitions_begin_at_their_earliest() -> None:
+    log = Log({A0: (0, 9), A1: (0, 9)})
+    assert stream_ranges({A0: 4}, {A0: 9, A1: 7}, log) == ([OffsetRange(A0, 4, 9), OffsetRange(A1, 0, 7)], [])
+    assert log.asked == [{A1: EARLIEST}]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "ranges", "conditions"),
+    [
+        ({A0: 4}, {A0: 9, A1: 7}, [OffsetRange(A0, 4, 9), OffsetRange(A1, 3, 7)], [Condition.ADDED_PARTITION]),
+        (
+            {A0: 4},
+            {A0: 9, TopicPartition("z", 0): 7},
+            [OffsetRange(A0, 4, 9)],
+            [Condition.INITIAL_OFFSET_NOT_FOUND],
+        ),
+        ({A0: 4, A1: 3}, {A0: 9}, [OffsetRange(A0, 4, 9)], [Condition.PARTITIONS_DELETED]),
+        ({A0: 4, A1: 8}, {A0: 9, A1: 7}, [OffsetRange(A0, 4, 9)], [Condition.OFFSET_CHANGED]),
+        ({A0: 4}, {A0: 4}, [], []),
+    ],
+)
+def test_losses_while_planning(
+    start: Offsets, end: Offsets, ranges: list[OffsetRange], conditions: list[Condition]
+) -> None:
+    log = Log({A0: (0, 9), A1: (3, 9)})
+    assert stream_ranges(start, end, log) == (ranges, conditions)
+    if conditions:
+        with pytest.raises(DataLossError, match=rf"\[KAFKA_DATA_LOSS\.{conditions[0].value}\]"):
+            offsets.stream_ranges(start, end, log, reporter(True))
+        assert offsets.stream_ranges(start, end, log, reporter(False)) == ranges
+
+
+def test_batch_ranges() -> None:
+    assert offsets.batch_ranges({A1: 0, A0: 5}, {A0: 5, A1: 2}) == [OffsetRange(A1, 0, 2)]
+    with pytest.raises(OptionsError, match="start offset 6 of a-0 lies beyond its end offset 5"):
+        offsets.batch_ranges({A0: 6}, {A0: 5})
+
+
+@given(RANGES, COUNTS, COUNTS)
+def test_a_split_covers_the_same_offsets(
+    ranges: list[OffsetRange], min_partitions: int | None, max_records: int | None
+) -> None:
+    pieces = offsets.split(ranges, min_partitions, max_records)
+    assert all(piece.size > 0 for piece in pieces)
+    joined: list[OffsetRange] = []
+    for piece in pieces:
+        if joined and joined[-1].tp == piece.tp:
+            assert joined[-1].end == piece.start, "pieces of a partition stay beside each other, without holes"
+            joined[-1] = OffsetRange(piece.tp, joined[-1].start, piece.end)
+        else:
+            joined.append(piece)
+    assert joined == [part for part in ranges if part.size > 0]
+    if max_records is not None:
+        assert all(piece.size <= max_records for piece in pieces)
+
+
+@given(RANGES, st.integers(1, 40))
+def test_a_split_has_about_as_many_tasks_as_asked(ranges: list[OffsetRange], count: int) -> None:
+    filled = [part for part in ranges if part.size > 0]
+    pieces = offsets.split(ranges, count, None)
+    if len(filled) >= count:
+        assert pieces == filled
+    else:
+        assert len(pieces) <= count + len(filled)
+        if all(part.size >= count for part in filled) and filled:
+            assert len(pieces) >= count - len(filled)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count", "parts"),
+    [
+        # A small range keeps one task and leaves the rest to the big one (SPARK-36576).
+        ([(A0, 100), (A1, 1)], 4, [33, 33, 34, 1]),
+        ([(A0, 10), (A1, 10)], 4, [5, 5, 5, 5]),
+        ([(A0, 7)], 3, [2, 2, 3]),
+        ([(A0, 2)], 5, [1, 1]),
+    ],
+)
+def test_splits_as_spark_makes_them(sizes: list[tuple[TopicPartition, int]], count: int, parts: list[int]) -> None:
+    ranges = [OffsetRange(tp, 0, size) for tp, size in sizes]
+    assert [piece.size for piece in offsets.split(ranges, count, None)] == parts
+
+
+def test_records_per_partition_come_before_the_number_of_partitions() -> None:
+    assert [piece.size for piece in offsets.split([OffsetRange(A0, 0, 10)], 2, 4)] == [3, 3, 4]
+    assert [piece.size for piece in offsets.split([OffsetRange(A0, 0, 10)], 6, 5)] == [1, 2, 2, 1, 2, 2]

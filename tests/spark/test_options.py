@@ -1,0 +1,220 @@
+"""Options as a user gives them: names, defaults, what is refused and with which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog.client.types import READ_COMMITTED, TopicPartition
+from spark_kafkalog.options import (
+    EARLIEST,
+    LATEST,
+    Assign,
+    AtEnd,
+    AtOffsets,
+    AtTimestamp,
+    AtTimestamps,
+    OptionsError,
+    SourceOptions,
+    Subscribe,
+    SubscribePattern,
+)
+
+BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
+
+
+def parse(**extra: str) -> SourceOptions:
+    return SourceOptions.parse({**BASE, **extra})
+
+
+def without(name: str) -> dict[str, str]:
+    return {key: value for key, value in BASE.items() if key != name}
+
+
+def test_defaults_are_those_of_sparks_source() -> None:
+    options = parse()
+    assert options.strategy == Subscribe(("t",))
+    assert options.client.bootstrap_servers == (("localhost", 9092),)
+    assert options.fail_on_data_loss
+    assert not options.include_headers
+    assert options.max_trigger_delay_s == 900
+    assert options.poll_timeout_ms == 120_000
+    assert (options.offset_retries, options.offset_retry_interval_ms) == (3, 10)
+    assert options.batch_limits() == (AtEnd(EARLIEST), AtEnd(LATEST))
+    assert options.stream_start() == AtEnd(LATEST)
+
+
+def test_names_are_compared_without_case() -> None:
+    options = SourceOptions.parse(
+        {"KAFKA.Bootstrap.Servers": "h:1", "SUBSCRIBE": "t", "FAILONDATALOSS": "False", "MinPartitions": "4"}
+    )
+    assert not options.fail_on_data_loss
+    assert options.min_partitions == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "strategy"),
+    [
+        ({"subscribe": " a, b ,,a"}, Subscribe(("a", "b"))),
+        ({"subscribePattern": " t.* "}, SubscribePattern("t.*")),
+        (
+            {"assign": '{"a":[0,2],"b":[1]}'},
+            Assign(frozenset({TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 1)})),
+        ),
+    ],
+)
+def test_strategies(given: dict[str, str], strategy: object) -> None:
+    assert SourceOptions.parse(without("subscribe") | given).strategy == strategy
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "One of the following options must be specified for Kafka source: subscribe, subscribePattern, assign"),
+        ({"subscribe": "t", "assign": "{}"}, "Only one of the following options can be specified for Kafka source"),
+        ({"subscribe": " , "}, "No topics to subscribe to as specified value for option 'subscribe' is ' , '"),
+        ({"assign": "t"}, "No topicpartitions to assign as specified value for option 'assign' is 't'"),
+        ({"assign": "{}"}, "No topicpartitions to assign"),
+        ({"assign": '{"t":["0"]}'}, r'Expected e.g. {"topicA":\[0,1\],"topicB":\[0,1\]}, got'),
+        ({"assign": '{"t":[-1]}'}, "Expected e.g."),
+        ({"subscribePattern": " "}, "Pattern to subscribe is empty"),
+        ({"subscribePattern": "("}, "is no regular expression"),
+    ],
+)
+def test_wrong_strategies(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionsError, match=message):
+        SourceOptions.parse(without("subscribe") | given)
+
+
+def test_bootstrap_servers_are_required() -> None:
+    with pytest.raises(OptionsError, match=r"Option 'kafka\.bootstrap\.servers' must be specified"):
+        SourceOptions.parse({"subscribe": "t"})
+    with pytest.raises(OptionsError, match=r"kafka\.bootstrap\.servers=localhost: 'localhost' is no address"):
+        SourceOptions.parse({"subscribe": "t", "kafka.bootstrap.servers": "localhost"})
+
+
+@pytest.mark.parametrize(
+    "name", ["auto.offset.reset", "key.deserializer", "value.deserializer", "enable.auto.commit", "interceptor.classes"]
+)
+def test_properties_that_are_the_sources_own_business(name: str) -> None:
+    with pytest.raises(OptionsError, match=f"Kafka option '{name}' is not supported"):
+        parse(**{f"kafka.{name}": "x"})
+
+
+def test_kafka_properties_pass_through() -> None:
+    options = parse(**{"kafka.isolation.level": "read_committed", "kafka.client.id": "me", "kafka.some.other": "1"})
+    assert options.client.isolation_level == READ_COMMITTED
+    assert options.client.client_id == "me"
+    assert options.client.unknown == {"some.other": "1"}
+    with pytest.raises(OptionsError, match=r"kafka\.isolation\.level=dirty: expected one of"):
+        parse(**{"kafka.isolation.level": "dirty"})
+
+
+def test_group_id_is_allowed_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    parse(**{"kafka.group.id": "g", "groupIdPrefix": "p"})
+    assert "'kafka.group.id' has been set on this query" in caplog.text
+    assert "groupIdPrefix will be ignored" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger"])
+@pytest.mark.parametrize("value", ["0", "-1"])
+def test_counts_are_positive(name: str, value: str) -> None:
+    with pytest.raises(OptionsError, match=f"{name} must be positive"):
+        parse(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("minPartitions", "many", "minPartitions: expected an integer, got 'many'"),
+        ("failOnDataLoss", "maybe", "failOnDataLoss: expected true or false, got 'maybe'"),
+        ("maxTriggerDelay", "soon", "maxTriggerDelay: time must be specified as"),
+        ("maxTriggerDelay", "5 weeks", "maxTriggerDelay: time must be specified as"),
+        ("startingTimestamp", "today", "Expected a single long value, got today"),
+        ("startingOffsets", "begin", "Expected e.g."),
+        ("startingOffsets", "[1]", "Expected e.g."),
+        ("startingOffsets", '{"t":{"0":"1"}}', "Expected e.g."),
+        ("startingOffsets", '{"t":{"zero":1}}', "Expected e.g."),
+        ("startingOffsets", '{"t":{"0":true}}', "Expected e.g."),
+        ("startingOffsets", '{"t":{"0":-1001}}', "-1 stands for latest and -2 for earliest"),
+        ("startingOffsetsByTimestamp", "5", "123456789"),
+        ("startingOffsetsByTimestampStrategy", "guess", "expected error or latest"),
+        ("fetchOffset.numRetries", "-1", "must not be negative"),
+        ("kafkaConsumer.pollTimeoutMs", str(1 << 63), "does not fit in 64 bits"),
+    ],
+)
+def test_wrong_values(name: str, value: str, message: str) -> None:
+    with pytest.raises(OptionsError, match=message):
+        parse(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("15m", 900), ("30s", 30), ("100ms", 0.1), ("250", 0.25), ("1h", 3600), ("2 min", 120)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse(maxTriggerDelay=text).max_trigger_delay_s == pytest.approx(seconds)
+
+
+def test_minimum_above_maximum() -> None:
+    with pytest.raises(OptionsError, match=r"minOffsetPerTrigger\(5\) is higher than the maxOffsetsPerTrigger\(4\)"):
+        parse(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="4")
+    assert parse(minOffsetsPerTrigger="4", maxOffsetsPerTrigger="4").min_offsets_per_trigger == 4
+
+
+T0 = TopicPartition("t", 0)
+
+
+def test_timestamps_come_before_offsets() -> None:
+    given = {"startingOffsets": "latest"}
+    assert parse(**given).starting == AtEnd(LATEST)
+    given["startingOffsetsByTimestamp"] = '{"t":{"0":5}}'
+    assert parse(**given).starting == AtTimestamps({T0: 5})
+    given["startingTimestamp"] = "7"
+    assert parse(**given).starting == AtTimestamp(7)
+    given["startingOffsetsByTimestampStrategy"] = "LATEST"
+    assert parse(**given).starting == AtTimestamp(7, latest_if_none=True)
+    assert parse(endingTimestamp="8", endingOffsets="latest").ending == AtTimestamp(8)
+
+
+def test_words_are_trimmed_and_of_any_case() -> None:
+    assert parse(startingOffsets=" Earliest ").starting == AtEnd(EARLIEST)
+    assert parse(startingOffsets='{"t":{"0":-2}}').starting == AtOffsets({T0: EARLIEST})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries on Kafka"),
+        ({"startingOffsets": '{"t":{"0":-1}}'}, "startingOffsets for t-0 can't be latest for batch queries on Kafka"),
+        ({"endingOffsets": "earliest"}, "ending offset can't be earliest for batch queries on Kafka"),
+        ({"endingOffsets": '{"t":{"0":-2}}'}, "ending offset for t-0 can't be earliest for batch queries on Kafka"),
+        ({"startingTimestamp": "9", "endingTimestamp": "8"}, r"startingTimestamp \(9\) is higher"),
+        (
+            {"startingOffsets": '{"t":{"0":9}}', "endingOffsets": '{"t":{"0":8}}'},
+            r"startingOffsets \(9\) is higher than the value of endingOffsets \(8\) for t-0",
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"t":{"0":9}}', "endingOffsetsByTimestamp": '{"t":{"0":8}}'},
+            r"startingOffsetsByTimestamp \(9\) is higher",
+        ),
+    ],
+)
+def test_batch_refuses(given: dict[str, str], message: str) -> None:
+    options = parse(**given)
+    with pytest.raises(OptionsError, match=message):
+        options.batch_limits()
+
+
+def test_batch_says_what_it_ignores(caplog: pytest.LogCaptureFixture) -> None:
+    parse(maxOffsetsPerTrigger="5", maxTriggerDelay="1s").batch_limits()
+    assert "maxOffsetsPerTrigger option ignored in batch queries" in caplog.text
+    assert "maxTriggerDelay option ignored in batch queries" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("endingOffsets", "latest"), ("endingOffsetsByTimestamp", '{"t":{"0":5}}'), ("endingTimestamp", "5")],
+)
+def test_streams_have_no_end(name: str, value: str) -> None:
+    options = parse(**{name: value})
+    with pytest.raises(OptionsError, match="not valid in streaming queries"):
+        options.stream_start()
