@@ -1,0 +1,103 @@
+"""Settings of a topic at work: retention, codecs, sizes, forced flushes, and where leader epochs end."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kafkalog.records.batch import iter_headers
+from kafkalog.records.compression import Codec
+from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.waiting import wait_until
+from tests.support.wire import batch, create_topic, end_offset, exchange, fetch, list_offset, produce
+
+NOW_MS = time.time_ns() // 1_000_000
+
+
+def earliest(sock: socket.socket, topic: str) -> int:
+    offset: int = list_offset(sock, topic, timestamp=-2).offset
+    return offset
+
+
+@pytest.mark.parametrize(
+    ("config", "timestamp"),
+    [({"retention_bytes": "3000"}, NOW_MS), ({"retention_ms": "60000"}, NOW_MS - 3_600_000)],
+    ids=["by bytes", "by time"],
+)
+def test_retention(start_broker: Callable[..., KafkalogBroker], config: dict[str, str], timestamp: int) -> None:
+    broker = start_broker({"log.retention.check.interval.ms": "100", "log.segment.delete.delay.ms": "100"})
+    with broker.connect() as sock:
+        create_topic(sock, "t", 1, segment_bytes="2000", **config)
+        for n in range(10):
+            produce(sock, "t", batch([b"%d" % n + b"x" * 900], timestamp=timestamp))
+        produce(sock, "t", batch([b"kept"], timestamp=NOW_MS))
+        wait_until(lambda: earliest(sock, "t") > 0, "old segments are gone")
+        start = earliest(sock, "t")
+        assert start < 11, "the newest record stays"
+        assert end_offset(sock, "t") == 11
+        assert fetch(sock, "t", {0: start - 1})[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert fetch(sock, "t", {0: start})[0].error_code == ErrorCode.NONE
+        directory = broker.log_dir / "t-0"
+        wait_until(lambda: not list(directory.glob("*.deleted")), "the files of old segments are removed")
+        bases = sorted(int(path.stem) for path in directory.glob("*.log"))
+        assert bases[0] == start
+
+
+@pytest.mark.parametrize("sent", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("name", ["uncompressed", "gzip", "snappy", "lz4", "zstd", "producer"])
+def test_the_topics_codec_wins(wire: socket.socket, sent: Codec, name: str) -> None:
+    topic = f"codec-{name}-{sent.name}"
+    create_topic(wire, topic, compression_type=name)
+    assert produce(wire, topic, batch([b"a" * 500, b"b"], codec=sent)).error_code == ErrorCode.NONE
+    records = fetch(wire, topic, {0: 0})[0].records
+    [(_, header)] = iter_headers(records)
+    wanted = {"producer": sent, "uncompressed": Codec.NONE}.get(name)
+    if wanted is None:
+        wanted = Codec[name.upper()]
+    assert (header.codec, header.records_count) == (wanted, 2)
+
+
+def test_the_topics_size_limit(wire: socket.socket) -> None:
+    create_topic(wire, "small", max_message_bytes="1000")
+    assert produce(wire, "small", batch([b"x" * 2000])).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert produce(wire, "small", batch([b"x" * 500])).base_offset == 0
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_forced_flushes(start_broker: Callable[..., KafkalogBroker], acks: int) -> None:
+    broker = start_broker({"log.flush.offset.checkpoint.interval.ms": "100"})
+    with broker.connect() as sock:
+        create_topic(sock, "t", 1, flush_messages="1")
+        for n in range(20):
+            assert produce(sock, "t", batch([b"%d" % n]), acks=acks).base_offset == n
+        # Up to the recovery point the log is on the device; it is checkpointed soon after.
+        checkpoint = broker.log_dir / "recovery-point-offset-checkpoint"
+        wait_until(
+            lambda: checkpoint.exists() and "t 0 20" in checkpoint.read_text(),
+            "the recovery point has followed the acknowledgements",
+        )
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_where_epochs_end(wire: socket.socket, topic: str, version: int) -> None:
+    for _ in range(3):
+        produce(wire, topic, batch([b"x"]))
+
+    def ask(epoch: int, partition: int = 0) -> tuple[int, int]:
+        wanted = OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
+        request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=topic, partitions=[wanted])])
+        result = exchange(wire, request, version).topics[0].partitions[0]
+        return result.error_code, result.end_offset
+
+    assert ask(0) == (0, 3)
+    assert ask(7) == (0, -1)
+    assert ask(0, partition=9) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
