@@ -68,9 +68,9 @@ class LogAppender(LogReader):
             self._active.append(records, first, last, timestamp)
         except OSError as error:
             raise self._storage_error("append to", error) from error
+        self.producers.end_offset = self.log_end_offset = last + 1
         if producer_id >= 0:
             self._update_producer(records, header, first, last)
-        self.producers.end_offset = self.log_end_offset = last + 1
         if self.recovery_point >= first:
             self._unflushed_since_ms = now_ms
         self._last_append_ms = now_ms
@@ -119,8 +119,8 @@ class LogAppender(LogReader):
         if self.recovery_point >= self.log_end_offset:
             self._unflushed_since_ms = now_ms
         self._last_append_ms = now_ms
-        recovery.note_producer(self.producers, header, batch, self._active)
         self.log_end_offset = last + 1
+        self._note_producer(header, batch)
 
     def _check_producer(self, records: memoryview, header: BatchHeader, origin: Origin) -> AppendInfo | None:
         if origin is not Origin.CLIENT:
@@ -149,8 +149,7 @@ class LogAppender(LogReader):
 
     def _update_producer(self, records: memoryview, header: BatchHeader, first: int, last: int) -> None:
         if header.is_control:
-            header = header._replace(base_offset=first)
-            recovery.note_producer(self.producers, header, records, self._active)
+            self._note_producer(header._replace(base_offset=first), records)
             return
         self.producers.update(
             header.producer_id,
@@ -161,6 +160,14 @@ class LogAppender(LogReader):
             header.max_timestamp,
             header.is_transactional,
         )
+
+    def _note_producer(self, header: BatchHeader, batch: memoryview) -> None:
+        try:
+            recovery.note_producer(self.producers, header, batch, self._active)
+        except OSError as error:
+            # The marker is in the log, but readers of committed records would not learn of it: recovery indexes it.
+            self._go_offline(f"cannot index an aborted transaction: {error}")
+            raise KafkaStorageError(f"Cannot append to {self._label}: {error}") from error
 
     def roll(self, now_ms: int) -> Segment:
         """Begin a new segment at the log end offset, unless the active one is empty.
@@ -182,7 +189,7 @@ class LogAppender(LogReader):
         try:
             old.finish()
         except OSError:
-            new.remove()
+            new.discard()
             raise
         self._set_segments([*self._segments, new])
         self._dir_unsynced = True

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 from uuid import UUID
 
@@ -148,12 +148,12 @@ class PartitionLog(LogAppender):
             if count == len(segments):
                 self._roll(self.log_end_offset, now_ms)
             gone = segments[:count]
-            self._set_segments(self._segments[count:])
-            self._raise_log_start(max(self.log_start_offset, self._segments[0].base_offset))
-            paths = [path for segment in gone for path in self._detach(segment)]
+            for segment in gone:
+                self._set_segments(self._segments[1:])
+                self._raise_log_start(max(self.log_start_offset, self._bases[0]))
+                self._deletions.append((now_ms + self._config.file_delete_delay_ms, self._detach(segment)))
         except OSError as error:
             raise self._storage_error("apply retention to", error) from error
-        self._deletions.append((now_ms + self._config.file_delete_delay_ms, paths))
         return gone
 
     def _detach(self, segment: Segment) -> list[str]:
@@ -189,13 +189,17 @@ class PartitionLog(LogAppender):
             keep = bisect_right(self._bases, offset)
             gone = self._segments[keep:]
             self._set_segments(self._segments[:keep])
-            for segment in gone:
+            # From the end: a failure, or a crash, in between leaves a log without a gap.
+            for segment in reversed(gone):
                 if segment.base_offset in self.producers.snapshot_offsets:
                     self.producers.remove_snapshot(segment.base_offset)
                 segment.remove()
+            if gone:
+                self._ops.fsync_dir(str(self.dir))
             self._active.truncate_to(offset)
-            self.epochs.truncate_from_end(offset)
-            self._end_at(self._active.next_offset(), min(self.log_start_offset, offset))
+            end = self._active.next_offset()
+            self.epochs.truncate_from_end(end)
+            self._end_at(end, min(self.log_start_offset, end))
             self.producers.reload(self.log_start_offset, self.log_end_offset, now_ms)
             recovery.replay(self._segments, self.producers, self.log_end_offset)
         except OSError as error:
@@ -210,8 +214,9 @@ class PartitionLog(LogAppender):
             KafkaStorageError: the disk failed; the log is offline.
         """
         try:
-            for segment in self._segments:
+            for segment in reversed(self._segments):
                 segment.remove()
+            self._ops.fsync_dir(str(self.dir))
             self._set_segments([Segment.create(str(self.dir), offset, self._config, now_ms, self._ops)])
             self.epochs.clear()
             self.producers.start_at(offset)
@@ -268,9 +273,11 @@ class PartitionLog(LogAppender):
         segments, start = self._segments, self.recovery_point
         if end <= start and not self._dir_unsynced and not self._flush_from_roll:
             return
+        # After a roll the segment that was left once more: its indexes have been closed and trimmed since.
+        find = bisect_left if self._flush_from_roll else bisect_right
         self._flush_from_roll = False
         try:
-            for segment in segments[max(bisect_right([s.base_offset for s in segments], start) - 1, 0) :]:
+            for segment in segments[max(find([s.base_offset for s in segments], start) - 1, 0) :]:
                 if segment.base_offset < end:
                     self._flush_segment(segment)
             self.producers.sync_snapshots()

@@ -76,14 +76,23 @@ class Segment:
 
     @classmethod
     def create(cls, directory: str, base_offset: int, config: LogConfig, now_ms: int, ops: FileOps = OS) -> Segment:
-        """Make the files of an empty segment, preallocated as configured, and make it ready for appends."""
+        """Make the files of an empty segment, preallocated as configured, and make it ready for appends.
+
+        Raises:
+            OSError: they could not be made; none is left.
+            SegmentWriteError: nor could they be removed.
+        """
         segment = cls(directory, base_offset, 0, config, now_ms, ops)
         fd = ops.open(segment.path(names.LOG), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         segment._file = SegmentFile(fd)
-        if config.preallocate:
-            ops.ftruncate(fd, config.segment_bytes)
-        ops.unlink(segment.path(names.TXN_INDEX))
-        segment.reset_indexes()
+        try:
+            if config.preallocate:
+                ops.ftruncate(fd, config.segment_bytes)
+            ops.unlink(segment.path(names.TXN_INDEX))
+            segment.reset_indexes()
+        except OSError:
+            segment.discard()
+            raise
         return segment
 
     def __repr__(self) -> str:
@@ -344,10 +353,14 @@ class Segment:
                 self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
 
     def cut(self, position: int) -> None:
-        """Cut the ``.log`` file at ``position``; the caller sees to the indexes."""
+        """Cut the ``.log`` file at ``position``, on the device too; the caller sees to the indexes.
+
+        Forced at once, for what was cut off must not come back after what is appended next.
+        """
         if position < self.size:
             self._ops.ftruncate(self.file.fd, position)
             self.size = position
+            self._ops.fsync(self.file.fd)
 
     def flush(self) -> None:
         """Force log and indexes to the device, in this order. May run on a worker's thread.
@@ -395,6 +408,17 @@ class Segment:
         self.suffix = names.DELETED
         self.release()
         return paths
+
+    def discard(self) -> None:
+        """Unlink the files of a new segment that is not to be: found later, it would seem to be the log's end.
+
+        Raises:
+            SegmentWriteError: they could not be removed.
+        """
+        try:
+            self.remove()
+        except OSError as error:
+            raise SegmentWriteError(error.errno, f"cannot remove {self.path(names.LOG)}") from error
 
     def remove(self) -> None:
         """Unlink its files; slices in flight stay readable."""

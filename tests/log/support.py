@@ -11,12 +11,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, Buffer, FileOps
 from broker.log.partition_log import PartitionLog
-from kafkalog.records.batch import Record, encode_batch
+from kafkalog.records.batch import Record, decode_batch, encode_batch, iter_headers
 from kafkalog.records.compression import Codec
+from kafkalog.records.control import ControlRecordType, EndTransactionMarker
 
 NOW = 1_700_000_000_000
 
@@ -97,17 +99,26 @@ def open_log(
 class FaultyOps(FileOps):
     """Real file operations of which chosen ones fail.
 
-    ``fail["pwrite"] = 3`` makes the third write from now on, and those after it, fail with ``error``; ``short``
-    makes writes write half; ``calls`` lists what was asked for, in order (an fsync by its file's path).
+    ``fail["pwrite"] = 3`` makes the third write from now on, and those after it, fail with ``error``;
+    ``fail_at = 3`` makes the third call of any kind fail, and with ``persists`` all after it; ``short`` makes
+    writes write half; ``calls`` lists what was asked for, in order (an fsync by its file's path).
     """
 
-    __slots__ = ("calls", "error", "fail", "short")
+    __slots__ = ("calls", "error", "fail", "fail_at", "persists", "short")
 
     def __init__(self, error: int = errno.EIO) -> None:
         self.error = error
         self.fail: dict[str, int] = {}
+        self.fail_at: int | None = None
+        self.persists = False
         self.short = False
         self.calls: list[tuple[str, str | int]] = []
+
+    def heal(self) -> None:
+        """Fail nothing from now on."""
+        self.fail.clear()
+        self.fail_at = None
+        self.short = False
 
     def _maybe_fail(self, call: str, what: str | int) -> None:
         self.calls.append((call, what))
@@ -116,13 +127,22 @@ class FaultyOps(FileOps):
             self.fail[call] = left - 1
             if left <= 1:
                 raise OSError(self.error, "injected failure")
+        if self.fail_at is not None:
+            self.fail_at -= 1
+            if self.fail_at == 0 or (self.persists and self.fail_at < 0):
+                raise OSError(self.error, "injected failure")
 
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:
         self._maybe_fail("open", path)
         return super().open(path, flags, mode)
 
-    def pwrite(self, fd: int, data: Buffer, position: int) -> int:
-        self._maybe_fail("pwrite", fd)
+    def pwrite(self, fd: int, data: Buffer, position: int, /) -> int:
+        try:
+            self._maybe_fail("pwrite", fd)
+        except OSError:
+            # As a full disk does: some of it is written before the call that fails.
+            super().pwrite(fd, memoryview(data)[: len(data) // 3], position)
+            raise
         if self.short and len(data) > 1:
             data = memoryview(data)[: len(data) // 2]
         return super().pwrite(fd, data, position)
@@ -146,3 +166,36 @@ class FaultyOps(FileOps):
     def unlink(self, path: str) -> None:
         self._maybe_fail("unlink", path)
         super().unlink(path)
+
+
+def marker(producer_id: int, *, epoch: int = 0, commit: bool = False, coordinator_epoch: int = 0) -> memoryview:
+    """A transaction marker as a coordinator appends it."""
+    kind = ControlRecordType.COMMIT if commit else ControlRecordType.ABORT
+    return memoryview(
+        EndTransactionMarker(kind, coordinator_epoch).encode(
+            timestamp=NOW, producer_id=producer_id, producer_epoch=epoch
+        )
+    )
+
+
+class Stored(NamedTuple):
+    """One batch of a log, as found by reading it."""
+
+    base_offset: int
+    last_offset: int
+    values: tuple[bytes | None, ...]
+
+
+def stored(log: PartitionLog, start: int | None = None) -> list[Stored]:
+    """Every batch from ``start`` (default: the log start offset) on, read in small steps, CRCs checked."""
+    found: list[Stored] = []
+    offset = log.log_start_offset if start is None else start
+    while offset < log.log_end_offset:
+        data = log.read(offset, 500).read()
+        for position, header in iter_headers(data):
+            _, decoded = decode_batch(data, position)
+            found.append(Stored(header.base_offset, header.last_offset, tuple(record.value for record in decoded)))
+        assert found, f"nothing at {offset} of {log}"
+        assert found[-1].last_offset >= offset, f"nothing at {offset} of {log}"
+        offset = found[-1].last_offset + 1
+    return found

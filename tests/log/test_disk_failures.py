@@ -1,0 +1,205 @@
+"""ENOSPC and EIO in each single file operation of an append, a roll, retention and a truncation.
+
+Whatever fails, the log answers KAFKA_STORAGE_ERROR and no other error, holds exactly what it acknowledged, and takes
+appends again when the disk does, or says that it is offline.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.log.config import LogConfig
+from broker.log.partition_log import PartitionLog
+from broker.log.validation import Origin
+from kafkalog.protocol.errors import KafkaStorageError
+from tests.log.support import NOW, FaultyOps, Stored, batch, marker, open_log, stored, temporary_directory
+
+CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_bytes=240, file_delete_delay_ms=0)
+VALUES = (b"x" * 50,)
+
+
+def append(log: PartitionLog, epoch: int = 0) -> None:
+    log.append(batch(VALUES), leader_epoch=epoch, now_ms=NOW)
+
+
+def prepared(log: PartitionLog) -> None:
+    """A transaction under way, and room for one more batch in the active segment."""
+    log.append(
+        batch(VALUES, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True),
+        leader_epoch=0, now_ms=NOW, in_transaction=True,
+    )  # fmt: skip
+    for _ in range(6):
+        append(log)
+
+
+def abort(log: PartitionLog) -> None:
+    log.append(marker(7), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+
+
+def roll_by_size(log: PartitionLog) -> None:
+    log.append(batch((b"y" * 800,)), leader_epoch=0, now_ms=NOW)
+
+
+ACTS: dict[str, Callable[[PartitionLog], object]] = {
+    "append": append,
+    "append in a new epoch": lambda log: append(log, 1),
+    "append that rolls": roll_by_size,
+    "append an abort marker": abort,
+    "roll": lambda log: log.roll(NOW),
+}
+
+
+def calls_of(act: Callable[[PartitionLog], object]) -> int:
+    """How many file operations it takes when nothing fails."""
+    with temporary_directory() as directory:
+        ops = FaultyOps()
+        log = open_log(directory, CONFIG, ops=ops)
+        prepared(log)
+        ops.calls.clear()
+        act(log)
+        return len(ops.calls)
+
+
+def cases() -> Iterator[object]:
+    for name, act in ACTS.items():
+        for at in range(1, calls_of(act) + 1):
+            for persists in (False, True):
+                for error in (errno.ENOSPC, errno.EIO):
+                    kind = "on" if persists else "once"
+                    yield pytest.param(act, at, persists, error, id=f"{name}-{at}-{kind}-{errno.errorcode[error]}")
+
+
+@pytest.mark.parametrize(("act", "at", "persists", "error"), list(cases()))
+def test_any_failing_call(
+    tmp_path: Path, act: Callable[[PartitionLog], object], at: int, persists: bool, error: int
+) -> None:
+    ops = FaultyOps(error)
+    log = open_log(tmp_path, CONFIG, ops=ops)
+    prepared(log)
+    ops.fail_at, ops.persists = at, persists
+    before = log.log_end_offset
+    try:
+        act(log)
+    except KafkaStorageError:
+        assert log.log_end_offset == before or log.offline
+    ops.heal()
+    held = stored(log)
+    assert [row.base_offset for row in held] == list(range(log.log_end_offset)), "one record a batch, no gap"
+    try:
+        # A smaller batch first: it must not go into a segment that a failed roll left behind.
+        append(log)
+        roll_by_size(log)
+    except KafkaStorageError:
+        assert log.offline is not None
+        assert stored(log) == held
+    else:
+        assert log.offline is None
+        held = [
+            *held,
+            Stored(len(held), len(held), VALUES),
+            Stored(len(held) + 1, len(held) + 1, (b"y" * 800,)),
+        ]
+        assert stored(log) == held
+    aborted = log.aborted_transactions(0, log.log_end_offset) if log.offline is None else None
+    again = open_log(tmp_path, CONFIG)
+    assert stored(again)[: len(held)] == held
+    assert again.log_end_offset == log.log_end_offset
+    if aborted is not None:
+        assert again.aborted_transactions(0, again.log_end_offset) == aborted
+    append(again)
+    again.close()
+    assert len(stored(open_log(tmp_path, CONFIG, clean=True))) == len(held) + 1
+
+
+def test_short_writes_are_continued(tmp_path: Path) -> None:
+    ops = FaultyOps()
+    log = open_log(tmp_path, ops=ops)
+    ops.short = True
+    append(log)
+    append(log)
+    assert [row.values for row in stored(log)] == [VALUES, VALUES]
+
+
+def test_a_write_that_cannot_be_undone_takes_the_log_offline(tmp_path: Path) -> None:
+    ops = FaultyOps(errno.ENOSPC)
+    log = open_log(tmp_path, ops=ops)
+    append(log)
+    ops.fail = {"pwrite": 1, "ftruncate": 1}
+    with pytest.raises(KafkaStorageError):
+        append(log)
+    ops.heal()
+    with pytest.raises(KafkaStorageError, match="offline"):
+        append(log)
+    assert len(stored(log)) == 1
+    assert open_log(tmp_path).log_end_offset == 1
+
+
+def test_a_full_disk_refuses_appends_and_takes_them_again_when_there_is_room(tmp_path: Path) -> None:
+    ops = FaultyOps(errno.ENOSPC)
+    log = open_log(tmp_path, CONFIG, ops=ops)
+    for _ in range(3):
+        append(log)
+    ops.fail = {"pwrite": 1}
+    for _ in range(3):
+        with pytest.raises(KafkaStorageError):
+            append(log)
+    ops.heal()
+    append(log)
+    assert len(stored(log)) == 4
+    log.close()
+    assert len(stored(open_log(tmp_path, CONFIG, clean=True))) == 4
+
+
+@pytest.mark.parametrize("at", range(1, 20))
+def test_retention_that_fails_halfway_loses_nothing_that_it_kept(tmp_path: Path, at: int) -> None:
+    config = CONFIG.with_changes(retention_bytes=1000)
+    ops = FaultyOps()
+    log = open_log(tmp_path, config, ops=ops)
+    for _ in range(40):
+        append(log)
+    log.high_watermark = log.log_end_offset
+    ops.fail_at = at
+    try:
+        log.apply_retention(NOW)
+    except KafkaStorageError:
+        ops.heal()
+        log.apply_retention(NOW)
+    ops.heal()
+    log.remove_deleted(NOW)
+    start = log.log_start_offset
+    assert start > 0
+    assert [row.base_offset for row in stored(log)] == list(range(start, 40))
+    again = open_log(tmp_path, config, log_start_offset=start)
+    assert [row.base_offset for row in stored(again)] == list(range(start, 40))
+
+
+@pytest.mark.parametrize("at", range(1, 25))
+def test_a_truncation_that_fails_takes_the_log_offline_and_leaves_a_prefix(tmp_path: Path, at: int) -> None:
+    ops = FaultyOps()
+    log = open_log(tmp_path, CONFIG, ops=ops)
+    for _ in range(40):
+        append(log)
+    ops.fail_at = at
+    try:
+        log.truncate_to(5, now_ms=NOW)
+    except KafkaStorageError:
+        assert log.offline is not None
+    else:
+        assert log.log_end_offset == 5
+    again = open_log(tmp_path, CONFIG)
+    assert again.log_end_offset >= 5
+    assert [row.base_offset for row in stored(again)] == list(range(again.log_end_offset))
+
+
+def test_a_directory_that_cannot_be_written_when_a_log_is_made(tmp_path: Path) -> None:
+    ops = FaultyOps(errno.ENOSPC)
+    ops.fail = {"ftruncate": 1}
+    with pytest.raises(OSError, match="injected"):
+        open_log(tmp_path, ops=ops)
+    log = open_log(tmp_path)
+    append(log)
+    assert len(stored(log)) == 1
