@@ -1,0 +1,352 @@
+"""Records waiting to be sent: a queue a partition, one lock, one bound on the memory of all.
+
+Senders of records append under the lock; the sender's thread takes batches out, puts back what must be tried again,
+and says when a batch is done. A queue holds, oldest first: batches to be tried again (which have their sequence
+numbers), full ones, and the open one, which grows until the sender takes it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+
+from kafkalog.client.errors import ClientError, ClientTimeoutError
+from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+
+from .batch import ProducerBatch
+from .config import ProducerConfig
+from .encoding import Headers
+
+NO_LEADER = -1
+LOW_WATER = 0.75
+"""Share of buffer.memory to which it must have emptied before those who wait for room go on: then they go on for a
+while, instead of one record at a time."""
+
+
+class ProducerClosedError(ClientError, RuntimeError):
+    """The producer was closed before, or while, the record was sent."""
+
+
+class PartitionQueue:
+    """One partition's batches, and its place in the producer's sequence."""
+
+    __slots__ = (
+        "in_flight",
+        "leader",
+        "next_sequence",
+        "open",
+        "partition",
+        "producer_epoch",
+        "producer_id",
+        "ready",
+        "reset",
+        "serial",
+        "topic",
+    )
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.leader = NO_LEADER
+        self.open: ProducerBatch | None = None
+        self.ready: deque[ProducerBatch] = deque()
+        self.in_flight: list[ProducerBatch] = []
+        self.serial = 0
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.next_sequence = 0
+        self.reset = False
+        """Whether the broker's sequence and ours have come apart: a new epoch begins when nothing is in flight."""
+
+
+@dataclass
+class Plan:
+    """What the sender is to do now."""
+
+    requests: dict[int, list[ProducerBatch]] = field(default_factory=dict)
+    """Batches by the leader's node id, one a partition."""
+    expired: list[ProducerBatch] = field(default_factory=list)
+    leaderless: set[str] = field(default_factory=set)
+    """Topics with something to send to a partition whose leader is not known."""
+    needs_producer_id: bool = False
+    wake_at: float = float("inf")
+    """When to look again (``time.monotonic``) if nothing happens before."""
+    finished: bool = False
+    """Whether the producer is being closed and nothing is left."""
+
+
+class Accumulator:
+    """The queues; see the module. ``wake`` ends the sender's wait."""
+
+    def __init__(self, config: ProducerConfig, wake: Callable[[], None]) -> None:
+        self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)
+        """Notified when there is room again, and when topics become known."""
+        self.used = 0
+        self.closed = False
+        self.idle = False
+        """Whether the sender waits and must be woken for what is new."""
+        self._config = config
+        self._wake = wake
+        self._limit = config.batch_limit
+        self._batch_size = config.batch_size
+        self._memory = config.buffer_memory
+        self._active: dict[PartitionQueue, None] = {}
+        self._incomplete: dict[ProducerBatch, None] = {}
+        self._blocked = 0
+        self._flushing = 0
+
+    # For those who send records
+
+    def append(
+        self,
+        queue: PartitionQueue,
+        value: bytes | None,
+        timestamp: int,
+        key: bytes | None,
+        headers: Headers,
+        size: int,
+    ) -> tuple[ProducerBatch, int]:
+        """Append a record of at most ``size`` bytes: its batch and its place there.
+
+        Waits while buffer.memory is used up. Raises ClientTimeoutError, ProducerClosedError.
+        """
+        with self.lock:
+            batch = queue.open
+            if batch is None or batch.size + size > self._limit or self.used + size > self._memory or self.closed:
+                batch = self._make_room(queue, size)
+            if key is None and not headers and batch.keys is None:
+                batch.values.append(value)
+                batch.timestamps.append(timestamp)
+            else:
+                batch.append_keyed(value, timestamp, key, headers)
+            before = batch.size
+            batch.size = after = before + size
+            self.used += size
+            if self.idle and (not before or before < self._batch_size <= after):
+                self.rouse()
+            return batch, len(batch.timestamps) - 1
+
+    def extend(
+        self, queue: PartitionQueue, values: Sequence[bytes], ends: Sequence[int], start: int, timestamp: int
+    ) -> tuple[ProducerBatch, int, int]:
+        """Append as many of ``values[start:]`` as one batch takes, at least one: batch, place of the first, how many.
+
+        ``ends[i]`` is the most bytes that the records of ``values[: i + 1]`` take. Waits and raises as `append`.
+        """
+        base = ends[start - 1] if start else 0
+        first = ends[start] - base
+        with self.lock:
+            batch = queue.open
+            if batch is None or batch.size + first > self._limit or self.used + first > self._memory or self.closed:
+                batch = self._make_room(queue, first)
+            room = min(self._limit - batch.size, self._memory - self.used)
+            stop = max(bisect_right(ends, base + room, start), start + 1)
+            index = len(batch.timestamps)
+            count = stop - start
+            batch.values.extend(values[start:stop])
+            batch.timestamps.extend(repeat(timestamp, count))
+            if batch.keys is not None and batch.headers is not None:
+                batch.keys.extend(repeat(None, count))
+                batch.headers.extend(repeat((), count))
+            before = batch.size
+            batch.size = after = before + ends[stop - 1] - base
+            self.used += after - before
+            if self.idle and (not before or before < self._batch_size <= after):
+                self.rouse()
+            return batch, index, count
+
+    def _make_room(self, queue: PartitionQueue, size: int) -> ProducerBatch:
+        """An open batch that takes ``size`` bytes, once there is memory for them; the lock is held."""
+        if self.used + size > self._memory:
+            self._wait_for_memory(size)
+        if self.closed:
+            raise ProducerClosedError("the producer is closed")
+        batch = queue.open
+        if batch is None or batch.size + size > self._limit:
+            if batch is not None and batch.size:
+                queue.ready.append(batch)
+            queue.serial += 1
+            queue.open = batch = ProducerBatch(queue.topic, queue.partition, queue.serial)
+            self._incomplete[batch] = None
+            self._active[queue] = None
+        return batch
+
+    def _wait_for_memory(self, size: int) -> None:
+        def room() -> bool:
+            return self.closed or self.used == 0 or (self.used <= low and self.used + size <= self._memory)
+
+        low = self._memory * LOW_WATER
+        self._blocked += 1
+        self.rouse()
+        try:
+            if not self.changed.wait_for(room, self._config.max_block):
+                raise ClientTimeoutError(
+                    f"no room for {size} bytes in {self._config.max_block * 1000:.0f} ms (max.block.ms): buffer.memory "
+                    f"of {self._memory} bytes is full of records that the brokers have not taken"
+                )
+        finally:
+            self._blocked -= 1
+
+    def flush(self, timeout: float | None) -> None:
+        """Send what is there without lingering and wait until all of it is done. ClientTimeoutError."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self.lock:
+            pending = list(self._incomplete)
+            self._flushing += 1
+            self.rouse()
+        try:
+            for batch in pending:
+                batch.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
+        finally:
+            with self.lock:
+                self._flushing -= 1
+
+    def close(self) -> None:
+        """Take no more records; what is there is sent without lingering."""
+        with self.lock:
+            self.closed = True
+            self.changed.notify_all()
+            self.rouse()
+
+    def rouse(self) -> None:
+        """Wake the sender if it waits; the lock is held."""
+        if self.idle:
+            self.idle = False
+            self._wake()
+
+    # For the sender
+
+    def take(self, now: float, idempotent: bool, identified: bool, free: Callable[[int], float]) -> Plan:
+        """Take out what can be sent now.
+
+        ``free`` tells when a node takes another request (``time.monotonic``; at or before ``now``: at once).
+        """
+        plan = Plan()
+        with self.lock:
+            hurry = self.closed or self._flushing > 0 or self._blocked > 0
+            sizes: dict[int, int] = {}
+            for queue in list(self._active):
+                self._expire(queue, now, plan)
+                batch = self._next(queue, now, hurry, plan)
+                if batch is None:
+                    if queue.open is None and not queue.ready:
+                        del self._active[queue]
+                    continue
+                if queue.leader == NO_LEADER:
+                    plan.leaderless.add(queue.topic)
+                    continue
+                if idempotent and not identified:
+                    plan.needs_producer_id = True
+                    continue
+                at = free(queue.leader)
+                if at > now:
+                    plan.wake_at = min(plan.wake_at, at)
+                    continue
+                total = sizes.get(queue.leader, 0) + batch.size
+                if total > self._config.max_request_size and queue.leader in plan.requests:
+                    # The rest goes with the next request; whoever waits longest is first then.
+                    plan.wake_at = now
+                    continue
+                sizes[queue.leader] = total
+                self._pop(queue)
+                plan.requests.setdefault(queue.leader, []).append(batch)
+                # To the end, so that partitions take turns.
+                del self._active[queue]
+                if queue.open is not None or queue.ready:
+                    self._active[queue] = None
+                    plan.wake_at = min(plan.wake_at, now if hurry or queue.ready else plan.wake_at)
+            plan.finished = self.closed and not self._incomplete and not plan.expired
+            self.idle = True
+        return plan
+
+    def _next(self, queue: PartitionQueue, now: float, hurry: bool, plan: Plan) -> ProducerBatch | None:
+        """The batch to send next, if it may go now; when to look again goes to the plan."""
+        if queue.ready:
+            batch = queue.ready[0]
+            if batch.attempts or queue.reset or self._config.max_in_flight == 1:
+                # Order: what is tried again goes when everything before it is known.
+                if queue.in_flight:
+                    return None
+                if batch.retry_at > now:
+                    plan.wake_at = min(plan.wake_at, batch.retry_at)
+                    return None
+            return batch
+        if queue.open is None or (queue.in_flight and (queue.reset or self._config.max_in_flight == 1)):
+            return None
+        batch = queue.open
+        if not hurry and batch.size < self._batch_size:
+            due = batch.created + self._config.linger
+            if due > now:
+                plan.wake_at = min(plan.wake_at, due)
+                return None
+        return batch
+
+    def _pop(self, queue: PartitionQueue) -> None:
+        if queue.ready:
+            batch = queue.ready.popleft()
+        else:
+            assert queue.open is not None
+            batch, queue.open = queue.open, None
+        queue.in_flight.append(batch)
+
+    def _expire(self, queue: PartitionQueue, now: float, plan: Plan) -> None:
+        timeout = self._config.delivery_timeout
+        while queue.ready or queue.open is not None:
+            batch = queue.ready[0] if queue.ready else queue.open
+            assert batch is not None
+            if batch.created + timeout > now:
+                plan.wake_at = min(plan.wake_at, batch.created + timeout)
+                return
+            if queue.ready:
+                queue.ready.popleft()
+            else:
+                queue.open = None
+            if batch.base_sequence != NO_SEQUENCE:
+                queue.reset = True
+            plan.expired.append(batch)
+
+    def requeue(self, queue: PartitionQueue, batches: Iterable[ProducerBatch]) -> None:
+        """Put batches back in their places, before all that were never sent."""
+        with self.lock:
+            for batch in batches:
+                at = 0
+                while at < len(queue.ready) and self._before(queue.ready[at], batch):
+                    at += 1
+                queue.ready.insert(at, batch)
+            self._active[queue] = None
+
+    @staticmethod
+    def _before(one: ProducerBatch, other: ProducerBatch) -> bool:
+        return (one.serial, one.position) < (other.serial, other.position)
+
+    def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
+        """Account for the parts of a batch in its place."""
+        with self.lock:
+            self._incomplete.pop(batch, None)
+            self._incomplete.update(dict.fromkeys(parts))
+            self.used += sum(part.size for part in parts) - batch.size
+
+    def release(self, batches: Iterable[ProducerBatch]) -> None:
+        """Give back the memory of batches that are done."""
+        with self.lock:
+            for batch in batches:
+                if batch in self._incomplete:
+                    del self._incomplete[batch]
+                    self.used -= batch.size
+            if self._blocked and self.used <= self._memory * LOW_WATER:
+                self.changed.notify_all()
+
+    def drain(self) -> list[ProducerBatch]:
+        """Take out everything that is not done, in flight or not, to fail it."""
+        with self.lock:
+            for queue in self._active:
+                queue.ready.clear()
+                queue.open = None
+            self._active.clear()
+            return list(self._incomplete)

@@ -1,0 +1,121 @@
+"""A connection to a leader with the requests that are on it."""
+
+from __future__ import annotations
+
+import random
+import selectors
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.connection import Connection
+from kafkalog.client.errors import ConnectionFailedError
+from kafkalog.protocol.schema import Request
+
+from .batch import ProducerBatch
+from .config import ProducerConfig
+
+
+class Link:
+    """Requests in flight to one broker; connects when there is something to send. Used by the sender's thread alone."""
+
+    def __init__(
+        self, node_id: int, config: ProducerConfig, cluster: Cluster, selector: selectors.BaseSelector
+    ) -> None:
+        self.node_id = node_id
+        self._config = config
+        self._cluster = cluster
+        self._selector = selector
+        self._connection: Connection | None = None
+        self._requests: deque[tuple[float, list[ProducerBatch]]] = deque()
+        self._failures = 0
+        self._retry_at = 0.0
+
+    @property
+    def name(self) -> str:
+        """What to call the broker in messages."""
+        return f"broker {self.node_id}" + (f" at {self._connection.address}" if self._connection else "")
+
+    def free_at(self) -> float:
+        """When it takes another request (``time.monotonic``): now and ever, after a pause, or after a response."""
+        if len(self._requests) >= self._config.max_in_flight:
+            return float("inf")
+        return self._retry_at
+
+    def batches(self) -> Iterator[ProducerBatch]:
+        """The batches in flight."""
+        for _, batches in self._requests:
+            yield from batches
+
+    def deadline(self) -> float:
+        """When the oldest request has waited too long."""
+        return self._requests[0][0] + self._config.client.request_timeout if self._requests else float("inf")
+
+    def timed_out(self, now: float) -> bool:
+        """Whether the oldest request has waited too long."""
+        return self.deadline() <= now
+
+    def send(self, request: Request, batches: list[ProducerBatch], min_version: int, *, answered: bool) -> None:
+        """Send a request that carries ``batches``; connect first where there is no connection.
+
+        Raises the errors of ``Connection``; the batches are the caller's again then.
+        """
+        connection = self._connection
+        if connection is not None and not self._requests and (connection.expired or connection.readable()):
+            # Closed by the broker while idle, or about to be: no reason to try a request on it.
+            self.close()
+            connection = None
+        if connection is None:
+            connection = self._connect()
+        connection.send(request, min_version=min_version, answered=answered)
+        if answered:
+            self._requests.append((time.monotonic(), batches))
+
+    def _connect(self) -> Connection:
+        # A link outlives a broker's move to another address: metadata has the present one.
+        known = self._cluster.metadata([]).brokers
+        broker = known.get(self.node_id)
+        if broker is None:
+            raise ConnectionFailedError(f"the cluster names no broker {self.node_id} at present")
+        connection = self._cluster.connect(broker)
+        self._selector.register(connection.fileno(), selectors.EVENT_READ, self)
+        self._connection = connection
+        self._failures = 0
+        return connection
+
+    def has_response(self) -> bool:
+        """Whether some of a response is there."""
+        connection = self._connection
+        if connection is None or connection.closed or not self._requests:
+            return False
+        return connection.readable()
+
+    def receive(self) -> tuple[list[ProducerBatch], Any]:
+        """The oldest request's batches and its response; errors as ``Connection.receive``."""
+        assert self._connection is not None
+        if not self._requests:
+            # Nothing was asked, so what is there to read is the end of the connection.
+            raise ConnectionFailedError(f"{self.name} closed the connection")
+        response = self._connection.receive()
+        return self._requests.popleft()[1], response
+
+    def fail(self) -> list[ProducerBatch]:
+        """Close the connection, and pause before the next; the batches that were in flight, oldest first."""
+        batches = list(self.batches())
+        self.close()
+        config = self._config
+        pause = min(config.reconnect_backoff * 2 ** min(self._failures, 16), config.reconnect_backoff_max)
+        self._failures += 1
+        self._retry_at = time.monotonic() + pause * random.uniform(0.8, 1.2)
+        return batches
+
+    def close(self) -> None:
+        """Close the connection and forget what was on it."""
+        self._requests.clear()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            for key in [key for key in self._selector.get_map().values() if key.data is self]:
+                self._selector.unregister(key.fileobj)
+            connection.close()

@@ -1,0 +1,189 @@
+"""The producer that users hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from types import TracebackType
+from typing import Any, Self
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import ClientError, ClientTimeoutError
+from kafkalog.protocol.errors import KafkaError, MessageTooLargeError
+
+from .accumulator import ProducerClosedError
+from .batch import BatchFuture, DeliveryFuture, failed_future
+from .config import ProducerConfig
+from .encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD, TIMESTAMP_OVERHEAD, Headers
+from .partitioner import partition_for_key
+from .sender import Sender
+
+GRACE_S = 5.0
+"""How long `Producer.close` waits for the sender's thread after it was told to give everything up."""
+
+
+class Producer:
+    """Sends records to topics in the background. Safe for use by several threads.
+
+    ``config`` holds Kafka's producer properties, or is a ProducerConfig; ConfigError for what cannot be used. Nothing
+    is sent before the first record. A record is on its way when `send` returns; its future tells how that ended.
+
+        with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
+            future = producer.send("words", b"value", key=b"key")
+            print(future.result().offset)
+    """
+
+    def __init__(self, config: ProducerConfig | Mapping[str, Any]) -> None:
+        self.config = config if isinstance(config, ProducerConfig) else ProducerConfig.from_dict(config)
+        self._cluster = Cluster(self.config.client)
+        self._sender = Sender(self.config, self._cluster)
+        self._accumulator = self._sender.accumulator
+        self._topics = self._sender.topics
+        self._states = self._topics.states
+        self._ignore_keys = self.config.ignore_keys
+        self._max_request_size = self.config.max_request_size
+        self._sender.start()
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: Headers = (),
+        timestamp: int | None = None,
+        partition: int | None = None,
+    ) -> DeliveryFuture:
+        """Send a record; what becomes of it is in the future.
+
+        Without ``partition`` the key's hash chooses it, as in the Java client; without a key records stay with one
+        partition for ``batch.size`` bytes. ``timestamp`` is in ms (now unless given). Waits up to ``max.block.ms``
+        for metadata and for room in ``buffer.memory``.
+
+        Raises ProducerClosedError, TypeError and ValueError for arguments that no record can have; everything else
+        is in the future.
+        """
+        if value is not None and type(value) is not bytes:
+            value = _as_bytes(value, "value")
+        size = PLAIN_OVERHEAD if value is None else PLAIN_OVERHEAD + len(value)
+        if key is not None:
+            if type(key) is not bytes:
+                key = _as_bytes(key, "key")
+            size += KEY_OVERHEAD + len(key)
+        if headers:
+            headers, more = _as_headers(headers)
+            size += more
+        if timestamp is None:
+            timestamp = int(time.time() * 1000)
+        else:
+            _check_timestamp(timestamp)
+            size += TIMESTAMP_OVERHEAD
+        try:
+            if size > self._max_request_size:
+                raise MessageTooLargeError(
+                    f"a record of up to {size} bytes is larger than max.request.size ({self._max_request_size})"
+                )
+            state = self._states.get(topic)
+            if state is None or not state.queues or (partition is not None and partition >= len(state.queues)):
+                state = self._topics.wait_for(topic, partition)
+            if partition is not None:
+                if partition < 0:
+                    raise ValueError(f"partition {partition} is negative")
+                queue = state.queues[partition]
+            elif key is None or self._ignore_keys:
+                queue = state.next_queue(size)
+            else:
+                queue = state.queues[partition_for_key(key, len(state.queues))]
+            batch, index = self._accumulator.append(queue, value, timestamp, key, headers, size)
+        except ProducerClosedError:
+            raise
+        except (ClientError, KafkaError) as error:
+            return failed_future(topic, partition, error)
+        return DeliveryFuture(batch, index)
+
+    def send_values(self, topic: str, values: Sequence[bytes], timestamp: int | None = None) -> list[BatchFuture]:
+        """Send many records that have only a value, at a fraction of what single calls cost; a future a batch.
+
+        Waits and raises as `send` does, but the errors that `send` leaves to the future are raised here: then some of
+        the values may have been sent.
+        """
+        if not values:
+            return []
+        ends = list(accumulate(map(PLAIN_OVERHEAD.__add__, map(len, values))))
+        if max(map(len, values)) + PLAIN_OVERHEAD > self._max_request_size:
+            raise MessageTooLargeError(
+                f"a record of {max(map(len, values))} bytes is larger than max.request.size ({self._max_request_size})"
+            )
+        if timestamp is None:
+            timestamp = int(time.time() * 1000)
+        else:
+            _check_timestamp(timestamp)
+        state = self._states.get(topic)
+        if state is None or not state.queues:
+            state = self._topics.wait_for(topic)
+        futures = []
+        start = 0
+        while start < len(values):
+            queue = state.next_queue(0)
+            batch, index, count = self._accumulator.extend(queue, values, ends, start, timestamp)
+            state.sticky.bytes_left -= ends[start + count - 1] - (ends[start - 1] if start else 0)
+            futures.append(BatchFuture(batch, index, count))
+            start += count
+        return futures
+
+    def partitions_for(self, topic: str) -> list[int]:
+        """The numbers of a topic's partitions. Waits as `send` does; raises what that puts into the future."""
+        return list(range(len(self._topics.wait_for(topic).queues)))
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until all records sent before this call are delivered or have failed; their futures tell which.
+
+        ClientTimeoutError after ``timeout`` seconds.
+        """
+        if self._sender.on_this_thread:
+            raise RuntimeError("flush() in a delivery callback would wait for itself")
+        self._accumulator.flush(timeout)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Send what is there, wait ``timeout`` seconds at most (None: as long as deliveries may take), and let go.
+
+        What is not delivered by then fails with ClientTimeoutError.
+        """
+        self._accumulator.close()
+        if not self._sender.on_this_thread and not self._sender.join(timeout):
+            self._sender.abort(ClientTimeoutError(f"not delivered within the {timeout} s that close() allowed"))
+            self._sender.join(GRACE_S)
+        self._cluster.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Whoever is interrupted does not want to wait for the rest.
+        self.close(0.0 if kind is not None and not issubclass(kind, Exception) else None)
+
+
+def _as_bytes(data: object, what: str) -> bytes:
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"a record's {what} must be bytes or None, not {type(data).__name__}")
+
+
+def _as_headers(headers: Iterable[tuple[str, bytes | None]]) -> tuple[Headers, int]:
+    """Headers that nobody changes any more, and the most bytes that they take."""
+    kept: list[tuple[str, bytes | None]] = []
+    size = 0
+    for name, value in headers:
+        if not isinstance(name, str):
+            raise TypeError(f"a header's key must be str, not {type(name).__name__}")
+        data = value if value is None else _as_bytes(value, "header")
+        kept.append((name, data))
+        size += HEADER_OVERHEAD + len(name.encode()) + len(data or b"")
+    return tuple(kept), size
+
+
+def _check_timestamp(timestamp: int) -> None:
+    if not 0 <= timestamp < 1 << 63:
+        raise ValueError(f"timestamp {timestamp} is no time in ms")

@@ -1,0 +1,423 @@
+"""The thread that sends: batches to their partitions' leaders, pipelined, and tried again where that may help.
+
+Idempotence (KIP-98, KIP-360). Each partition's batches carry the producer's id and epoch, and a sequence number that
+counts records; a broker appends what continues the sequence, answers a repetition with the first append's offset, and
+refuses a gap. A batch keeps its number however often it is sent. After a failure it waits until nothing of its
+partition is in flight, and goes before everything else; so order is kept with several requests in flight. Where a
+batch was given up although it may be in the log, or the broker has lost track, the partition goes on with the next
+epoch, whose sequence begins at 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Sequence
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError, is_retriable
+from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkalog.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest
+from kafkalog.protocol.messages.produce import TopicProduceData as TopicData
+from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from kafkalog.records.errors import RecordsError
+
+from .accumulator import Accumulator, PartitionQueue, ProducerClosedError
+from .batch import UNKNOWN_OFFSET, ProducerBatch
+from .config import ProducerConfig
+from .links import Link
+from .topics import Topics
+
+SEQUENCE_MASK = 0x7FFFFFFF
+MAX_EPOCH = 0x7FFE
+MIN_PRODUCE_VERSION = 3
+"""The first version that carries record batch v2."""
+PAUSE_S = 1.0
+"""How long the thread may be away asking for metadata or a producer id, before it looks at time-outs again."""
+_METADATA_ERRORS = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)
+_SEQUENCE_ERRORS = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    }
+)
+
+_log = logging.getLogger(__name__)
+
+
+class Sender:
+    """Runs on a thread of its own from `start` until the accumulator is closed and empty."""
+
+    def __init__(self, config: ProducerConfig, cluster: Cluster) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._receiver, self._waker = socket.socketpair()
+        self._receiver.setblocking(False)
+        self._waker.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._receiver, selectors.EVENT_READ)
+        self.accumulator = Accumulator(config, self.wake)
+        self.topics = Topics(config, cluster, self.accumulator)
+        self._links: dict[int, Link] = {}
+        self._producer_id = NO_PRODUCER_ID
+        self._producer_epoch = NO_PRODUCER_EPOCH
+        self._identify_at = 0.0
+        self._abort: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="kafkalog-producer", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """End the thread's wait; from any thread."""
+        # Where it does not take another byte it has been woken already, or is gone.
+        with contextlib.suppress(OSError):
+            self._waker.send(b"\0")
+
+    def join(self, timeout: float | None) -> bool:
+        """Wait until the thread has ended; whether it has."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def abort(self, error: Exception) -> None:
+        """Have everything that is not done fail with ``error``."""
+        self._abort = error
+        self.wake()
+
+    @property
+    def on_this_thread(self) -> bool:
+        """Whether the caller is a callback of the sender's."""
+        return threading.current_thread() is self._thread
+
+    # The loop
+
+    def _run(self) -> None:
+        try:
+            while self._turn():
+                pass
+        except Exception as error:
+            # Whoever waits for a record must hear of it, whatever is wrong here.
+            _log.exception("the producer's thread failed")
+            self._abort = self._abort or ClientError(f"the producer failed: {error!r}")
+        finally:
+            self.accumulator.close()
+            self._fail_all(self._abort or ProducerClosedError("the producer was closed"))
+            self.topics.close()
+            for link in self._links.values():
+                link.close()
+            self._selector.close()
+            self._receiver.close()
+            self._waker.close()
+
+    def _turn(self) -> bool:
+        """Do what can be done, then wait for something to happen; whether there may be more."""
+        now = time.monotonic()
+        plan = self.accumulator.take(now, self._config.idempotence, self._producer_id != NO_PRODUCER_ID, self._free)
+        if self._abort is not None or plan.finished:
+            return False
+        self._give_up(plan.expired)
+        for node_id, batches in plan.requests.items():
+            self._send(node_id, batches)
+        again = bool(plan.requests)
+        if plan.needs_producer_id and self._identify_at <= now:
+            again |= self._request_producer_id()
+        again |= self.topics.refresh_if_due(plan.leaderless, PAUSE_S)
+        self._expire_in_flight(now)
+        wake_at = min(plan.wake_at, self.topics.due(plan.leaderless), self._link_deadline())
+        if plan.needs_producer_id:
+            wake_at = min(wake_at, self._identify_at)
+        self._wait(0.0 if again else wake_at)
+        return True
+
+    def _wait(self, wake_at: float) -> None:
+        ready = [link for link in self._links.values() if link.has_response()]
+        timeout = None if wake_at == float("inf") else max(wake_at - time.monotonic(), 0)
+        for key, _ in self._selector.select(0 if ready else timeout):
+            if key.data is None:
+                self._drain_wakes()
+            elif key.data not in ready:
+                ready.append(key.data)
+        for link in ready:
+            self._receive(link)
+
+    def _drain_wakes(self) -> None:
+        try:
+            while len(self._receiver.recv(4096)) == 4096:
+                pass
+        except BlockingIOError:
+            pass
+
+    # Sending
+
+    def _free(self, node_id: int) -> float:
+        link = self._links.get(node_id)
+        return 0.0 if link is None else link.free_at()
+
+    def _send(self, node_id: int, batches: list[ProducerBatch]) -> None:
+        link = self._links.get(node_id)
+        if link is None:
+            link = self._links[node_id] = Link(node_id, self._config, self._cluster, self._selector)
+        encoded = []
+        for batch in batches:
+            self._identify(batch)
+            try:
+                batch.encode(self._config.compression, self._config.compression_level)
+                encoded.append(batch)
+            except RecordsError as error:
+                self._finish([batch], error)
+        if not encoded:
+            return
+        topics: dict[str, list[PartitionProduceData]] = {}
+        for batch in encoded:
+            batch.attempts += 1
+            data = PartitionProduceData(index=batch.partition, records=batch.encoded)
+            topics.setdefault(batch.topic, []).append(data)
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=self._config.acks,
+            timeout_ms=int(self._config.client.request_timeout * 1000),
+            topic_data=[TopicData(name=name, partition_data=data) for name, data in topics.items()],
+        )
+        try:
+            link.send(request, encoded, MIN_PRODUCE_VERSION, answered=self._config.acks != 0)
+        except (ClientError, KafkaError) as error:
+            self._lost(link, error, encoded)
+            return
+        if self._config.acks == 0:
+            self._finish(encoded, None)
+
+    def _identify(self, batch: ProducerBatch) -> None:
+        """Give a batch that goes out for the first time the partition's next sequence numbers."""
+        queue = self._queue(batch)
+        if not self._config.idempotence:
+            return
+        if queue.reset:
+            self._begin_epoch(queue, batch)
+        elif batch.base_sequence == NO_SEQUENCE:
+            if queue.producer_id == NO_PRODUCER_ID:
+                queue.producer_id, queue.producer_epoch = self._producer_id, self._producer_epoch
+                queue.next_sequence = 0
+            self._number(queue, batch)
+
+    def _begin_epoch(self, queue: PartitionQueue, first: ProducerBatch) -> None:
+        """Begin the partition's sequence anew; nothing of it but ``first`` is in flight."""
+        queue.reset = False
+        if queue.producer_id == NO_PRODUCER_ID or queue.producer_epoch >= MAX_EPOCH:
+            queue.producer_id, queue.producer_epoch = self._producer_id, self._producer_epoch
+        else:
+            queue.producer_epoch += 1
+        if queue.producer_epoch >= MAX_EPOCH:
+            # The next time needs another id, which is asked for before anything else is sent.
+            self._producer_id = NO_PRODUCER_ID
+        queue.next_sequence = 0
+        self._number(queue, first)
+        for batch in queue.ready:
+            if batch.base_sequence != NO_SEQUENCE:
+                self._number(queue, batch)
+
+    @staticmethod
+    def _number(queue: PartitionQueue, batch: ProducerBatch) -> None:
+        batch.identify(queue.producer_id, queue.producer_epoch, queue.next_sequence)
+        queue.next_sequence = (queue.next_sequence + batch.count) & SEQUENCE_MASK
+
+    def _request_producer_id(self) -> bool:
+        """Ask for a producer id; whether there is one now."""
+        self._identify_at = time.monotonic() + self._config.client.retry_backoff
+        try:
+            response = self._cluster.request_any(
+                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF),
+                deadline=time.monotonic() + PAUSE_S,
+            )
+            if response.error_code:
+                raise error_for(response.error_code, "no producer id (enable.idempotence)")
+        except (ClientError, KafkaError) as error:
+            if not is_retriable(error):
+                self._fail_all(error)
+            self.topics.last_error = error
+            return False
+        self._producer_id = response.producer_id
+        self._producer_epoch = response.producer_epoch
+        return True
+
+    # Receiving
+
+    def _receive(self, link: Link) -> None:
+        while True:
+            try:
+                batches, response = link.receive()
+            except (ClientError, KafkaError) as error:
+                self._lost(link, error, [])
+                return
+            answers: dict[tuple[str, int], PartitionProduceResponse] = {
+                (topic.name, each.index): each for topic in response.responses for each in topic.partition_responses
+            }
+            self._settle(batches, answers)
+            if not link.has_response():
+                return
+
+    def _settle(
+        self, batches: Sequence[ProducerBatch], answers: dict[tuple[str, int], PartitionProduceResponse]
+    ) -> None:
+        done: list[tuple[ProducerBatch, PartitionProduceResponse]] = []
+        for batch in batches:
+            answer = answers.get((batch.topic, batch.partition))
+            if answer is None:
+                self._try_again(batch, ConnectionFailedError(f"no answer for {batch.name}"))
+            elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                done.append((batch, answer))
+            else:
+                self._refused(batch, answer)
+        for batch, _ in done:
+            self._land(batch)
+        self.accumulator.release(batch for batch, _ in done)
+        for batch, answer in done:
+            if not batch.done:
+                batch.complete(answer.base_offset, answer.log_append_time_ms, None)
+
+    def _refused(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
+        code = answer.error_code
+        error = error_for(code, answer.error_message)
+        if batch.done:
+            self._land(batch)
+            return
+        if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
+            self._split(batch)
+            return
+        if code in _METADATA_ERRORS:
+            self.topics.refresh(batch.topic)
+        queue = self._queue(batch)
+        if code in _SEQUENCE_ERRORS and batch.base_sequence != NO_SEQUENCE:
+            # A gap before it: either something earlier is to be sent again, or the broker has lost what it had.
+            if not self._follows(queue, batch):
+                queue.reset = True
+            self._try_again(batch, error)
+        elif is_retriable(error):
+            self._try_again(batch, error)
+        else:
+            self._refuse(queue, batch, error)
+
+    @staticmethod
+    def _follows(queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Whether something of the partition that comes before the batch is not done yet."""
+        place = (batch.serial, batch.position)
+        return any((each.serial, each.position) < place for each in (*queue.in_flight, *queue.ready) if not each.done)
+
+    def _refuse(self, queue: PartitionQueue, batch: ProducerBatch, error: Exception) -> None:
+        """Fail a batch that is not in the log; those after it would leave a gap, so a new sequence begins."""
+        self._land(batch)
+        queue.reset |= batch.base_sequence != NO_SEQUENCE
+        self._finish([batch], error)
+
+    def _split(self, batch: ProducerBatch) -> None:
+        queue = self._queue(batch)
+        self._land(batch)
+        parts = batch.split(batch.serial, max(batch.size // 2, 1))
+        self.accumulator.replace(batch, parts)
+        self.accumulator.requeue(queue, parts)
+
+    def _try_again(self, batch: ProducerBatch, error: Exception) -> None:
+        queue = self._queue(batch)
+        self._land(batch)
+        if batch.done:
+            return
+        now = time.monotonic()
+        if batch.attempts > self._config.retries or now >= batch.created + self._config.delivery_timeout:
+            if batch.base_sequence != NO_SEQUENCE:
+                queue.reset = True
+            self._finish([batch], error)
+            return
+        client = self._config.client
+        pause = min(client.retry_backoff * 2 ** min(batch.attempts - 1, 16), client.retry_backoff_max)
+        batch.retry_at = now + pause
+        self.accumulator.requeue(queue, [batch])
+
+    # Failing
+
+    def _lost(self, link: Link, error: Exception, unsent: list[ProducerBatch]) -> None:
+        """The connection is gone: what was on it is in doubt."""
+        batches = [*link.fail(), *unsent]
+        self.topics.refresh(*{batch.topic for batch in batches})
+        for batch in batches:
+            if is_retriable(error):
+                self._try_again(batch, error)
+            else:
+                queue = self._queue(batch)
+                queue.reset = batch.base_sequence != NO_SEQUENCE
+                self._land(batch)
+                self._finish([batch], error)
+
+    def _expire_in_flight(self, now: float) -> None:
+        for link in self._links.values():
+            if link.timed_out(now):
+                text = f"no response from {link.name} in {self._config.client.request_timeout * 1000:.0f} ms"
+                self._lost(link, ClientTimeoutError(f"{text} (request.timeout.ms)"), [])
+                continue
+            late = [
+                batch
+                for batch in link.batches()
+                if not batch.done and batch.created + self._config.delivery_timeout <= now
+            ]
+            for batch in late:
+                # Its fate is not known; the sequence goes on only once nothing is in flight.
+                self._queue(batch).reset |= batch.base_sequence != NO_SEQUENCE
+            self._give_up(late)
+
+    def _link_deadline(self) -> float:
+        deadline = float("inf")
+        for link in self._links.values():
+            deadline = min(deadline, link.deadline())
+            for batch in link.batches():
+                deadline = min(deadline, batch.created + self._config.delivery_timeout if not batch.done else deadline)
+        return deadline
+
+    def _give_up(self, batches: list[ProducerBatch]) -> None:
+        for batch in batches:
+            state = "sent but not acknowledged" if batch.attempts else "waiting to be sent"
+            reason = self.topics.last_error
+            error = ClientTimeoutError(
+                f"{batch.count} records for {batch.name} {state} for {self._config.delivery_timeout * 1000:.0f} ms "
+                f"(delivery.timeout.ms){f': {reason}' if reason else ''}"
+            )
+            self._finish([batch], error)
+
+    def _finish(self, batches: list[ProducerBatch], error: Exception | None) -> None:
+        for batch in batches:
+            if error is None:
+                self._land(batch)
+        self.accumulator.release(batches)
+        for batch in batches:
+            batch.complete(UNKNOWN_OFFSET, -1, error)
+
+    def _fail_all(self, error: Exception) -> None:
+        batches = [batch for batch in self.accumulator.drain() if not batch.done]
+        for link in self._links.values():
+            for batch in link.fail():
+                self._land(batch)
+        self._finish(batches, error)
+
+    def _queue(self, batch: ProducerBatch) -> PartitionQueue:
+        return self.topics.queue(batch.topic, batch.partition)
+
+    def _land(self, batch: ProducerBatch) -> None:
+        """The batch is no longer in flight."""
+        in_flight = self._queue(batch).in_flight
+        if batch in in_flight:
+            in_flight.remove(batch)

@@ -1,0 +1,178 @@
+"""What the producer knows of the topics it writes to: their partitions' queues and leaders."""
+
+from __future__ import annotations
+
+import time
+
+from kafkalog.client.cluster import Cluster, TopicMetadata
+from kafkalog.client.errors import ClientError, ClientTimeoutError, is_retriable
+from kafkalog.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, error_for
+
+from .accumulator import NO_LEADER, Accumulator, PartitionQueue, ProducerClosedError
+from .config import ProducerConfig
+from .partitioner import StickyPartitioner
+
+UNKNOWN_TOPIC_TRIES = 8
+"""So often a topic may be unknown to the broker that is asked, before it counts as not existing: it may have been
+created a moment ago, or be created because it was asked for (auto.create.topics.enable)."""
+
+
+class TopicState:
+    """A topic: its queues by partition, and where records without a key go at present."""
+
+    __slots__ = ("available", "bytes_left", "error", "fetched", "name", "queues", "sticky", "tries")
+
+    def __init__(self, name: str, switch_bytes: int) -> None:
+        self.name = name
+        self.queues: list[PartitionQueue] = []
+        self.available: list[int] = []
+        """Partitions with a leader."""
+        self.sticky = StickyPartitioner(switch_bytes)
+        self.error: Exception | None = None
+        """Why it cannot be written to, as far as those who wait for it are concerned."""
+        self.fetched = 0
+        """How often its metadata has been fetched."""
+        self.tries = 0
+
+    def next_queue(self, size: int) -> PartitionQueue:
+        """The queue of a record without a key that takes ``size`` bytes."""
+        sticky = self.sticky
+        if sticky.bytes_left <= 0 or sticky.partition >= len(self.queues):
+            sticky.next(self.available or range(len(self.queues)))
+        sticky.bytes_left -= size
+        return self.queues[sticky.partition]
+
+
+class Topics:
+    """Topics by name. Senders of records wait for them; the sender's thread fetches their metadata."""
+
+    def __init__(self, config: ProducerConfig, cluster: Cluster, accumulator: Accumulator) -> None:
+        self.states: dict[str, TopicState] = {}
+        self.last_error: Exception | None = None
+        """What the last try to reach the cluster ended with."""
+        self._config = config
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._stale: set[str] = set()
+        self._next_at = 0.0
+        self._aged_at = time.monotonic() + config.client.metadata_max_age
+
+    def queue(self, topic: str, partition: int) -> PartitionQueue:
+        """The queue of a partition that has records."""
+        return self.states[topic].queues[partition]
+
+    # For those who send records
+
+    def wait_for(self, name: str, partition: int | None = None) -> TopicState:
+        """A topic whose partitions are known, ``partition`` among them; waits ``max.block.ms`` for it.
+
+        Raises UnknownTopicOrPartitionError, ClientTimeoutError, ProducerClosedError, what its metadata reports.
+        """
+        deadline = time.monotonic() + self._config.max_block
+        accumulator = self._accumulator
+        with accumulator.lock:
+            state = self.states.get(name)
+            if state is None:
+                state = self.states[name] = TopicState(name, max(self._config.batch_size, 1))
+            fetched = state.fetched
+            state.error = None
+            state.tries = 0
+            self._stale.add(name)
+            accumulator.rouse()
+            while True:
+                if accumulator.closed:
+                    raise ProducerClosedError("the producer is closed")
+                if state.queues and (partition is None or partition < len(state.queues)):
+                    return state
+                if state.error is not None:
+                    raise state.error
+                if state.queues and state.fetched > fetched:
+                    raise UnknownTopicOrPartitionError(
+                        f"topic {name} has no partition {partition}, its last is {len(state.queues) - 1}"
+                    )
+                if not accumulator.changed.wait(max(deadline - time.monotonic(), 0)) and time.monotonic() >= deadline:
+                    reason = f": {self.last_error}" if self.last_error else ""
+                    raise ClientTimeoutError(
+                        f"topic {name} not in metadata after {self._config.max_block * 1000:.0f} ms (max.block.ms)"
+                        f"{reason}"
+                    )
+
+    # For the sender
+
+    def refresh(self, *names: str) -> None:
+        """Have the metadata of these topics fetched anew, soon."""
+        with self._accumulator.lock:
+            self._stale.update(names)
+
+    def due(self, leaderless: set[str]) -> float:
+        """When `refresh_if_due` has something to do (``time.monotonic``)."""
+        if self._stale or leaderless:
+            return self._next_at
+        return self._aged_at if self.states else float("inf")
+
+    def refresh_if_due(self, leaderless: set[str], timeout: float) -> bool:
+        """Fetch metadata if some is known to be old; whether there is new metadata."""
+        now = time.monotonic()
+        with self._accumulator.lock:
+            wanted = self._stale | leaderless
+            if not wanted and now >= self._aged_at:
+                wanted = set(self.states)
+        if not wanted or now < self._next_at:
+            return False
+        self._next_at = now + self._config.client.retry_backoff
+        try:
+            metadata = self._cluster.metadata(
+                sorted(wanted), refresh=True, deadline=now + timeout, allow_auto_topic_creation=True
+            )
+        except (ClientError, KafkaError) as error:
+            self.last_error = error.__cause__ if isinstance(error.__cause__, ClientError) else error
+            if not is_retriable(error):
+                with self._accumulator.lock:
+                    self._stale -= wanted
+                    for name in wanted:
+                        self.states[name].error = error
+                    self._accumulator.changed.notify_all()
+            return False
+        self.last_error = None
+        self._aged_at = now + self._config.client.metadata_max_age
+        with self._accumulator.lock:
+            for name in wanted:
+                self._update(self.states[name], metadata.topics[name])
+            self._accumulator.changed.notify_all()
+        return True
+
+    def _update(self, state: TopicState, found: TopicMetadata) -> None:
+        """Take over what metadata says of a topic; the lock is held."""
+        if found.error_code:
+            error = error_for(found.error_code, _describe(found))
+            unknown = found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            state.tries += unknown
+            if not error.retriable or (unknown and state.tries >= UNKNOWN_TOPIC_TRIES):
+                state.error = error
+                self._stale.discard(state.name)
+            else:
+                self.last_error = error
+                self._stale.add(state.name)
+            return
+        self._stale.discard(state.name)
+        state.tries = 0
+        state.fetched += 1
+        for number in range(len(state.queues), len(found.partitions)):
+            state.queues.append(PartitionQueue(state.name, number))
+        state.available = []
+        for queue in state.queues:
+            partition = found.partitions.get(queue.partition)
+            queue.leader = NO_LEADER if partition is None else partition.leader
+            if queue.leader != NO_LEADER:
+                state.available.append(queue.partition)
+
+    def close(self) -> None:
+        """Let go of those who wait."""
+        with self._accumulator.lock:
+            self._accumulator.changed.notify_all()
+
+
+def _describe(found: TopicMetadata) -> str:
+    if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return f"topic {found.name} does not exist"
+    return f"topic {found.name}: {ErrorCode(found.error_code).message}"
