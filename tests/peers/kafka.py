@@ -130,9 +130,7 @@ def tool_directory(version: str) -> Path:
     return directory
 
 
-def tool_line(
-    main: str, args: Sequence[str], version: str = KAFKA_4, *, heap: Sequence[str] = TOOL_HEAP
-) -> list[str]:
+def tool_line(main: str, args: Sequence[str], version: str = KAFKA_4, *, heap: Sequence[str] = TOOL_HEAP) -> list[str]:
     """The command of a Java tool, for a caller who starts the process himself."""
     options = [*heap, *JVM_DEFAULTS, *logging_options(version, tool_directory(version))]
     return java.java_line(kafka_classpath(version), main, args, options)
@@ -236,7 +234,8 @@ class ApacheKafka:
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         if not (self.log_dir / "meta.properties").exists():
             cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            args = ["format", "--cluster-id", cluster_id, "--config", str(self.properties)]
+            # With "=", for an id may begin with "-".
+            args = ["format", f"--cluster-id={cluster_id}", "--config", str(self.properties)]
             run_java_tool("kafka.tools.StorageTool", args, self.version, timeout_s=60)
 
     @property
@@ -252,9 +251,7 @@ class ApacheKafka:
         """Start the prepared broker; does not wait."""
         gc_log = f"-Xlog:gc*:file={self.directory}/gc.log:time,tags:filecount=10,filesize=100M"
         options = [*self.heap, *JVM_DEFAULTS, gc_log, *logging_options(self.version, self.directory)]
-        command = java.java_line(
-            kafka_classpath(self.version), "kafka.Kafka", [str(self.properties)], options
-        )
+        command = java.java_line(kafka_classpath(self.version), "kafka.Kafka", [str(self.properties)], options)
         self._process = Process(command, self.log)
 
     def stop(self) -> None:

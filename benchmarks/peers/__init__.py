@@ -1,0 +1,1 @@
+"""What the benchmarks share: brokers under one interface, their CPU time, and tables."""

@@ -1,0 +1,107 @@
+"""kafkalog and Apache Kafka brokers, each as its user starts it, under one interface."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from tests.peers import kafka
+from tests.support.kafkalog_broker import KafkalogBroker
+
+OURS = "kafkalog"
+PEERS = {f"Kafka {version}": version for version in kafka.VERSIONS}
+NAMES = (OURS, *PEERS)
+_ADMIN_DEADLINE_S = 30.0
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A running broker: where it listens and which process it is."""
+
+    name: str
+    bootstrap: str
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """User and system CPU time so far of the process, the children it has and those that ended."""
+        process = psutil.Process(self.pid)
+        own = process.cpu_times()
+        total = own.user + own.system + own.children_user + own.children_system
+        for child in process.children(recursive=True):
+            times = child.cpu_times()
+            total += times.user + times.system
+        return total
+
+    def resident_bytes(self) -> int:
+        """Resident memory of the process and its children."""
+        process = psutil.Process(self.pid)
+        return sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
+
+    def admin(self) -> AdminClient:
+        """An admin client."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic and wait until every partition has a leader."""
+        admin = self.admin()
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(_ADMIN_DEADLINE_S)
+        end = time.monotonic() + _ADMIN_DEADLINE_S
+        while True:
+            known = admin.list_topics(topic, timeout=10).topics[topic]
+            if len(known.partitions) == partitions and all(p.leader >= 0 for p in known.partitions.values()):
+                return
+            if time.monotonic() > end:
+                raise TimeoutError(f"{self.name}: {topic} has no leaders")
+            time.sleep(0.02)
+
+    def end_offsets(self, topic: str, partitions: int) -> int:
+        """The sum of the partitions' end offsets."""
+        wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+        # The client has to live until it has answered.
+        admin = self.admin()
+        futures = admin.list_offsets(wanted).values()
+        return sum(int(future.result(_ADMIN_DEADLINE_S).offset) for future in futures)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic."""
+        admin = self.admin()
+        admin.delete_topics([topic])[topic].result(_ADMIN_DEADLINE_S)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of every benchmark that runs brokers."""
+    parser.add_argument("--brokers", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME", help=f"of {NAMES}")
+    parser.add_argument("--dir", type=Path, help="where the brokers keep their data (default: a temporary directory)")
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of the kafkalog broker"
+    )
+    parser.add_argument("--quick", action="store_true", help="one run of fewer records: a look, not a measurement")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each case on each broker, in turns")
+
+
+@contextmanager
+def running(names: Sequence[str], directory: Path | None, overrides: Sequence[str] = ()) -> Iterator[list[Broker]]:
+    """Start the named brokers with the defaults that their distributions ship; stop them at the end."""
+    root = Path(tempfile.mkdtemp(prefix="kafkalog-bench-", dir=directory))
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, root, ignore_errors=True)
+        brokers = []
+        for name in names:
+            home = root / name.replace(" ", "-")
+            if name == OURS:
+                ours = stack.enter_context(KafkalogBroker(home, dict(item.split("=", 1) for item in overrides)))
+                brokers.append(Broker(name, ours.bootstrap, ours.pid))
+            else:
+                peer = stack.enter_context(kafka.ApacheKafka(PEERS[name], directory=home))
+                brokers.append(Broker(name, peer.bootstrap, peer.pid))
+        yield brokers

@@ -1,0 +1,57 @@
+"""Medians, ratios and markdown tables."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+
+from benchmarks.peers.brokers import OURS
+
+
+def machine() -> str:
+    """One line on what the figures were measured with."""
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as file:
+            model = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return (
+        f"{os.cpu_count()} cores, {model}, {platform.system()} {platform.release()}, Python {platform.python_version()}"
+    )
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A markdown table, its columns padded so that it reads as text too; all but the first right-aligned."""
+    cells = [[str(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(header))]
+    lines = [
+        "| "
+        + " | ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        + " |"
+        for row in cells
+    ]
+    rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|"
+    return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def median(values: Sequence[float]) -> float:
+    """The median; of nothing, not a number."""
+    return statistics.median(values) if values else float("nan")
+
+
+def compare(case: str, results: Mapping[str, Sequence[float]], form: str = ",.0f") -> list[str]:
+    """A row: the case, each broker's median, and ours divided by each peer's."""
+    medians = {name: median(values) for name, values in results.items()}
+    row = [case, *(format(value, form) for value in medians.values())]
+    if OURS in medians:
+        row += [f"{medians[OURS] / value:.2f}" for name, value in medians.items() if name != OURS]
+    return row
+
+
+def header(what: str, names: Sequence[str]) -> list[str]:
+    """The header of a table of `compare` rows."""
+    ratios = [f"÷ {name}" for name in names if name != OURS] if OURS in names else []
+    return [what, *names, *ratios]

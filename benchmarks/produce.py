@@ -1,0 +1,144 @@
+"""Produce throughput and the broker's CPU per GB: Apache Kafka's own ProducerPerformance against kafkalog and Kafka.
+
+Run from the repository: ``python -m benchmarks.produce [--quick]``.
+
+Every broker runs with the defaults of its distribution (Kafka: the flags of kafka-run-class.sh, a heap of 1 GB, the
+settings of config/server.properties) and stays up for the whole benchmark; each run produces to a new topic of three
+partitions. The tool is that of the newest Kafka, with the client's defaults but for ``acks``. Runs go round the
+brokers (A B C A B C), and the tables give medians. Records/s is what the tool reports after its warm-up (a tenth of the
+records), summed over the tools running at the same time. CPU is what the broker's process and its children used from
+before the first tool started to after the last ended, divided by the bytes of record values, warm-up included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+
+from benchmarks.peers import report
+from benchmarks.peers.brokers import Broker, add_options, running
+from tests.peers import kafka
+
+TOOL = "org.apache.kafka.tools.ProducerPerformance"
+# Per case: 500 MB of 100-byte records, 1 GB of 1 KB records
+RECORDS = {100: 5_000_000, 1000: 1_000_000}
+QUICK_SHARE = 5
+PARTITIONS = 3
+TOOL_DEADLINE_S = 600.0
+_SUMMARY = re.compile(
+    r"records sent, ([\d.]+) records/sec \([\d.]+ MB/sec\), ([\d.]+) ms avg latency.*?(\d+) ms 99th", re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    record_size: int
+    acks: str
+    producers: int
+
+    def __str__(self) -> str:
+        plural = "s" if self.producers > 1 else ""
+        return f"{self.record_size} B, acks={self.acks}, {self.producers} producer{plural}"
+
+
+@dataclass(frozen=True)
+class Result:
+    records_per_s: float
+    cpu_s_per_gb: float
+    p99_ms: float
+
+
+def tool_command(broker: Broker, topic: str, case: Case, records: int) -> list[str]:
+    args = ["--topic", topic, "--num-records", str(records), "--record-size", str(case.record_size)]
+    args += ["--throughput", "-1", "--warmup-records", str(records // 10)]
+    args += ["--bootstrap-server", broker.bootstrap, "--command-property", f"acks={case.acks}"]
+    return kafka.tool_line(TOOL, args)
+
+
+def measure(broker: Broker, case: Case, records: int, serial: int) -> Result:
+    """One run of `records` records in all."""
+    topic = f"produce-{serial}"
+    broker.create_topic(topic, PARTITIONS)
+    share = records // case.producers
+    command = tool_command(broker, topic, case, share)
+    before = broker.cpu_seconds()
+    tools = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for _ in range(case.producers)
+    ]
+    try:
+        outputs = [tool.communicate(timeout=TOOL_DEADLINE_S)[0] for tool in tools]
+    finally:
+        for tool in tools:
+            tool.kill()
+    cpu = broker.cpu_seconds() - before
+    # The last summary is that of the steady state.
+    found = [_SUMMARY.findall(output) for output in outputs]
+    if not all(found) or any(tool.returncode for tool in tools):
+        raise RuntimeError(f"{TOOL} against {broker.name} failed:\n{outputs[0][-3000:]}")
+    sent = broker.end_offsets(topic, PARTITIONS)
+    if sent != share * case.producers:
+        raise RuntimeError(f"{broker.name} holds {sent} records of {share * case.producers}")
+    broker.delete_topic(topic)
+    gigabytes = share * case.producers * case.record_size / 1e9
+    return Result(sum(float(f[-1][0]) for f in found), cpu / gigabytes, max(float(f[-1][2]) for f in found))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser)
+    parser.add_argument("--records", type=int, help="records of a run (default: 500 MB of 100 B, 1 GB of 1 KB)")
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(RECORDS), help="bytes of a record")
+    parser.add_argument("--acks", nargs="+", default=["1", "all"])
+    parser.add_argument("--producers", type=int, nargs="+", default=[1, 3], help="tools at the same time")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure and print two tables."""
+    options = arguments()
+    cases = [Case(size, acks, count) for size in options.sizes for acks in options.acks for count in options.producers]
+    runs = 1 if options.quick else options.runs
+    results: dict[Case, dict[str, list[Result]]] = {case: defaultdict(list) for case in cases}
+    serial = 0
+
+    def count_for(case: Case) -> int:
+        records: int = options.records or RECORDS.get(case.record_size, 500_000_000 // case.record_size)
+        return records // QUICK_SHARE if options.quick else records
+
+    with running(options.brokers, options.dir, options.override) as brokers:
+        for broker in brokers:
+            warm = Case(100, "1", 1)
+            serial += 1
+            measure(broker, warm, count_for(warm) // 2, serial)
+        for case in cases:
+            for _ in range(runs):
+                for broker in brokers:
+                    serial += 1
+                    result = measure(broker, case, count_for(case), serial)
+                    results[case][broker.name].append(result)
+                    print(f"{time.strftime('%X')} {broker.name:12} {case!s:32} {result}", file=sys.stderr, flush=True)
+    show(results, options.brokers)
+
+
+def show(results: dict[Case, dict[str, list[Result]]], names: list[str]) -> None:
+    for what, field, form in (
+        ("records/s", "records_per_s", ",.0f"),
+        ("broker CPU s per GB", "cpu_s_per_gb", ".2f"),
+        ("p99 ms at full speed", "p99_ms", ".0f"),
+    ):
+        rows = [
+            report.compare(str(case), {n: [getattr(r, field) for r in found[n]] for n in names}, form)
+            for case, found in results.items()
+        ]
+        print(f"\n{report.table(report.header(what, names), rows)}")
+    print(f"\n{report.machine()}")
+
+
+if __name__ == "__main__":
+    main()
