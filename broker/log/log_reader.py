@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from bisect import bisect_right
 
 from broker.log import names
 from broker.log.config import MAX_LONG
+from broker.log.index_file import CorruptIndexError
 from broker.log.log_state import LogState
+from broker.log.recovery import rebuild_transaction_index
 from broker.log.segment import Segment
 from broker.log.segment_file import FileSlice, ReadResult
 from broker.log.time_search import TimestampOffset, find_in_segment
-from broker.log.transaction_index import AbortedTransaction
+from broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from kafkalog.protocol.errors import CorruptMessageError, KafkaStorageError, OffsetOutOfRangeError
 from kafkalog.records.errors import RecordsError
+
+logger = logging.getLogger(__name__)
 
 
 class LogReader(LogState):
@@ -81,14 +86,36 @@ class LogReader(LogState):
         return ReadResult(slices, size)
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Aborted transactions that touch offsets [start, end), for a reader of committed records."""
+        """Aborted transactions that touch offsets [start, end), for a reader of committed records.
+
+        An index that cannot be right is rebuilt from the log.
+
+        Raises:
+            CorruptMessageError: the log does not read as batches there.
+            KafkaStorageError: the disk failed.
+        """
         found: list[AbortedTransaction] = []
         for segment in self._segments[max(bisect_right(self._bases, start) - 1, 0) :]:
-            rows, complete = segment.transaction_index.collect(start, end)
+            try:
+                rows, complete = segment.transaction_index.collect(start, end)
+            except CorruptIndexError as error:
+                logger.warning("Rebuilding the transaction index of %s: %s", segment, error)
+                rows, complete = self._rebuilt_transactions(segment).collect(start, end)
+            except OSError as error:
+                raise KafkaStorageError(f"Cannot read {self._label}: {error}") from error
             found += rows
             if complete:
                 break
         return found
+
+    def _rebuilt_transactions(self, segment: Segment) -> TransactionIndex:
+        try:
+            rebuild_transaction_index(self._segments, segment, self._ops)
+        except RecordsError as error:
+            raise CorruptMessageError(f"{self._label}: {error}") from error
+        except OSError as error:
+            raise KafkaStorageError(f"Cannot read {self._label}: {error}") from error
+        return segment.transaction_index
 
     # -- looking up offsets ----------------------------------------------------------------------------------
 

@@ -6,10 +6,10 @@ from the newest snapshot.
 
 After an unclean stop every segment from the recovery point on is read whole: each batch must be whole, its
 CRC right, its offsets after those before it. Indexes and producer state are built anew on the way. At the
-first batch that is not
-so the segment is cut and the segments after it are removed: what remains is a valid prefix. Segments before
-    the recovery point were flushed, indexes and all, before the checkpoint said so; theirs are checked when
-    first used.
+first batch that is not so the segment is cut, and where a segment does not go on at the offset at which the
+one before it ended, it and those after it are removed: what remains is a valid prefix. Segments before the
+recovery point were flushed, indexes and all, before the checkpoint said so; theirs are checked when first
+used.
 
 Leftovers: ``.deleted`` and ``.cleaned`` files go; ``.swap`` files are a finished compaction and replace the
 segments they cover, unless a ``.cleaned`` file shows that they were never all in place.
@@ -104,6 +104,7 @@ class _Loader:
         self.epochs = epochs
         self.now_ms = now_ms
         self.ops = ops
+        self.cut_short: set[int] = set()
 
     def load(self, clean: bool, log_start: int, recovery_point: int) -> LoadedLog:
         segments = self.segments
@@ -111,7 +112,8 @@ class _Loader:
         if clean:
             end = self._end_after_clean_stop(log_start)
         else:
-            first = max((i for i, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
+            trusted = max(recovery_point, log_start)
+            first = max((i for i, s in enumerate(segments) if s.base_offset <= trusted), default=0)
             end = self._recover_from(first, log_start)
         if segments and end < log_start:
             logger.warning(
@@ -142,10 +144,7 @@ class _Loader:
             logger.warning("%s is damaged in spite of a clean shutdown: %s", active, error)
             return self._recover_from(len(self.segments) - 1, log_start)
         self.producers.reload(max(log_start, self.segments[0].base_offset), end, self.now_ms)
-        if self.producers.snapshot_offsets:
-            replay(self.segments, self.producers, end)
-        else:
-            self.producers.end_offset = end
+        replay(self.segments, self.producers, end)
         active.release()
         return end
 
@@ -157,30 +156,52 @@ class _Loader:
         self.producers.reload(max(log_start, segments[0].base_offset), start, self.now_ms)
         replay(segments, self.producers, start)
         end = start
-        for i in range(first, len(segments)):
-            segment = segments[i]
+        at = first
+        while at < len(segments):
+            segment = segments[at]
+            if at > first and self._breaks_off(segments[at - 1], segment, end):
+                logger.warning("%s ends at %d; removing %d later segments", self.directory, end, len(segments) - at)
+                self._remove_from(at)
+                break
+            if segment.base_offset < end:
+                logger.warning("Removing %s, which is empty and within another", segment.path(names.LOG))
+                self._remove(segment)
+                continue
             self.producers.end_offset = segment.base_offset
             self.producers.take_snapshot(sync=False)
-            damaged = segment.size
+            size = segment.size
             end = recover_segment(segment, self.producers, self.epochs)
-            damaged -= segment.size
-            if damaged:
+            if segment.size < size:
                 logger.warning(
-                    "%s: %d bytes after offset %d were no valid record batches and were cut off; "
-                    "%d later segments are removed",
-                    segment.path(names.LOG), damaged, end, len(segments) - i - 1,
+                    "%s: %d bytes after offset %d were no valid record batches and were cut off",
+                    segment.path(names.LOG), size - segment.size, end,
                 )  # fmt: skip
-                self._remove_from(i + 1)
-                break
+                self.cut_short.add(segment.base_offset)
+            at += 1
         self.producers.take_snapshot(sync=True)
         return end
 
+    def _breaks_off(self, before: Segment, segment: Segment, end: int) -> bool:
+        """Whether ``segment`` does not go on where ``before`` ended: records between them, or the names of
+        whole segments, were lost.
+
+        Zeros behind the last batch are no loss; nor is a gap that compaction made.
+        """
+        if segment.base_offset < end:
+            return segment.size > 0
+        gap = segment.base_offset > end
+        return gap and (before.base_offset in self.cut_short or not self.config.compact)
+
     def _remove_from(self, first: int) -> None:
-        for segment in self.segments[first:]:
-            if segment.base_offset in self.producers.snapshot_offsets:
-                self.producers.remove_snapshot(segment.base_offset)
-            segment.remove()
-        del self.segments[first:]
+        # From the end: a failure, or a crash, in between leaves a log without a gap.
+        for segment in self.segments[: first - 1 if first else None : -1]:
+            self._remove(segment)
+
+    def _remove(self, segment: Segment) -> None:
+        if segment.base_offset in self.producers.snapshot_offsets:
+            self.producers.remove_snapshot(segment.base_offset)
+        segment.remove()
+        self.segments.remove(segment)
 
 
 def recover_segment(segment: Segment, producers: ProducerStateManager, epochs: LeaderEpochCache) -> int:
@@ -266,6 +287,23 @@ def note_producer(
     )  # fmt: skip
     if aborted is not None and segment is not None:
         segment.transaction_index.append(aborted)
+
+
+def rebuild_transaction_index(segments: list[Segment], segment: Segment, ops: FileOps = OS) -> None:
+    """Write a segment's transaction index anew from the markers of the log.
+
+    Raises:
+        RecordsError: the log does not read as batches.
+        OSError: it cannot be read, or the index not be written.
+    """
+    # A state of its own, from the log's first batch on: a transaction may have begun in any earlier segment.
+    producers = ProducerStateManager(segment.directory, 0, (), ops)
+    producers.end_offset = segments[0].base_offset
+    replay(segments, producers, segment.base_offset)
+    segment.transaction_index.reset()
+    for position, header in headers(segment.file.fd, 0, segment.size):
+        batch = os.pread(segment.file.fd, header.size, position) if header.is_control else b""
+        note_producer(producers, header, memoryview(batch), segment)
 
 
 def _largest(segment: Segment) -> int:
