@@ -1,0 +1,115 @@
+"""What the driver asks the brokers: which partitions there are, and where they begin and end.
+
+One ListOffsets request a broker, all with deadlines (``kafka.default.api.timeout.ms``). What fails for a reason that
+may pass is tried again ``fetchOffset.numRetries`` times over new connections.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from kafkalog.client.cluster import Cluster, TopicMetadata
+from kafkalog.client.errors import is_retriable
+from kafkalog.client.offsets import list_offsets
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import UnknownTopicOrPartitionError
+
+from .offsets import Offsets
+from .options import LATEST, Assign, SourceOptions, SubscribePattern
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class Discovery:
+    """Partitions and offsets of what ``assign``, ``subscribe`` or ``subscribePattern`` names. Close it after use."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._cluster: Cluster | None = None
+
+    def assigned(self) -> frozenset[TopicPartition]:
+        """The partitions as they are now. UnknownTopicOrPartitionError where a subscribed topic does not exist."""
+        return self._trying(self._assigned)
+
+    def lookup(self, timestamps: Mapping[TopicPartition, int]) -> Offsets:
+        """Offsets of timestamps (ms; -2 earliest, -1 latest), as ``offsets.Lookup`` says."""
+        return self._trying(lambda cluster: self._lookup(cluster, timestamps)) if timestamps else {}
+
+    def latest(self, known: Offsets) -> dict[TopicPartition, int]:
+        """Ends of all assigned partitions.
+
+        An end before a ``known`` offset may come from a broker that is behind: it is asked for again a few times, and
+        then taken as it is.
+        """
+        attempts = max(self._options.offset_retries, 1)
+        for attempt in range(1, attempts + 1):
+            found = dict(self.lookup(dict.fromkeys(self.assigned(), LATEST)))
+            behind = {tp: (known[tp], end) for tp, end in found.items() if end < known.get(tp, 0)}
+            if not behind:
+                break
+            _log.warning("ends of partitions lie before what is known (partition: known, end): %s", behind)
+            if attempt < attempts:
+                time.sleep(self._options.offset_retry_interval_ms / 1000)
+        return found
+
+    def close(self) -> None:
+        """Close the connections; the next call makes new ones."""
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+    def _trying(self, call: Callable[[Cluster], T]) -> T:
+        attempts = max(self._options.offset_retries, 1)
+        for attempt in range(1, attempts + 1):
+            if self._cluster is None:
+                self._cluster = Cluster(self._options.client)
+            try:
+                return call(self._cluster)
+            except Exception as error:
+                self.close()
+                if attempt == attempts or not is_retriable(error):
+                    raise
+                _log.warning("asking for offsets failed (attempt %d of %d): %s", attempt, attempts, error)
+                time.sleep(self._options.offset_retry_interval_ms / 1000)
+        raise AssertionError("unreachable")
+
+    def _assigned(self, cluster: Cluster) -> frozenset[TopicPartition]:
+        strategy = self._options.strategy
+        if isinstance(strategy, SubscribePattern):
+            matches = re.compile(strategy.pattern).fullmatch
+            topics = cluster.metadata(refresh=True).topics.values()
+            found = [topic for topic in topics if not topic.is_internal and matches(topic.name)]
+            return _partitions(self._described(cluster, found))
+        if isinstance(strategy, Assign):
+            names = sorted({tp.topic for tp in strategy.partitions})
+        else:
+            names = list(strategy.topics)
+        described = self._described(cluster, cluster.metadata(names, refresh=True).topics.values())
+        partitions = _partitions(described)
+        return partitions & strategy.partitions if isinstance(strategy, Assign) else partitions
+
+    @staticmethod
+    def _described(cluster: Cluster, topics: Iterable[TopicMetadata]) -> list[TopicMetadata]:
+        """The topics, those that could not be described asked for again."""
+        return [cluster.topic(topic.name) if topic.error_code else topic for topic in topics]
+
+    def _lookup(self, cluster: Cluster, timestamps: Mapping[TopicPartition, int]) -> Offsets:
+        try:
+            return self._ask(cluster, timestamps)
+        except UnknownTopicOrPartitionError:
+            topics = cluster.metadata({tp.topic for tp in timestamps}, refresh=True).topics
+            existing = {tp: time for tp, time in timestamps.items() if tp.partition in topics[tp.topic].partitions}
+            return self._ask(cluster, existing) if existing else {}
+
+    def _ask(self, cluster: Cluster, timestamps: Mapping[TopicPartition, int]) -> Offsets:
+        found = list_offsets(cluster, timestamps, self._options.client.isolation_level)
+        return {tp: each.offset for tp, each in found.items()}
+
+
+def _partitions(topics: Iterable[TopicMetadata]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(topic.name, partition) for topic in topics for partition in topic.partitions)

@@ -1,0 +1,233 @@
+"""One range of offsets as Arrow record batches, on an executor.
+
+A thread fetches the next chunk from the partition's leader while this one is decoded: both release the interpreter's
+lock, one in the socket, the other in compiled code. Offsets without a record (transaction markers, aborted or
+compacted records) are jumped over. Task, thread and connection end together; what is kept between tasks of a worker
+process is what is known about the cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from struct import Struct
+
+import pyarrow as pa
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.fetcher import FetchedChunk, PartitionFetcher
+from kafkalog.client.offsets import list_offsets
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from kafkalog.records.arrow import decode_arrow
+from kafkalog.records.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT, read_header
+
+from .data_loss import Condition, DataLossError, reporter
+from .options import EARLIEST, LATEST, SourceOptions
+
+_log = logging.getLogger(__name__)
+
+FETCH_BYTES = 4 << 20
+"""Bytes of one fetch, unless ``kafka.max.partition.fetch.bytes`` is set."""
+PIECE_ROWS = 1 << 16
+PIECE_BYTES = 2 << 20
+"""A record batch is made of whole batches of the log: so many rows or (compressed) bytes, or one batch if it is larger.
+Smaller pieces stay in the processor's cache between this process and the JVM's copy."""
+
+_START = Struct(">qi")
+_INT32 = Struct(">i")
+_RECORDS_COUNT_AT = 57
+
+_clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
+"""Clusters by ``kafka.*`` properties, for the tasks of this worker process."""
+
+
+def read_range(
+    topic: str, partition: int, start: int, end: int, options: SourceOptions, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Records with start <= offset < end, in order, as batches with exactly ``columns``.
+
+    Raises DataLossError where records are gone and ``failOnDataLoss`` is set, TimeoutError where the position does not
+    move for ``kafkaConsumer.pollTimeoutMs``, and what fetching and decoding raise.
+    """
+    reading = _RangeReader(TopicPartition(topic, partition), start, end, options)
+    try:
+        yield from reading.batches(columns)
+    finally:
+        reading.close()
+
+
+def _cluster(options: SourceOptions) -> Cluster:
+    key = tuple(sorted(options.properties.items()))
+    found = _clusters.get(key)
+    if found is None:
+        found = _clusters[key] = Cluster(options.client)
+    return found
+
+
+class _RangeReader:
+    """The state of one task: its position, its fetcher, and the fetch under way."""
+
+    def __init__(self, tp: TopicPartition, start: int, end: int, options: SourceOptions) -> None:
+        self._tp = tp
+        self._position = start
+        self._end = end
+        self._options = options
+        self._report = reporter(options.fail_on_data_loss)
+        self._cluster = _cluster(options)
+        given = "max.partition.fetch.bytes" in options.properties
+        self._fetcher = PartitionFetcher(
+            self._cluster,
+            tp,
+            max_bytes=options.client.max_partition_fetch_bytes if given else FETCH_BYTES,
+            isolation_level=options.client.isolation_level,
+        )
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"fetch-{tp}")
+        self._under_way: tuple[int, Future[FetchedChunk]] | None = None
+        self._moved_at = time.monotonic()
+
+    def batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        while self._position < self._end:
+            chunk = self._take()
+            if chunk is None:
+                continue
+            pieces, behind = cut(chunk.records, self._position)
+            if not pieces:
+                self._check_progress()
+                continue
+            if behind < self._end:
+                self._ask(behind)
+            self._check_gap(chunk)
+            # Which records of an aborted transaction are meant depends on the markers before them in the chunk.
+            for piece in [chunk.records] if chunk.aborted else pieces:
+                yield from self._decode(piece, chunk.aborted, columns)
+                if self._position >= self._end:
+                    return
+
+    def _decode(
+        self, piece: memoryview, aborted: list[tuple[int, int]], columns: tuple[str, ...]
+    ) -> Iterator[pa.RecordBatch]:
+        _, behind = cut(piece, self._position)
+        while self._position < min(behind, self._end):
+            batch, next_offset = decode_arrow(
+                piece,
+                topic=self._tp.topic,
+                partition=self._tp.partition,
+                start=self._position,
+                end=self._end,
+                columns=columns,
+                aborted=aborted,
+                check_crc=self._options.client.check_crcs,
+            )
+            if next_offset <= self._position:
+                raise AssertionError(f"decoding {self._tp} does not move beyond offset {self._position}")
+            self._move(next_offset)
+            if batch is not None and batch.num_rows:
+                yield batch
+
+    def close(self) -> None:
+        """Drop the fetch under way with its connection."""
+        if self._under_way is not None:
+            self._under_way[1].cancel()
+        self._thread.shutdown()
+        self._fetcher.close()
+
+    # Fetching
+
+    def _ask(self, offset: int) -> None:
+        deadline = time.monotonic() + self._options.poll_timeout_ms / 1000
+        self._under_way = offset, self._thread.submit(self._fetcher.fetch, offset, deadline=deadline)
+
+    def _take(self) -> FetchedChunk | None:
+        """The chunk at the position; None where the position had to move first."""
+        if self._under_way is None or self._under_way[0] != self._position:
+            if self._under_way is not None:
+                # It was asked for before the position jumped.
+                self._under_way[1].exception()
+            self._ask(self._position)
+        assert self._under_way is not None
+        future, self._under_way = self._under_way[1], None
+        try:
+            return future.result()
+        except OffsetOutOfRangeError as error:
+            self._skip_lost(error)
+        except UnknownTopicOrPartitionError:
+            self._lose(self._end, f"{self._tp} was deleted")
+        return None
+
+    def _move(self, offset: int) -> None:
+        if offset > self._position:
+            self._position = offset
+            self._moved_at = time.monotonic()
+
+    def _check_progress(self) -> None:
+        waited_ms = (time.monotonic() - self._moved_at) * 1000
+        if waited_ms >= self._options.poll_timeout_ms:
+            raise TimeoutError(
+                f"Cannot fetch record for offset {self._position} of {self._tp} in {self._options.poll_timeout_ms} "
+                f"milliseconds; the task is to read up to offset {self._end}. Does the partition hold that much? "
+                "kafkaConsumer.pollTimeoutMs sets how long to wait."
+            )
+
+    # Lost records
+
+    def _check_gap(self, chunk: FetchedChunk) -> None:
+        """Offsets without records are a loss only if the log begins behind them; else they never held any."""
+        if chunk.log_start_offset > self._position:
+            self._lose(min(chunk.log_start_offset, self._end), f"the log now begins at {chunk.log_start_offset}")
+
+    def _skip_lost(self, error: OffsetOutOfRangeError) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(Condition.COULD_NOT_READ, self._lost(self._end, str(error))) from error
+        asked = dict.fromkeys([self._tp], EARLIEST), dict.fromkeys([self._tp], LATEST)
+        level = self._options.client.isolation_level
+        try:
+            earliest, latest = (list_offsets(self._cluster, each, level)[self._tp].offset for each in asked)
+        except UnknownTopicOrPartitionError:
+            self._lose(self._end, f"{self._tp} was deleted")
+            return
+        if earliest <= self._position < latest:
+            # The partition grew in the meantime, so the offset is there after all; or not, if this goes on.
+            self._check_progress()
+        elif self._position < earliest < self._end:
+            self._lose(earliest, f"the log now begins at {earliest}")
+        else:
+            self._lose(self._end, f"the log now holds offsets [{earliest}, {latest})")
+
+    def _lose(self, to: int, why: str) -> None:
+        """Report offsets up to ``to`` as lost, and go on there."""
+        self._report(Condition.COULD_NOT_READ, self._lost(to, why))
+        self._move(to)
+
+    def _lost(self, to: int, why: str) -> str:
+        return f"Could not read offsets [{self._position}, {to}) of {self._tp}, {to - self._position} in number: {why}."
+
+
+def cut(records: memoryview, offset: int) -> tuple[list[memoryview], int]:
+    """Whole batches in pieces of about PIECE_ROWS or PIECE_BYTES, and the offset behind the last (or ``offset``).
+
+    A batch that the response cut off at its end is left out. Raises CorruptRecordError for a length that cannot be and
+    UnsupportedMagicError for another format.
+    """
+    pieces: list[memoryview] = []
+    end, begin, at, rows = len(records), 0, 0, 0
+    behind = offset
+    while end - at >= HEADER_SIZE:
+        base_offset, length = _START.unpack_from(records, at)
+        size = LOG_OVERHEAD + length
+        if size < HEADER_SIZE or records[at + MAGIC_AT] != MAGIC:
+            read_header(records, at)  # raises
+        if size > end - at:
+            break
+        count = _INT32.unpack_from(records, at + _RECORDS_COUNT_AT)[0]
+        if at > begin and (rows + count > PIECE_ROWS or at + size - begin > PIECE_BYTES):
+            pieces.append(records[begin:at])
+            begin, rows = at, 0
+        behind = max(behind, base_offset + _INT32.unpack_from(records, at + LAST_OFFSET_DELTA_AT)[0] + 1)
+        rows += count
+        at += size
+    if at > begin:
+        pieces.append(records[begin:at])
+    return pieces, behind
