@@ -81,7 +81,7 @@ def measure(broker: Broker, case: Case, records: int, serial: int) -> Result:
     found = [_SUMMARY.findall(output) for output in outputs]
     if not all(found) or any(tool.returncode for tool in tools):
         raise RuntimeError(f"{TOOL} against {broker.name} failed:\n{outputs[0][-3000:]}")
-    sent = broker.end_offsets(topic, PARTITIONS)
+    sent = sum(broker.end_offsets(topic, PARTITIONS))
     if sent != share * case.producers:
         raise RuntimeError(f"{broker.name} holds {sent} records of {share * case.producers}")
     broker.delete_topic(topic)

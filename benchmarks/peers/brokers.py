@@ -64,13 +64,13 @@ class Broker:
                 raise TimeoutError(f"{self.name}: {topic} has no leaders")
             time.sleep(0.02)
 
-    def end_offsets(self, topic: str, partitions: int) -> int:
-        """The sum of the partitions' end offsets."""
+    def end_offsets(self, topic: str, partitions: int) -> list[int]:
+        """The partitions' end offsets."""
         wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
         # The client has to live until it has answered.
         admin = self.admin()
         futures = admin.list_offsets(wanted).values()
-        return sum(int(future.result(_ADMIN_DEADLINE_S).offset) for future in futures)
+        return [int(future.result(_ADMIN_DEADLINE_S).offset) for future in futures]
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic."""
