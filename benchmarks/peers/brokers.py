@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -92,6 +94,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 @contextmanager
 def running(names: Sequence[str], directory: Path | None, overrides: Sequence[str] = ()) -> Iterator[list[Broker]]:
     """Start the named brokers with the defaults that their distributions ship; stop them at the end."""
+    # So that a benchmark that is told to stop stops its brokers too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     root = Path(tempfile.mkdtemp(prefix="kafkalog-bench-", dir=directory))
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, root, ignore_errors=True)

@@ -31,9 +31,7 @@ def build(source: Path) -> Path:
                 command, cwd=directory, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False
             )
             if done.returncode != 0:
-                raise MissingPeerError(
-                    f"missing because `{' '.join(command)}` failed:\n{done.stderr[-1500:]}"
-                )
+                raise MissingPeerError(f"missing because `{' '.join(command)}` failed:\n{done.stderr[-1500:]}")
 
     digest = hashlib.sha256(text + "".join(_MODULES).encode()).hexdigest()[:12]
     return cached(f"go/{source.stem}-{digest}", make) / "program"

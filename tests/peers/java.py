@@ -36,9 +36,7 @@ def missing() -> str | None:
     return None
 
 
-def java_line(
-    classpath: Sequence[Path], main: str, args: Sequence[str], jvm: Sequence[str] = ()
-) -> list[str]:
+def java_line(classpath: Sequence[Path], main: str, args: Sequence[str], jvm: Sequence[str] = ()) -> list[str]:
     """The command that runs `main`: a class name, or a path ending in .java (compiled in memory at start)."""
     java = java_command()
     if java is None:
@@ -67,7 +65,5 @@ def run_java(
         check=False,
     )
     if done.returncode != 0:
-        raise RuntimeError(
-            f"java {main} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
-        )
+        raise RuntimeError(f"java {main} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
     return done.stdout

@@ -14,11 +14,7 @@ def command() -> str | None:
 
 def missing() -> str | None:
     """Why kcat cannot run here, or None."""
-    return (
-        None
-        if command()
-        else "missing because kcat is not installed (apt-get install kcat, brew install kcat)"
-    )
+    return None if command() else "missing because kcat is not installed (apt-get install kcat, brew install kcat)"
 
 
 def kcat_line(bootstrap: str, args: Sequence[str]) -> list[str]:
@@ -31,11 +27,7 @@ def kcat_line(bootstrap: str, args: Sequence[str]) -> list[str]:
 
 def run_kcat(bootstrap: str, args: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60.0) -> bytes:
     """Standard output of kcat, which must end with 0; RuntimeError with its errors otherwise."""
-    done = subprocess.run(
-        kcat_line(bootstrap, args), input=stdin, capture_output=True, timeout=timeout_s, check=False
-    )
+    done = subprocess.run(kcat_line(bootstrap, args), input=stdin, capture_output=True, timeout=timeout_s, check=False)
     if done.returncode != 0:
-        raise RuntimeError(
-            f"kcat ended with {done.returncode}: {done.stderr.decode(errors='replace')[-2000:]}"
-        )
+        raise RuntimeError(f"kcat ended with {done.returncode}: {done.stderr.decode(errors='replace')[-2000:]}")
     return done.stdout

@@ -74,9 +74,7 @@ class Process:
         end = time.monotonic() + deadline_s
         while not ready():
             if not self.running:
-                raise PeerFailedError(
-                    f"{self.command[0]} ended with {self._popen.returncode}:\n{tail(self.log)}"
-                )
+                raise PeerFailedError(f"{self.command[0]} ended with {self._popen.returncode}:\n{tail(self.log)}")
             if time.monotonic() > end:
                 raise PeerFailedError(f"{self.command[0]} not ready in {deadline_s:.0f} s:\n{tail(self.log)}")
             time.sleep(poll_s)

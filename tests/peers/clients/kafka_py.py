@@ -144,9 +144,7 @@ class KafkaPythonClient(ForeignClient):
     def list_offset(self, topic: str, partition: int, at: str) -> tuple[int, int]:
         where = kafka.TopicPartition(topic, partition)
         spec = _SPECS.get(at)
-        found = _told(lambda: self._admin.list_partition_offsets({where: int(at) if spec is None else spec}))[
-            where
-        ]
+        found = _told(lambda: self._admin.list_partition_offsets({where: int(at) if spec is None else spec}))[where]
         return int(found.offset), int(found.timestamp)
 
     def describe_config(self, topic: str) -> dict[str, str | None]:

@@ -121,9 +121,7 @@ class LineClient(ForeignClient, ABC):
     def consume(
         self, topic: str, partition: int, start: int, end: int, *, isolation: str = "read_uncommitted"
     ) -> list[Record]:
-        reply = self._ask(
-            "consume", topic=topic, partition=partition, start=start, end=end, isolation=isolation
-        )
+        reply = self._ask("consume", topic=topic, partition=partition, start=start, end=end, isolation=isolation)
         return [from_json(record) for record in reply["records"]]
 
     def list_offset(self, topic: str, partition: int, at: str) -> tuple[int, int]:
