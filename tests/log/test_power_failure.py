@@ -1,0 +1,201 @@
+"""A log on a disk that loses what was not forced to it, driven at random.
+
+After each crash: the log is a gapless part of what was appended, nothing is missing that a flush had forced,
+look-ups by offset and time agree with the batches, and the producer state is the one that the batches make.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from broker.log.config import LogConfig
+from broker.log.partition_log import PartitionLog
+from broker.log.producer_state import ProducerStateManager
+from broker.log.recovery import replay
+from broker.log.validation import Origin
+from tests.log.lossy import LossyOps
+from tests.log.support import NOW, Stored, batch, marker, open_log, stored
+
+CONFIG = LogConfig(
+    segment_bytes=3000, index_interval_bytes=200, segment_index_bytes=600, file_delete_delay_ms=0, retention_bytes=9000
+)
+PRODUCERS = (-1, 5, 6)
+
+
+class LogOnALossyDisk(RuleBasedStateMachine):
+    """The model is the list of batches, and how far the log was forced to the disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp(prefix="kafkalog-lossy-"))
+        self.generation = 0
+        self.ops = LossyOps()
+        self.log: PartitionLog
+        self.rows: list[Stored] = []
+        self.epoch = 0
+        self.times: dict[int, int] = {}
+        # What the checkpoint files of the log directory say.
+        self.recovery_point = 0
+        self.log_start = 0
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    @property
+    def directory(self) -> Path:
+        return self.root / str(self.generation)
+
+    def open(self, *, clean: bool) -> None:
+        self.directory.mkdir(exist_ok=True)
+        self.log = open_log(
+            self.directory, CONFIG, clean=clean, recovery_point=self.recovery_point, log_start_offset=self.log_start,
+            ops=self.ops,
+        )  # fmt: skip
+        self.log.high_watermark = self.log.log_end_offset
+
+    @initialize()
+    def begin(self) -> None:
+        self.open(clean=False)
+
+    # -- what happens to a log -------------------------------------------------------------------------------
+
+    @rule(
+        sizes=st.lists(st.integers(0, 400), min_size=1, max_size=4),
+        producer=st.sampled_from(PRODUCERS),
+        transactional=st.booleans(),
+        later=st.integers(0, 50),
+    )
+    def append(self, sizes: list[int], producer: int, transactional: bool, later: int) -> None:
+        end = self.log.log_end_offset
+        values = tuple(b"%d:%d:" % (end + i, self.generation) + b"v" * size for i, size in enumerate(sizes))
+        timestamp = NOW + end * 10 + later
+        entry = self.log.producers.producers.get(producer)
+        transactional = transactional or (entry is not None and entry.transaction_first_offset >= 0)
+        data = batch(
+            values, timestamp=timestamp, producer_id=producer, producer_epoch=0 if producer >= 0 else -1,
+            base_sequence=(entry.next_sequence if entry else 0) if producer >= 0 else -1,
+            is_transactional=transactional and producer >= 0,
+        )  # fmt: skip
+        info = self.log.append(data, leader_epoch=self.epoch, now_ms=NOW, in_transaction=transactional)
+        self.appended(Stored(info.first_offset, info.last_offset, values), timestamp)
+
+    @rule(producer=st.sampled_from(PRODUCERS[1:]), commit=st.booleans())
+    def end_transaction(self, producer: int, commit: bool) -> None:
+        data = marker(producer, commit=commit)
+        info = self.log.append(data, leader_epoch=self.epoch, now_ms=NOW, origin=Origin.COORDINATOR)
+        self.rows.append(stored(self.log, info.first_offset)[0])
+        self.times[info.first_offset] = NOW
+        self.log.high_watermark = self.log.log_end_offset
+
+    def appended(self, row: Stored, timestamp: int) -> None:
+        self.rows.append(row)
+        self.times[row.base_offset] = timestamp
+        self.log.high_watermark = self.log.log_end_offset
+
+    @rule()
+    def new_leader(self) -> None:
+        self.epoch += 1
+
+    @rule()
+    def roll(self) -> None:
+        self.log.roll(NOW)
+
+    @rule(due_only=st.booleans())
+    def flush(self, due_only: bool) -> None:
+        if due_only:
+            if self.log.needs_flush(NOW):
+                self.log.flush(self.log.flush_due(NOW))
+        else:
+            self.log.flush()
+
+    @rule()
+    def checkpoint(self) -> None:
+        self.recovery_point = self.log.recovery_point
+        self.log_start = self.log.log_start_offset
+
+    @rule()
+    def retention(self) -> None:
+        self.log.apply_retention(NOW)
+        self.log.remove_deleted(NOW)
+
+    @rule(back=st.integers(0, 12))
+    def truncate(self, back: int) -> None:
+        offset = max(self.log.log_end_offset - back, self.log.log_start_offset)
+        self.log.truncate_to(offset, now_ms=NOW)
+        end = self.log.log_end_offset
+        assert end <= offset or back == 0
+        self.rows = [row for row in self.rows if row.last_offset < end]
+        assert self.rows == [] or self.rows[-1].last_offset + 1 == end or end == self.log.log_start_offset
+        self.log.high_watermark = end
+        self.epoch += 1
+        # As the manager does after a truncation.
+        self.checkpoint()
+
+    @rule()
+    def restart_cleanly(self) -> None:
+        self.log.close()
+        self.checkpoint()
+        self.open(clean=True)
+        self.agree()
+
+    @precondition(lambda self: bool(self.rows))
+    @rule(data=st.data())
+    def lose_power(self, data: st.DataObject) -> None:
+        forced = self.log.recovery_point
+        before = self.directory
+        self.generation += 1
+        old, self.ops = self.ops, LossyOps()
+        seed = data.draw(st.randoms(use_true_random=False))
+        old.crash(before, self.directory, seed.randrange)
+        shutil.rmtree(before)
+        self.adopt()
+        self.open(clean=False)
+        end = self.log.log_end_offset
+        assert end >= min(forced, self.rows[-1].last_offset + 1), f"forced up to {forced}, found {self.log}"
+        self.rows = [row for row in self.rows if row.last_offset < end]
+        self.agree()
+
+    def adopt(self) -> None:
+        """What a crash left is on the disk."""
+        for path in sorted(self.directory.rglob("*")):
+            if path.is_file():
+                self.ops.adopt(path)
+
+    # -- what must hold --------------------------------------------------------------------------------------
+
+    @invariant()
+    def holds_what_was_appended(self) -> None:
+        if hasattr(self, "log"):
+            found = stored(self.log)
+            assert found == [row for row in self.rows if row.last_offset >= self.log.log_start_offset]
+
+    def agree(self) -> None:
+        """Look-ups and producer state are those of the batches."""
+        log = self.log
+        rows = stored(log)
+        for row in rows:
+            for offset in {row.base_offset, row.last_offset}:
+                assert stored(log, offset)[0] == row
+            timestamp = self.times[row.base_offset]
+            wanted = next(r.base_offset for r in rows if self.times[r.base_offset] >= timestamp)
+            found = log.offset_for_timestamp(timestamp)
+            assert found is not None
+            assert found.offset == max(wanted, log.log_start_offset)
+        fresh = ProducerStateManager(str(log.dir), CONFIG.producer_id_expiration_ms)
+        fresh.end_offset = log.segments[0].base_offset
+        replay(log.segments, fresh, log.log_end_offset)
+        for producer_id, entry in fresh.producers.items():
+            kept = log.producers.producers[producer_id]
+            assert (kept.epoch, kept.next_sequence, kept.batches[-1:]) == (
+                entry.epoch, entry.next_sequence, entry.batches[-1:],
+            )  # fmt: skip
+
+
+LogOnALossyDisk.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestLogOnALossyDisk = LogOnALossyDisk.TestCase
