@@ -1,0 +1,115 @@
+"""Every message and version, and values to fill them with."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from hypothesis import strategies as st
+
+from kafkalog.protocol import messages
+from kafkalog.protocol.schema import UNSET, Field, Message, Request, Response, Scalar, Struct
+
+_INTEGERS = {
+    "int8": (-(2**7), 2**7 - 1),
+    "int16": (-(2**15), 2**15 - 1),
+    "uint16": (0, 2**16 - 1),
+    "int32": (-(2**31), 2**31 - 1),
+    "uint32": (0, 2**32 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+}
+_LONGEST_ARRAY = 3
+
+
+@cache
+def message_classes() -> tuple[type[Request] | type[Response], ...]:
+    """All requests and responses, by API key."""
+    for module in pkgutil.iter_modules(messages.__path__):
+        importlib.import_module(f"{messages.__name__}.{module.name}")
+    found: list[type[Request] | type[Response]] = [*Request.__subclasses__(), *Response.__subclasses__()]
+    return tuple(sorted(found, key=lambda cls: (cls.api_key, cls.__name__)))
+
+
+def request_classes() -> tuple[type[Request], ...]:
+    return tuple(cls for cls in message_classes() if issubclass(cls, Request))
+
+
+def versions(cls: type[Message]) -> range:
+    return range(cls.min_version, cls.max_version + 1)
+
+
+def every_version() -> list[tuple[type[Message], int]]:
+    """(message, version), each once: the parameters of a test."""
+    return [(cls, version) for cls in message_classes() for version in versions(cls)]
+
+
+def version_id(value: object) -> str:
+    return value.__name__ if isinstance(value, type) else f"v{value}"
+
+
+def structs_of(cls: type[Struct]) -> set[type[Struct]]:
+    """The structure and all inside it."""
+    found = {cls}
+    for field in cls.fields:
+        if isinstance(field.type, type):
+            found |= structs_of(field.type)
+    return found
+
+
+def _scalar(of: Scalar) -> st.SearchStrategy[Any]:
+    if of.name in _INTEGERS:
+        return st.integers(*_INTEGERS[of.name])
+    if of.name == "boolean":
+        return st.booleans()
+    if of.name == "float64":
+        return st.floats(allow_nan=False)
+    if of.name == "uuid":
+        return st.binary(min_size=16, max_size=16).map(lambda raw: UUID(bytes=raw))
+    if of.name == "string":
+        # Around 127 bytes the length of a compact string begins to take two.
+        return st.text(max_size=8) | st.integers(125, 130).map(lambda size: "s" * size)
+    return st.binary(max_size=20) | st.integers(125, 130).map(lambda size: b"b" * size)
+
+
+def _value(field: Field, version: int) -> st.SearchStrategy[Any]:
+    of = field.type
+    one: st.SearchStrategy[Any] = _scalar(of) if isinstance(of, Scalar) else values(of, version)
+    if field.is_array:
+        one = st.lists(one, max_size=_LONGEST_ARRAY)
+    return st.none() | one if version in field.nullable else one
+
+
+@cache
+def values(cls: type[Struct], version: int) -> st.SearchStrategy[Any]:
+    """Instances that this version can carry whole: fields it lacks stay at their defaults."""
+    present = {field.name: _value(field, version) for field in cls.fields if version in field.versions}
+    return st.fixed_dictionaries(present).map(lambda drawn: cls(**drawn))
+
+
+def sample(cls: type[Struct], version: int, seed: int = 0) -> Any:
+    """An instance with a value other than the default in every field of the version; the same for the same seed."""
+    drawn = {}
+    for number, field in enumerate(cls.fields, seed + 1):
+        if version not in field.versions:
+            continue
+        of = field.type
+        one = _sample_scalar(of, number) if isinstance(of, Scalar) else sample(of, version, number)
+        if not field.is_array and one == field.default and field.default is not UNSET:
+            one = _sample_scalar(of, number + 1) if isinstance(of, Scalar) else one
+        drawn[field.name] = [one] if field.is_array else one
+    return cls(**drawn)
+
+
+def _sample_scalar(of: Scalar, number: int) -> Any:
+    if of.name == "boolean":
+        return number % 2 == 1
+    if of.name == "uuid":
+        return UUID(int=number)
+    if of.name == "string":
+        return f"s{number}"
+    if of.name in ("bytes", "records"):
+        return b"b%d" % number
+    return float(number) if of.name == "float64" else number
