@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
 from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from kafkalog.records.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD
+from kafkalog.records.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT
 
 from .cluster import Cluster
 from .config import ClientConfig
@@ -49,7 +49,7 @@ class FetchedChunk(NamedTuple):
         while end - pos >= HEADER_SIZE:
             base_offset, batch_length = _START.unpack_from(buf, pos)
             size = LOG_OVERHEAD + batch_length
-            if not HEADER_SIZE <= size <= end - pos:
+            if not HEADER_SIZE <= size <= end - pos or buf[pos + MAGIC_AT] != MAGIC:
                 break
             offset = max(offset, base_offset + _INT32.unpack_from(buf, pos + LAST_OFFSET_DELTA_AT)[0] + 1)
             pos += size
@@ -97,7 +97,13 @@ def read_partition(tp: TopicPartition, data: PartitionData, offset: int) -> Fetc
             where += f", whose log begins at {data.log_start_offset}"
         raise type(error)(f"{where}: {error.message}")
     aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
-    records = _NOTHING if data.records is None else data.records
+    records: memoryview = _NOTHING if data.records is None else data.records
+    if len(records) and (
+        len(records) < _START.size or not 0 <= _START.unpack_from(records)[1] <= len(records) - LOG_OVERHEAD
+    ):
+        # Since Fetch 3 the first batch comes in whole, whatever its size. Without this check a reader would ask for it
+        # for ever.
+        raise InvalidResponseError(f"{tp} at offset {offset}: a response of {len(records)} bytes with no whole batch")
     return FetchedChunk(records, data.high_watermark, data.last_stable_offset, data.log_start_offset, aborted)
 
 

@@ -56,7 +56,7 @@ class Retry:
         self._tries += 1
         if self.left <= seconds:
             raise ClientTimeoutError(f"gave up after {self._tries} tries: {error}") from error
-        return seconds
+        return float(seconds)
 
     def after(self, error: Exception) -> None:
         """Wait as long as `pause` says."""

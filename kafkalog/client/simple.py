@@ -1,0 +1,352 @@
+"""A consumer of assigned partitions: no group, no committed offsets.
+
+One fetch is in flight to each leader while earlier records are being handed out. Positions move with the records that
+`poll` returns, not with what has been fetched.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Self
+
+from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
+from kafkalog.protocol.messages.fetch import FetchResponse
+
+from .cluster import Broker, Cluster
+from .config import ClientConfig
+from .connection import Connection
+from .decode import decode_chunk
+from .errors import ClientTimeoutError, ConfigError, ConnectionFailedError, is_retriable
+from .fetcher import MAX_VERSION, MIN_VERSION, fetch_request, read_partition
+from .offsets import list_offsets
+from .retry import Retry
+from .types import EARLIEST, LATEST, ConsumerRecord, TopicPartition
+
+_log = logging.getLogger(__name__)
+_RESOLVE_S = 5.0
+_RESET = {"earliest": EARLIEST, "latest": LATEST}
+
+
+class _Partition:
+    """Where the consumer stands in one partition, and the records fetched ahead of that."""
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.offset: int | None = None
+        self.reset: int | None = None
+        """The timestamp of the offset to start from, where ``offset`` is None."""
+        self.high_watermark = -1
+        self.records: deque[ConsumerRecord] = deque()
+        self.batches: Iterator[tuple[list[ConsumerRecord], int]] = iter(())
+        self.after_batch = -1
+        """The offset after the batch that ``records`` come from."""
+        self.buffered = False
+
+    def move(self, offset: int | None, reset: int | None = None) -> None:
+        self.offset, self.reset = offset, reset
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget what was fetched."""
+        self.records.clear()
+        self.batches = iter(())
+        self.buffered = False
+
+    def take(self, count: int) -> list[ConsumerRecord]:
+        """At most ``count`` of the records fetched; the position moves past them."""
+        taken: list[ConsumerRecord] = []
+        while len(taken) < count and self.buffered:
+            if not self.records:
+                try:
+                    batch = next(self.batches, None)
+                except Exception:
+                    self.drop()
+                    if taken:
+                        # What came before the bad batch is good; the error returns with the next fetch.
+                        return taken
+                    raise
+                if batch is None:
+                    self.buffered = False
+                    break
+                records, self.after_batch = batch
+                self.records.extend(records)
+            while self.records and len(taken) < count:
+                taken.append(self.records.popleft())
+            self.offset = taken[-1].offset + 1 if self.records else self.after_batch
+        return taken
+
+
+class SimpleConsumer:
+    """Reads the partitions that it is told to (`assign`). Not safe for use by several threads at once."""
+
+    def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
+        self._config = config
+        self._own_cluster = cluster is None
+        self._cluster = cluster or Cluster(config)
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._connections: dict[int, tuple[Broker, Connection]] = {}
+        self._asked: dict[int, dict[TopicPartition, int]] = {}
+        self._retry = Retry(config, float("inf"))
+        self._blocked_until = 0.0
+
+    # Positions
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions and no others; partitions that were assigned before keep their positions.
+
+        New ones begin where ``auto.offset.reset`` says, unless `seek` says otherwise.
+        """
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        self._partitions = {tp: self._partitions.get(tp) or self._start(tp) for tp in wanted}
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions assigned."""
+        return list(self._partitions)
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Read on from ``offset``. ValueError where it is negative."""
+        if offset < 0:
+            raise ValueError(f"offset {offset} is negative; seek_to_beginning and seek_to_end find the log's ends")
+        self._assigned(tp).move(offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Read on from the first record there is; all partitions unless some are given."""
+        for tp in partitions or self._partitions:
+            self._assigned(tp).move(None, EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Read on after the last record there is now; all partitions unless some are given."""
+        for tp in partitions or self._partitions:
+            self._assigned(tp).move(None, LATEST)
+        self._resolve(None)
+
+    def position(self, tp: TopicPartition) -> int:
+        """The offset of the record that comes next. Raises ClientTimeoutError and what `list_offsets` raises."""
+        partition = self._assigned(tp)
+        if partition.offset is None:
+            self._resolve(None)
+        assert partition.offset is not None
+        return partition.offset
+
+    def high_watermark(self, tp: TopicPartition) -> int:
+        """The end of the log as the last fetch told it; -1 before the first."""
+        return self._assigned(tp).high_watermark
+
+    # Records
+
+    def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
+        """Records, waiting up to ``timeout`` seconds for the first; at most ``max_records`` (``max.poll.records``).
+
+        Records of a partition are in order. Lost connections and moved leaders are followed in silence. Raises the
+        errors that the broker reports and that trying again does not help against, OffsetOutOfRangeError where
+        ``auto.offset.reset`` is none, RecordsError for bytes that are no record batch.
+        """
+        deadline = time.monotonic() + timeout
+        limit = self._config.max_poll_records if max_records is None else max_records
+        while True:
+            records = self._take(limit)
+            if records:
+                # The next fetch is under way while the caller works on these.
+                self._ask_quietly()
+                return records
+            pause = max(self._blocked_until - time.monotonic(), 0.0)
+            left = deadline - time.monotonic()
+            if pause:
+                if pause > left:
+                    time.sleep(max(left, 0.0))
+                    return []
+                time.sleep(pause)
+            try:
+                self._resolve(deadline)
+                self._ask()
+                self._wait(max(deadline - time.monotonic(), 0.0))
+            except Exception as error:
+                self._block(error)
+            if time.monotonic() >= deadline:
+                return self._take(limit)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for _, connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._asked.clear()
+        if self._own_cluster:
+            self._cluster.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Inside
+
+    def _start(self, tp: TopicPartition) -> _Partition:
+        partition = _Partition(tp)
+        partition.reset = _RESET.get(self._config.auto_offset_reset)
+        return partition
+
+    def _assigned(self, tp: TopicPartition) -> _Partition:
+        found = self._partitions.get(tp)
+        if found is None:
+            raise ValueError(f"partition {TopicPartition(*tp)} is not assigned; assigned are {self.assignment()}")
+        return found
+
+    def _take(self, limit: int) -> list[ConsumerRecord]:
+        """Records that are there, from one partition after the other."""
+        taken: list[ConsumerRecord] = []
+        for tp, partition in list(self._partitions.items()):
+            if len(taken) >= limit:
+                break
+            try:
+                more = partition.take(limit - len(taken))
+            except Exception as error:
+                if taken:
+                    break
+                error.add_note(f"in partition {tp} after offset {partition.offset}")
+                raise
+            if more:
+                taken += more
+                # To the end of the line, so that the others have their turn.
+                self._partitions[tp] = self._partitions.pop(tp)
+        return taken
+
+    def _resolve(self, deadline: float | None) -> None:
+        """Find the offsets of partitions that know only a timestamp."""
+        unknown: dict[TopicPartition, int] = {}
+        for tp, partition in self._partitions.items():
+            if partition.offset is None:
+                if partition.reset is None:
+                    raise ConfigError(f"partition {tp} has no position: seek to one, or set auto.offset.reset")
+                unknown[tp] = partition.reset
+        if not unknown:
+            return
+        limit = time.monotonic() + self._config.default_api_timeout
+        if deadline is not None:
+            # A poll that does not wait must still get an answer at some time.
+            limit = max(deadline, time.monotonic() + _RESOLVE_S)
+        found = list_offsets(self._cluster, unknown, self._config.isolation_level, limit)
+        for tp, answer in found.items():
+            self._partitions[tp].move(answer.offset)
+
+    def _ask_quietly(self) -> None:
+        try:
+            self._ask()
+        except Exception as error:
+            if not is_retriable(error):
+                return
+            self._blocked_until = time.monotonic() + self._config.retry_backoff
+
+    def _ask(self) -> None:
+        """Send a fetch to every leader that has none in flight, for the partitions with nothing fetched."""
+        busy = {tp for asked in self._asked.values() for tp in asked}
+        by_leader: dict[Broker, list[tuple[TopicPartition, int, int]]] = defaultdict(list)
+        failure: Exception | None = None
+        for tp, partition in self._partitions.items():
+            if partition.offset is None or partition.buffered or tp in busy:
+                continue
+            try:
+                leader = self._cluster.leader_now(tp)
+            except Exception as error:
+                failure = error
+                continue
+            if leader.broker.node_id not in self._asked:
+                by_leader[leader.broker].append((tp, partition.offset, leader.epoch))
+        config = self._config
+        for broker, wanted in by_leader.items():
+            request = fetch_request(
+                wanted,
+                config,
+                max_bytes=config.fetch_max_bytes,
+                partition_max_bytes=config.max_partition_fetch_bytes,
+                isolation_level=config.isolation_level,
+            )
+            self._connected(broker).send(request, min_version=MIN_VERSION, max_version=MAX_VERSION)
+            self._asked[broker.node_id] = {tp: offset for tp, offset, _ in wanted}
+        if failure is not None:
+            raise failure
+
+    def _connected(self, broker: Broker) -> Connection:
+        known = self._connections.get(broker.node_id)
+        if known is not None:
+            at, connection = known
+            if at == broker and not connection.closed and not connection.expired:
+                return connection
+            connection.close()
+        connection = self._cluster.connect(broker)
+        self._connections[broker.node_id] = (broker, connection)
+        return connection
+
+    def _wait(self, timeout: float) -> None:
+        """Receive the fetches that are answered within ``timeout`` seconds, at least one where there is one."""
+        waiting = {node_id: self._connections[node_id][1] for node_id in self._asked}
+        if not waiting:
+            if timeout:
+                time.sleep(min(timeout, self._config.retry_backoff))
+            return
+        ready = [node_id for node_id, connection in waiting.items() if connection.readable()]
+        if not ready:
+            poller = select.poll()
+            nodes = {}
+            for node_id, connection in waiting.items():
+                poller.register(connection, select.POLLIN)
+                nodes[connection.fileno()] = node_id
+            ready = [nodes[fileno] for fileno, _ in poller.poll(timeout * 1000)]
+        for node_id in ready:
+            asked = self._asked.pop(node_id)
+            self._receive(waiting[node_id], asked)
+
+    def _receive(self, connection: Connection, asked: dict[TopicPartition, int]) -> None:
+        response: FetchResponse = connection.receive()
+        if response.error_code:
+            raise error_for(response.error_code)
+        failure: Exception | None = None
+        for topic in response.responses:
+            for data in topic.partitions:
+                tp = TopicPartition(topic.topic, data.partition_index)
+                partition, offset = self._partitions.get(tp), asked.get(tp)
+                if partition is None or offset is None or partition.offset != offset or partition.buffered:
+                    # Moved or unassigned in the meantime.
+                    continue
+                try:
+                    chunk = read_partition(tp, data, offset)
+                except OffsetOutOfRangeError:
+                    reset = _RESET.get(self._config.auto_offset_reset)
+                    if reset is None:
+                        raise
+                    _log.warning(
+                        "partition %s has no offset %d: going on with the %s",
+                        tp,
+                        offset,
+                        self._config.auto_offset_reset,
+                    )
+                    partition.move(None, reset)
+                    continue
+                except Exception as error:
+                    failure = error if failure is None or not is_retriable(error) else failure
+                    continue
+                self._retry.reset()
+                partition.high_watermark = chunk.high_watermark
+                partition.batches = decode_chunk(chunk, tp, offset, self._config)
+                partition.buffered = len(chunk.records) > 0
+        if failure is not None:
+            raise failure
+
+    def _block(self, error: Exception) -> None:
+        """After an error: raise it, or look for leaders anew after a pause."""
+        pause = self._retry.pause(error)
+        if isinstance(error, ConnectionFailedError | ClientTimeoutError):
+            _log.warning("trying again: %s", error)
+        for node_id in [node_id for node_id, (_, connection) in self._connections.items() if connection.closed]:
+            del self._connections[node_id]
+            self._asked.pop(node_id, None)
+        self._cluster.forget({tp.topic for tp in self._partitions})
+        self._blocked_until = time.monotonic() + pause
