@@ -15,8 +15,10 @@ RESOLVE_TIMEOUT_S = 900
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>peers</groupId><artifactId>peers</artifactId><version>1</version><packaging>pom</packaging>
-<dependencies>{dependencies}</dependencies></project>
+<repositories><repository><id>gcs-maven-central-mirror</id><url>https://repo.maven.apache.org/maven2</url></repository>
+</repositories><dependencies>{dependencies}</dependencies></project>
 """
+# Spark's artifacts name a mirror of Maven Central that is not reachable everywhere; the same id here takes its place.
 
 
 def missing() -> str | None:

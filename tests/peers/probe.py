@@ -49,7 +49,7 @@ def _read(sock: socket.socket, size: int) -> bytes:
 
 def api_versions(address: str, timeout_s: float = 1.0) -> dict[int, tuple[int, int]]:
     """Api key -> (lowest, highest version) as the broker at `host:port` announces; OSError if it does not."""
-    with _connect(address, timeout_s) as sock:
+    with connect(address, timeout_s) as sock:
         answer = _ask(sock, API_VERSIONS, 0, 1, b"")
     error, count = struct.unpack_from(">hi", answer)
     if error:
@@ -59,7 +59,7 @@ def api_versions(address: str, timeout_s: float = 1.0) -> dict[int, tuple[int, i
 
 def brokers(address: str, timeout_s: float = 1.0) -> int:
     """How many brokers Metadata v1 lists; OSError if it does not answer."""
-    with _connect(address, timeout_s) as sock:
+    with connect(address, timeout_s) as sock:
         answer = _ask(sock, METADATA, 1, 2, struct.pack(">i", -1))
     count: int = struct.unpack_from(">i", answer)[0]
     return count
@@ -83,6 +83,7 @@ def wait_for_answer(address: str, deadline_s: float, poll_s: float = 0.002) -> f
     raise TimeoutError(f"{address} did not answer in {deadline_s:.0f} s")
 
 
-def _connect(address: str, timeout_s: float) -> socket.socket:
+def connect(address: str, timeout_s: float) -> socket.socket:
+    """A connection to `host:port`."""
     host, _, port = address.rpartition(":")
     return socket.create_connection((host, int(port)), timeout_s)
