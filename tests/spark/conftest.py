@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -79,13 +80,13 @@ class Reads:
         self.spark = spark
         self.bootstrap = bootstrap
 
-    def batch(self, schema: str | None = None, **options: str | int | bool) -> DataFrame:
+    def batch(self, schema: str | None = None, /, **options: Any) -> DataFrame:
         reader = self.spark.read.format("kafkalog").option("kafka.bootstrap.servers", self.bootstrap)
         if schema is not None:
             reader = reader.schema(schema)
         return reader.options(**options).load()
 
-    def stream(self, schema: str | None = None, **options: str | int | bool) -> DataFrame:
+    def stream(self, schema: str | None = None, /, **options: Any) -> DataFrame:
         reader = self.spark.readStream.format("kafkalog").option("kafka.bootstrap.servers", self.bootstrap)
         if schema is not None:
             reader = reader.schema(schema)

@@ -73,10 +73,12 @@ class Topics:
         asked = TopicPartition(name, partition, before)
         self._admin.delete_records([asked])[asked].result(DEADLINE_S)
 
-    def produce(self, topic: str, values: Iterable[Any], partition: int | None = None, **config: Any) -> list[Sent]:
+    def produce(
+        self, topic: str, values: Iterable[Any], partition: int | None = None, config: dict[str, Any] | None = None
+    ) -> list[Sent]:
         """Send values (bytes, or keyword arguments of ``Producer.produce``); what was acknowledged, in that order."""
         sent: list[Sent] = []
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, **config})
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, **(config or {})})
         deliver = delivery_into(sent)
         for value in values:
             arguments = dict(value) if isinstance(value, dict) else {"value": value}

@@ -1,0 +1,65 @@
+"""The oldest PySpark that the source supports, in an environment of its own; Spark's own Kafka connector fits it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.peers import java, maven
+from tests.peers.cache import MissingPeerError, cached
+
+PYSPARK = "4.2.0"
+CONNECTOR = (
+    f"org.apache.spark:spark-sql-kafka-0-10_2.13:{PYSPARK}",
+    # Maven Central lacks this part in the connector's own version. It is about Kerberos and delegation tokens.
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+)
+_PACKAGES = (
+    f"pyspark=={PYSPARK}",
+    "pyarrow>=18,<27",
+    "numpy>=1.26,<3",
+    "numba>=0.61,<1",
+    "crc32c>=2.7,<3",
+    "crcmod>=1.7,<2",
+    "cramjam>=2.9,<3",
+    "lz4>=4.3,<5",
+    "confluent-kafka>=2.6,<3",
+)
+_IN_SPARK = ("hadoop-client-", "scala-library-", "slf4j-api-")
+_INSTALL_TIMEOUT_S = 1800
+
+
+def python() -> Path:
+    """The interpreter of an environment with PySpark 4.2 and what kafkalog needs, but not kafkalog itself.
+
+    Raises MissingPeerError when it cannot be installed.
+    """
+
+    def install(directory: Path) -> None:
+        for command in (
+            [sys.executable, "-m", "venv", str(directory)],
+            [str(directory / "bin" / "python"), "-m", "pip", "install", "--quiet", *_PACKAGES],
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S, check=False)
+            if done.returncode != 0:
+                raise MissingPeerError(f"missing because PySpark {PYSPARK} cannot be installed: {done.stderr[-1500:]}")
+
+    tag = f"{sys.version_info.major}{sys.version_info.minor}"
+    return cached(f"venv/pyspark-{PYSPARK}-py{tag}", install) / "bin" / "python"
+
+
+def connector() -> list[Path]:
+    """The jars of Spark's Kafka connector; MissingPeerError when they cannot be fetched."""
+    return [jar for jar in maven.classpath(CONNECTOR) if not jar.name.startswith(_IN_SPARK)]
+
+
+def missing() -> str | None:
+    """Why PySpark 4.2 cannot run here, or None. Installs it the first time."""
+    if reason := java.missing():
+        return reason
+    try:
+        python()
+    except MissingPeerError as error:
+        return str(error)
+    return None
