@@ -210,15 +210,13 @@ def produce(bootstrap: str, files: list[Path], figures: Figures) -> None:
         if error is not None:
             figures.failure = figures.failure or error
             return
-        where = future.result()
-        counts = figures.acknowledged
-        for metadata in where:
-            counts[metadata.partition] = counts.get(metadata.partition, 0) + 1
+        partition = future.result()[0].partition
+        figures.acknowledged[partition] = figures.acknowledged.get(partition, 0) + future.count
 
     try:
         with Producer({"bootstrap.servers": bootstrap, "linger.ms": "5", "delivery.timeout.ms": "120000"}) as producer:
             for lines in read_lines(files):
-                for future in producer.send_many(TOPIC, lines):
+                for future in producer.send_values(TOPIC, lines):
                     future.add_done_callback(settled)
                 figures.lines += len(lines)
                 figures.bytes += sum(map(len, lines))
