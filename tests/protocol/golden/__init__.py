@@ -1,0 +1,1 @@
+"""Messages as Apache Kafka's classes write them."""

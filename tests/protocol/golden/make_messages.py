@@ -1,0 +1,56 @@
+"""Make ``messages.jsonl.gz``: every message in every version, as the Java client writes it.
+
+    python -m tests.protocol.golden.make_messages
+
+``WriteMessages.java`` fills Kafka's generated classes and writes them. A line is one message in one version, filled in
+one way:
+
+========  ===================================================================================================
+message   its name, such as ``FetchRequest``
+version   the version
+fill      ``full``: a different value in every field, two elements in every array; ``least``: null or empty, and
+          the least number; ``nulls``: the same, but every array has an element; ``long``: lengths about where
+          compact lengths take two and three bytes, and the greatest number; ``default``: as the constructor
+          leaves it
+values    field to value; bytes, records and UUIDs are hexadecimal
+header    hexadecimal: correlation id 77, client id ``client``
+body      hexadecimal
+========  ===================================================================================================
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+
+from tests.peers import java, maven
+from tests.protocol.support import message_classes
+
+HERE = Path(__file__).parent
+DATA = HERE / "messages.jsonl.gz"
+CLIENT = ("org.apache.kafka:kafka-clients:3.9.2",)
+
+
+def write_messages() -> str:
+    """The lines, from Java; MissingPeerError where Maven or Java is missing."""
+    names = [cls.__name__ for cls in message_classes()]
+    return java.run_java(maven.classpath(CLIENT), str(HERE / "WriteMessages.java"), names)
+
+
+def read_data() -> str:
+    """The lines, as committed."""
+    return gzip.decompress(DATA.read_bytes()).decode()
+
+
+def main() -> None:
+    out = io.BytesIO()
+    # Without a time, so that the same lines are the same file.
+    with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=9, mtime=0) as file:
+        file.write(write_messages().encode())
+    DATA.write_bytes(out.getvalue())
+    print(f"{DATA}: {len(out.getvalue()):,} bytes")
+
+
+if __name__ == "__main__":
+    main()
