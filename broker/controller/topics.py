@@ -44,7 +44,7 @@ UNSET = -1
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 takes the broker's default; ``assignments`` (partition to brokers) excludes both numbers."""
+    """A topic to create; -1 takes the broker's default; ``assignments`` (partition to brokers) excludes both."""
 
     name: str
     partitions: int = UNSET

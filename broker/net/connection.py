@@ -2,7 +2,8 @@
 
 Requests of a connection are answered in the order they came: the next frame is dispatched only when the response to
 the one before has been handed to the kernel, which also bounds the memory of a client that does not read. Responses
-are lists of chunks; a chunk with a file descriptor (a slice of a log segment) goes out by ``sendfile``.
+are lists of chunks; a chunk with a file descriptor (a slice of a log segment) goes out by ``sendfile``, after a worker
+thread has read it in where it is not in memory.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 from broker.config.listeners import Endpoint
 from broker.net.framing import BASE_CAPACITY, FrameBuffer, FrameError
 from broker.net.memory import RequestMemory
+from broker.net.page_cache import read_in, resident
 
 logger = logging.getLogger("kafkalog.broker.net")
 
@@ -52,8 +54,8 @@ class Connection:
 
     __slots__ = (
         "_busy", "_corked", "_dispatcher", "_frames", "_loop", "_memory", "_on_close", "_out", "_out_bytes",
-        "_reading", "_resume_scheduled", "_sock", "_writing", "closed", "endpoint", "fd", "last_active", "peer",
-        "state",
+        "_read_in", "_reading", "_resume_scheduled", "_sock", "_waiting_for_disk", "_writing", "closed",
+        "endpoint", "fd", "last_active", "peer", "state",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +79,8 @@ class Connection:
         self._busy = False
         self._corked = False
         self._writing = False
+        self._waiting_for_disk = False
+        self._read_in: Any = None
         self._reading = False
         self._resume_scheduled = False
         self.fd = sock.fileno()
@@ -145,7 +149,7 @@ class Connection:
             return
         if self._memory.bounded and not self._busy and not frames.buffered:
             self._memory.give_back(frames.shrink())
-        if self._out and not self._writing:
+        if self._out and not self._writing and not self._waiting_for_disk:
             self._flush()
 
     def _schedule_resume(self) -> None:
@@ -216,6 +220,11 @@ class Connection:
                 self._writing = False
                 self._loop.remove_writer(self.fd)
             self._request_done()
+        elif self._waiting_for_disk:
+            self._busy = True
+            if self._writing:
+                self._writing = False
+                self._loop.remove_writer(self.fd)
         elif not self._writing:
             # Further requests wait: a client that does not read must not fill memory.
             self._busy = True
@@ -263,6 +272,9 @@ class Connection:
 
     def _send_slice(self, piece: Any) -> bool:
         position, remaining = piece.position, len(piece)
+        if piece is not self._read_in and not resident(piece.fd, position, remaining):
+            self._wait_for_disk(piece)
+            return False
         while remaining:
             try:
                 sent = os.sendfile(self.fd, piece.fd, position, min(remaining, _SENDFILE_MAX))
@@ -275,7 +287,24 @@ class Connection:
             position += sent
             remaining -= sent
         self._out.popleft()
+        self._read_in = None
         return True
+
+    def _wait_for_disk(self, piece: Any) -> None:
+        self._waiting_for_disk = True
+        work = self._loop.run_in_executor(None, read_in, piece.fd, piece.position, len(piece))
+
+        def on_disk_read(work: asyncio.Future[None]) -> None:
+            self._waiting_for_disk = False
+            error = work.exception()
+            if error is not None:
+                logger.error("closing connection from %s: a log segment cannot be read: %s", self.peer, error)
+                self.close()
+            elif not self.closed:
+                self._read_in = piece
+                self._flush()
+
+        work.add_done_callback(on_disk_read)
 
     # -- end of life
 
