@@ -37,8 +37,6 @@ SEQUENCE_MASK = 0x7FFFFFFF
 MAX_EPOCH = 0x7FFE
 MIN_PRODUCE_VERSION = 3
 """The first version that carries record batch v2."""
-PAUSE_S = 1.0
-"""How long the thread may be away asking for metadata or a producer id, before it looks at time-outs again."""
 _METADATA_ERRORS = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -139,7 +137,7 @@ class Sender:
         again = bool(plan.requests)
         if plan.needs_producer_id and self._identify_at <= now:
             again |= self._request_producer_id()
-        again |= self.topics.refresh_if_due(plan.leaderless, PAUSE_S)
+        again |= self.topics.refresh_if_due(plan.leaderless)
         self._expire_in_flight(now)
         wake_at = min(plan.wake_at, self.topics.due(plan.leaderless), self._link_deadline())
         if plan.needs_producer_id:
@@ -244,14 +242,14 @@ class Sender:
         try:
             response = self._cluster.request_any(
                 InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF),
-                deadline=time.monotonic() + PAUSE_S,
+                deadline=self.topics.patience.deadline(),
             )
             if response.error_code:
                 raise error_for(response.error_code, "no producer id (enable.idempotence)")
         except (ClientError, KafkaError) as error:
             if not is_retriable(error):
                 self._fail_all(error)
-            self.topics.last_error = error
+            self.topics.last_error = self.topics.patience.failed(error)
             return False
         self._producer_id = response.producer_id
         self._producer_epoch = response.producer_epoch
@@ -339,10 +337,13 @@ class Sender:
         if batch.done:
             return
         now = time.monotonic()
-        if batch.attempts > self._config.retries or now >= batch.created + self._config.delivery_timeout:
-            if batch.base_sequence != NO_SEQUENCE:
-                queue.reset = True
-            self._finish([batch], error)
+        late = now >= batch.created + self._config.delivery_timeout
+        if late or batch.attempts > self._config.retries:
+            queue.reset |= batch.base_sequence != NO_SEQUENCE
+            if late:
+                self._give_up([batch], error)
+            else:
+                self._finish([batch], error)
             return
         client = self._config.client
         pause = min(client.retry_backoff * 2 ** min(batch.attempts - 1, 16), client.retry_backoff_max)
@@ -388,10 +389,10 @@ class Sender:
                 deadline = min(deadline, batch.created + self._config.delivery_timeout if not batch.done else deadline)
         return deadline
 
-    def _give_up(self, batches: list[ProducerBatch]) -> None:
+    def _give_up(self, batches: list[ProducerBatch], reason: Exception | None = None) -> None:
+        reason = reason or self.topics.last_error
         for batch in batches:
             state = "sent but not acknowledged" if batch.attempts else "waiting to be sent"
-            reason = self.topics.last_error
             error = ClientTimeoutError(
                 f"{batch.count} records for {batch.name} {state} for {self._config.delivery_timeout * 1000:.0f} ms "
                 f"(delivery.timeout.ms){f': {reason}' if reason else ''}"

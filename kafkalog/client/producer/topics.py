@@ -17,6 +17,34 @@ UNKNOWN_TOPIC_TRIES = 8
 created a moment ago, or be created because it was asked for (auto.create.topics.enable)."""
 
 
+class Patience:
+    """How long the sender's thread may be away asking the cluster something, before it looks at time-outs again.
+
+    Not long, unless brokers turn out to be slow rather than gone.
+    """
+
+    LEAST_S = 0.25
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._most = max(config.client.connect_timeout, self.LEAST_S)
+        self._seconds = self.LEAST_S
+
+    def deadline(self) -> float:
+        """Until when to wait for an answer now (``time.monotonic``)."""
+        return time.monotonic() + self._seconds
+
+    def succeeded(self) -> None:
+        """An answer came."""
+        self._seconds = self.LEAST_S
+
+    def failed(self, error: Exception) -> Exception:
+        """None came; what is behind ``error``."""
+        cause = error.__cause__ if isinstance(error.__cause__, ClientError) else error
+        if isinstance(cause, ClientTimeoutError):
+            self._seconds = min(self._seconds * 2, self._most)
+        return cause
+
+
 class TopicState:
     """A topic: its queues by partition, and where records without a key go at present."""
 
@@ -50,6 +78,7 @@ class Topics:
         self.states: dict[str, TopicState] = {}
         self.last_error: Exception | None = None
         """What the last try to reach the cluster ended with."""
+        self.patience = Patience(config)
         self._config = config
         self._cluster = cluster
         self._accumulator = accumulator
@@ -110,7 +139,7 @@ class Topics:
             return self._next_at
         return self._aged_at if self.states else float("inf")
 
-    def refresh_if_due(self, leaderless: set[str], timeout: float) -> bool:
+    def refresh_if_due(self, leaderless: set[str]) -> bool:
         """Fetch metadata if some is known to be old; whether there is new metadata."""
         now = time.monotonic()
         with self._accumulator.lock:
@@ -122,10 +151,10 @@ class Topics:
         self._next_at = now + self._config.client.retry_backoff
         try:
             metadata = self._cluster.metadata(
-                sorted(wanted), refresh=True, deadline=now + timeout, allow_auto_topic_creation=True
+                sorted(wanted), refresh=True, deadline=self.patience.deadline(), allow_auto_topic_creation=True
             )
         except (ClientError, KafkaError) as error:
-            self.last_error = error.__cause__ if isinstance(error.__cause__, ClientError) else error
+            self.last_error = self.patience.failed(error)
             if not is_retriable(error):
                 with self._accumulator.lock:
                     self._stale -= wanted
@@ -133,6 +162,7 @@ class Topics:
                         self.states[name].error = error
                     self._accumulator.changed.notify_all()
             return False
+        self.patience.succeeded()
         self.last_error = None
         self._aged_at = now + self._config.client.metadata_max_age
         with self._accumulator.lock:

@@ -1,0 +1,268 @@
+"""The producer when brokers die, stall and break connections: nothing lost, nothing twice, nothing out of order."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.producer import DeliveryFuture, Producer
+from kafkalog.records.batch import decode_batch, iter_headers
+from tests.peers.process import free_port
+from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.wire import create_topic, fetch
+
+DEADLINE_S = 60.0
+QUICK = {
+    "retry.backoff.ms": 10,
+    "retry.backoff.max.ms": 50,
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 50,
+}
+
+
+def producer(bootstrap: str, **properties: Any) -> Producer:
+    more = {key.replace("_", "."): value for key, value in properties.items()}
+    return Producer({"bootstrap.servers": bootstrap, **QUICK, **more})
+
+
+def new_topic(broker: KafkalogBroker, name: str, partitions: int = 1, **config: str) -> None:
+    with broker.connect() as sock:
+        create_topic(sock, name, partitions, **config)
+
+
+def values(broker: KafkalogBroker, topic: str, partition: int = 0) -> list[bytes]:
+    found: list[bytes] = []
+    with broker.connect() as sock:
+        offset = 0
+        while True:
+            data = fetch(sock, topic, {partition: offset})[partition]
+            assert data.error_code == 0
+            whole = [decode_batch(data.records, at) for at, _ in iter_headers(data.records)]
+            if not whole:
+                return found
+            found += [record.value or b"" for _, each in whole for record in each]
+            offset = whole[-1][0].next_offset
+
+
+class Proxy:
+    """A TCP proxy that breaks connections: sometimes before what was sent arrives, sometimes before the answer does."""
+
+    def __init__(self, target: tuple[str, int], seed: int) -> None:
+        self.target = target
+        self.harm = 0.0
+        """Chance of a break, for every piece of data in either direction."""
+        self.broken = 0
+        self._random = random.Random(seed)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._open: list[socket.socket] = []
+        self._closed = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            with suppress(OSError):
+                near, _ = self._listener.accept()
+                far = socket.create_connection(self.target)
+                self._open += [near, far]
+                for one, other in ((near, far), (far, near)):
+                    threading.Thread(target=self._copy, args=(one, other), daemon=True).start()
+
+    def _copy(self, one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while data := one.recv(1 << 16):
+                if self._random.random() < self.harm:
+                    self.broken += 1
+                    break
+                other.sendall(data)
+        for each in (one, other):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._closed = True
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for each in self._open:
+            each.close()
+
+
+@pytest.fixture
+def proxied(start_broker: Callable[..., KafkalogBroker]) -> Iterator[tuple[KafkalogBroker, Proxy]]:
+    """A broker that tells its clients to come through a proxy."""
+    port = free_port()
+    proxy = Proxy(("127.0.0.1", port), seed=11)
+    broker = start_broker(
+        {
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}",
+        }
+    )
+    broker.address = f"127.0.0.1:{port}"
+    try:
+        yield broker, proxy
+    finally:
+        proxy.close()
+
+
+def test_broken_connections(proxied: tuple[KafkalogBroker, Proxy]) -> None:
+    broker, proxy = proxied
+    partitions = 3
+    new_topic(broker, "t", partitions)
+    sent: list[list[bytes]] = [[] for _ in range(partitions)]
+    futures: list[tuple[int, int, DeliveryFuture]] = []
+    with producer(broker.bootstrap, linger_ms=1) as sending:
+        sending.send("t", b"first", partition=0).result(DEADLINE_S)
+        sent[0].append(b"first")
+        proxy.harm = 0.05
+        end = time.monotonic() + DEADLINE_S
+        while proxy.broken < 60:
+            assert time.monotonic() < end
+            for _ in range(50):
+                n = len(futures)
+                partition = n % partitions
+                value = b"%d" % n
+                futures.append((partition, len(sent[partition]), sending.send("t", value, partition=partition)))
+                sent[partition].append(value)
+            futures[-1][2].exception(DEADLINE_S)
+        proxy.harm = 0.0
+        for partition, place, future in futures:
+            found = future.result(DEADLINE_S)
+            assert (found.partition, found.offset) == (partition, place)
+    for partition in range(partitions):
+        assert values(broker, "t", partition) == sent[partition]
+
+
+@pytest.mark.crash
+def test_killed_brokers(start_broker: Callable[..., KafkalogBroker]) -> None:
+    broker = start_broker()
+    new_topic(broker, "t", 2)
+    sent: list[list[bytes]] = [[], []]
+    futures: list[DeliveryFuture] = []
+    stop = threading.Event()
+    with producer(broker.bootstrap) as sending:
+
+        def write() -> None:
+            while not stop.is_set():
+                n = len(futures)
+                value = b"%08d" % n
+                sent[n % 2].append(value)
+                futures.append(sending.send("t", value, partition=n % 2))
+                if n % 100 == 0:
+                    time.sleep(0.001)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            for _ in range(3):
+                goal = len(futures) + 2000
+                end = time.monotonic() + DEADLINE_S
+                while len(futures) < goal or not futures[goal - 1000].done():
+                    assert time.monotonic() < end
+                    time.sleep(0.01)
+                broker.kill()
+                broker.start()
+        finally:
+            stop.set()
+            writer.join()
+        for n, future in enumerate(futures):
+            assert future.result(DEADLINE_S).offset == n // 2
+    assert [values(broker, "t", partition) for partition in (0, 1)] == sent
+
+
+def test_a_broker_that_stalls(start_broker: Callable[..., KafkalogBroker]) -> None:
+    broker = start_broker()
+    new_topic(broker, "t")
+    with producer(
+        broker.bootstrap,
+        request_timeout_ms=400,
+        delivery_timeout_ms=1000,
+        buffer_memory=2000,
+        max_block_ms=200,
+    ) as sending:
+        assert sending.send("t", b"before").result(DEADLINE_S).offset == 0
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            stuck = sending.send("t", b"x" * 1500)
+            full = sending.send("t", b"x" * 1500).exception(DEADLINE_S)
+            assert isinstance(full, ClientTimeoutError)
+            assert "buffer.memory" in str(full)
+            with pytest.raises(ClientTimeoutError):
+                sending.flush(0.01)
+            error = stuck.exception(DEADLINE_S)
+            assert isinstance(error, ClientTimeoutError)
+            assert "delivery.timeout.ms" in str(error) or "request.timeout.ms" in str(error)
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        # What was given up may be in the log, once or not at all; the sequence goes on in a new epoch.
+        end = time.monotonic() + DEADLINE_S
+        while sending.send("t", b"after").exception(DEADLINE_S) is not None:
+            assert time.monotonic() < end
+        assert sending.send("t", b"last").result(DEADLINE_S).offset > 0
+    found = values(broker, "t")
+    assert found[0] == b"before"
+    assert found[-1] == b"last"
+    assert found.count(b"x" * 1500) <= 1
+
+
+def test_closing_does_not_wait_for_ever(start_broker: Callable[..., KafkalogBroker]) -> None:
+    broker = start_broker()
+    new_topic(broker, "t")
+    sending = producer(broker.bootstrap)
+    sending.send("t", b"x").result(DEADLINE_S)
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        stuck = sending.send("t", b"y")
+        sending.close(timeout=0.2)
+        assert isinstance(stuck.exception(DEADLINE_S), ClientTimeoutError)
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+
+
+def test_a_sequence_that_the_broker_lost(start_broker: Callable[..., KafkalogBroker]) -> None:
+    """A topic deleted and created again knows nothing of the producer, which goes on in a new epoch."""
+    broker = start_broker()
+    new_topic(broker, "t")
+    with producer(broker.bootstrap) as sending:
+        for n in range(10):
+            assert sending.send("t", b"old").result(DEADLINE_S).offset == n
+        from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest
+        from tests.support.wire import exchange
+
+        with broker.connect() as sock:
+            response = exchange(sock, DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 3)
+            assert response.responses[0].error_code == 0
+        new_topic(broker, "t")
+        assert sending.send("t", b"new").result(DEADLINE_S).offset == 0
+        assert sending.send("t", b"newer").result(DEADLINE_S).offset == 1
+    assert values(broker, "t") == [b"new", b"newer"]
+
+
+@pytest.mark.parametrize("bad_first", [True, False])
+def test_a_refused_batch_does_not_stop_those_behind_it(
+    start_broker: Callable[..., KafkalogBroker], bad_first: bool
+) -> None:
+    """A compacted topic refuses records without a key; the sequence closes over the gap."""
+    broker = start_broker()
+    new_topic(broker, "t", cleanup_policy="compact")
+    with producer(broker.bootstrap, batch_size=1) as sending:
+        futures = []
+        for n in range(100):
+            bad = n % 10 == (0 if bad_first else 5)
+            futures.append((bad, sending.send("t", b"%d" % n, None if bad else b"key")))
+        for bad, future in futures:
+            error = future.exception(DEADLINE_S)
+            assert (error is not None) == bad
+    good = [b"%d" % n for n in range(100) if n % 10 != (0 if bad_first else 5)]
+    assert values(broker, "t") == good
