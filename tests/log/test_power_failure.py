@@ -23,7 +23,7 @@ from tests.log.lossy import LossyOps
 from tests.log.support import NOW, Stored, batch, marker, open_log, stored
 
 CONFIG = LogConfig(
-    segment_bytes=3000, index_interval_bytes=200, segment_index_bytes=600, file_delete_delay_ms=0, retention_bytes=9000
+    segment_bytes=1000, index_interval_bytes=150, segment_index_bytes=240, file_delete_delay_ms=0, retention_bytes=4000
 )
 PRODUCERS = (-1, 5, 6)
 
@@ -66,7 +66,7 @@ class LogOnALossyDisk(RuleBasedStateMachine):
     # -- what happens to a log -------------------------------------------------------------------------------
 
     @rule(
-        sizes=st.lists(st.integers(0, 400), min_size=1, max_size=4),
+        sizes=st.lists(st.integers(0, 250), min_size=1, max_size=3),
         producer=st.sampled_from(PRODUCERS),
         transactional=st.booleans(),
         later=st.integers(0, 50),
@@ -197,5 +197,5 @@ class LogOnALossyDisk(RuleBasedStateMachine):
             )  # fmt: skip
 
 
-LogOnALossyDisk.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+LogOnALossyDisk.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestLogOnALossyDisk = LogOnALossyDisk.TestCase

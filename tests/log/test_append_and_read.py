@@ -1,0 +1,266 @@
+"""Appending, rolling and reading: offsets, slices, byte limits, duplicates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.log import names
+from broker.log.config import LogConfig
+from broker.log.partition_log import PartitionLog
+from kafkalog.protocol.errors import CorruptMessageError, OffsetOutOfRangeError
+from kafkalog.records.batch import decode_batch, iter_headers, read_header
+from tests.log.support import NOW, batch, open_log, stored, temporary_directory
+
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_bytes=1200)
+
+
+def append(log: PartitionLog, count: int = 1, *, timestamp: int = NOW, now_ms: int = NOW, size: int = 20) -> int:
+    data = batch(count, size=size, timestamp=timestamp)
+    return log.append(data, leader_epoch=0, now_ms=now_ms).first_offset
+
+
+def test_a_batch_is_stored_as_it_came_but_for_offset_and_leader_epoch(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    assert append(log, 3) == 0
+    sent = batch(2, step=5)
+    expected = bytearray(sent)
+    info = log.append(sent, leader_epoch=7, now_ms=NOW)
+    assert (info.first_offset, info.last_offset, info.next_offset, info.max_timestamp) == (3, 4, 5, NOW + 5)
+    assert (info.log_append_time, info.log_start_offset, info.duplicate) == (-1, 0, False)
+    expected[:8] = (3).to_bytes(8, "big")
+    expected[12:16] = (7).to_bytes(4, "big")
+    assert log.read(3, 1 << 20).read() == expected
+    assert log.log_end_offset == 5
+    assert log.size == log.read(0, 1 << 20).size
+
+
+def test_the_first_batch_is_whole_however_small_the_limit(tmp_path: Path) -> None:
+    log = open_log(tmp_path, SMALL)
+    for _ in range(20):
+        append(log, 3)
+    one = batch(3).nbytes
+    for offset in (0, 1, 2, 30, 59):
+        result = log.read(offset, 1)
+        assert result.size == one
+        header = read_header(result.read())
+        assert header.base_offset <= offset <= header.last_offset
+        assert log.read(offset, 0, min_one=False).size == 0
+        assert log.read(offset, one - 1, min_one=False).size == one - 1, "cut off, as Kafka's are"
+        assert log.read(offset, one + 10).size <= one + 10
+
+
+def test_a_read_goes_on_into_the_next_segments(tmp_path: Path) -> None:
+    log = open_log(tmp_path, SMALL)
+    for _ in range(40):
+        append(log)
+    assert len(log.segments) > 3
+    result = log.read(0, 1 << 20)
+    assert len(result.slices) == len(log.segments)
+    assert [header.base_offset for _, header in iter_headers(result.read())] == list(range(40))
+    assert log.read(0, 1500).size == 1500
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 3, 17, 39, 40, 1000])
+def test_nothing_at_or_after_the_limit_is_returned(tmp_path: Path, limit: int) -> None:
+    log = open_log(tmp_path, SMALL)
+    for _ in range(20):
+        append(log, 2)
+    data = log.read(0, 1 << 20, max_offset=limit).read()
+    found = [header.last_offset for _, header in iter_headers(data)]
+    assert found == [last for last in range(1, 40, 2) if last < limit]
+
+
+def test_offsets_outside_the_log(tmp_path: Path) -> None:
+    log = open_log(tmp_path, SMALL)
+    append(log, 5)
+    assert log.read(5, 100).size == 0
+    for offset in (-1, 6):
+        with pytest.raises(OffsetOutOfRangeError):
+            log.read(offset, 100)
+    log.high_watermark = 5
+    log.delete_records(3)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(2, 100)
+    assert log.read(3, 100).size > 0
+
+
+def test_a_slice_outlives_its_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path, SMALL)
+    append(log, 2)
+    before = log.read(0, 1 << 20)
+    expected = before.read()
+    log.truncate_fully_and_start_at(100, now_ms=NOW)
+    assert before.read() == expected
+    assert before.slices[0].fd >= 0
+
+
+def test_a_batch_damaged_on_disk_is_a_corrupt_message(tmp_path: Path) -> None:
+    log = open_log(tmp_path, SMALL)
+    for _ in range(3):
+        append(log)
+    log.close()
+    path = Path(log.active_segment.path(names.LOG))
+    data = bytearray(path.read_bytes())
+    data[8:12] = b"\xff\xff\xff\xff"
+    path.write_bytes(data)
+    again = open_log(tmp_path, SMALL, clean=True)
+    with pytest.raises(CorruptMessageError):
+        again.read(0, 100)
+
+
+# -- rolling -------------------------------------------------------------------------------------------------
+
+
+def test_roll_by_size(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=3 * batch(1).nbytes))
+    for _ in range(7):
+        append(log)
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
+    files = sorted(path.name for path in log.dir.glob("*.log"))
+    assert files == [f"{base:020d}.log" for base in (0, 3, 6)]
+
+
+def test_roll_by_the_time_of_the_records(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_ms=1000))
+    append(log, timestamp=NOW)
+    append(log, timestamp=NOW + 1000, now_ms=NOW + 900_000)
+    assert len(log.segments) == 1, "the clock does not count where records have timestamps"
+    append(log, timestamp=NOW + 1001)
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+    append(log, timestamp=NOW - 5000)
+    assert len(log.segments) == 2
+
+
+def test_roll_by_time_after_a_restart(tmp_path: Path) -> None:
+    config = LogConfig(segment_ms=1000)
+    log = open_log(tmp_path, config)
+    append(log, timestamp=NOW)
+    log.close()
+    log = open_log(tmp_path, config, clean=True, now_ms=NOW + 5000)
+    append(log, timestamp=NOW + 1001)
+    assert [segment.base_offset for segment in log.segments] == [0, 1]
+
+
+def test_records_without_timestamps_roll_by_the_clock(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_ms=1000))
+    append(log, timestamp=-1)
+    append(log, timestamp=-1, now_ms=NOW + 1000)
+    assert len(log.segments) == 1
+    append(log, timestamp=-1, now_ms=NOW + 1001)
+    assert len(log.segments) == 2
+
+
+def test_jitter_takes_less_than_it_may_and_differs_by_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_ms=1000, segment_jitter_ms=500, segment_bytes=200))
+    for _ in range(20):
+        append(log)
+    jitters = {segment.jitter_ms for segment in log.segments}
+    assert len(jitters) > 5
+    assert all(0 <= jitter < 500 for jitter in jitters)
+
+
+def test_roll_when_an_index_is_full(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=1, segment_index_bytes=5 * 12))
+    for i in range(20):
+        append(log, timestamp=NOW + i)
+    assert len(log.segments) > 3
+    assert all(segment.time_index.entries <= 5 for segment in log.segments)
+    assert [row.base_offset for row in stored(log)] == list(range(20))
+
+
+def test_an_empty_segment_does_not_roll(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.roll(NOW)
+    assert len(log.segments) == 1
+    append(log)
+    log.roll(NOW)
+    log.roll(NOW)
+    assert [segment.base_offset for segment in log.segments] == [0, 1]
+
+
+def test_preallocation_gives_back_what_was_not_used(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=1 << 20, preallocate=True))
+    append(log)
+    path = Path(log.active_segment.path(names.LOG))
+    assert path.stat().st_size == 1 << 20
+    assert log.size == batch(1).nbytes
+    crashed = open_log(tmp_path, LogConfig(segment_bytes=1 << 20, preallocate=True))
+    assert crashed.log_end_offset == 1
+    append(crashed)
+    crashed.close()
+    assert path.stat().st_size == 2 * batch(1).nbytes
+
+
+# -- as a follower -------------------------------------------------------------------------------------------
+
+
+def test_a_follower_keeps_the_bytes_of_the_leader(tmp_path: Path) -> None:
+    leader = open_log(tmp_path / "a", SMALL)
+    for epoch in range(10):
+        leader.append(batch(2), leader_epoch=epoch, now_ms=NOW)
+    follower = open_log(tmp_path / "b", SMALL)
+    data = leader.read(0, 1 << 20).read()
+    cut_off = memoryview(bytearray(data[:-5]))
+    info = follower.append_as_follower(cut_off, now_ms=NOW)
+    assert info is not None
+    assert (info.first_offset, info.last_offset) == (0, 17)
+    rest = leader.read(follower.log_end_offset, 1 << 20).read()
+    follower.append_as_follower(memoryview(bytearray(rest)), now_ms=NOW)
+    assert follower.read(0, 1 << 20).read() == data
+    assert follower.epochs.entries() == leader.epochs.entries()
+    assert follower.append_as_follower(memoryview(bytearray()), now_ms=NOW) is None
+
+
+def test_a_follower_refuses_damage_and_offsets_that_it_has(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    good = batch(2, base_offset=10, leader_epoch=3)
+    assert log.append_as_follower(good, now_ms=NOW) is not None
+    assert log.log_end_offset == 12, "a gap is the leader's affair"
+    with pytest.raises(OffsetOutOfRangeError):
+        log.append_as_follower(good, now_ms=NOW)
+    damaged = bytearray(batch(2, base_offset=12))
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptMessageError):
+        log.append_as_follower(memoryview(damaged), now_ms=NOW)
+    assert log.log_end_offset == 12
+
+
+# -- any log -------------------------------------------------------------------------------------------------
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 300)), min_size=1, max_size=40),
+    segment_bytes=st.integers(2000, 6000),
+    interval=st.integers(0, 2000),
+    reads=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 4000), st.floats(0, 1.1)), max_size=25),
+)
+def test_reads_agree_with_a_list_of_batches(
+    sizes: list[tuple[int, int]], segment_bytes: int, interval: int, reads: list[tuple[float, int, float]]
+) -> None:
+    with temporary_directory() as directory:
+        config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=interval, segment_index_bytes=240)
+        log = open_log(directory, config)
+        model: list[bytes] = []
+        for count, size in sizes:
+            data = batch(count, size=size)
+            log.append(data, leader_epoch=1, now_ms=NOW)
+            model.append(bytes(data))
+        spans = [(header.base_offset, header.last_offset) for header in map(read_header, model)]
+        end = log.log_end_offset
+        for share, max_bytes, limit_share in reads:
+            offset, limit = int(share * end), int(limit_share * end)
+            at = next((i for i, (_, last) in enumerate(spans) if last >= offset), len(spans))
+            if offset >= limit:
+                assert log.read(offset, max_bytes, max_offset=limit).size == 0
+                continue
+            readable = [raw for raw, (_, last) in zip(model[at:], spans[at:], strict=True) if last < limit]
+            everything = b"".join(readable)
+            got = log.read(offset, max_bytes, max_offset=limit).read()
+            wanted = max(max_bytes, len(readable[0])) if readable else 0
+            assert got == everything[:wanted]
+            for position, _ in iter_headers(got):
+                decode_batch(got, position)
