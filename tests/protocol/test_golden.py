@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import (
     decode_message,
     decode_request_header,
@@ -18,6 +19,7 @@ from kafkalog.protocol.codec import (
     encode_request,
     encode_response,
 )
+from kafkalog.protocol.errors import ErrorCode, error_for
 from kafkalog.protocol.schema import UUID_, Field, Request, Response, Scalar, Struct
 from tests.peers import MissingPeerError, java, maven, require
 from tests.protocol.golden.make_messages import CLIENT, read_data, write_messages
@@ -35,11 +37,15 @@ class Golden(NamedTuple):
     body: bytes
 
 
+def _rows(kind: str) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in read_data().splitlines()]
+    return [row for row in rows if kind in row]
+
+
 @cache
 def _golden() -> dict[str, list[Golden]]:
     found: dict[str, list[Golden]] = {}
-    for line in read_data().splitlines():
-        row = json.loads(line)
+    for row in _rows("message"):
         header, body = bytes.fromhex(row["header"]), bytes.fromhex(row["body"])
         found.setdefault(row["message"], []).append(Golden(row["version"], row["fill"], row["values"], header, body))
     return found
@@ -109,6 +115,28 @@ def test_headers_are_those_of_kafka(cls: type[Request] | type[Response]) -> None
             assert b"".join(encode_response(msg, golden.version, _CORRELATION_ID)) == frame  # type: ignore[arg-type]
             request = next(of for of in message_classes() if issubclass(of, Request) and of.response_type is cls)
             assert decode_response(request, golden.version, frame[4:]) == (_CORRELATION_ID, msg)
+
+
+def test_error_codes_are_those_of_kafka() -> None:
+    rows = _rows("error")
+    assert len(rows) > 100
+    for row in rows:
+        code = ErrorCode[row["error"]]
+        assert (code, code.retriable) == (row["code"], row["retriable"]), row
+        if code != ErrorCode.NONE:
+            error = error_for(row["code"])
+            assert error.code is code
+            assert error.message
+    # What a newer broker says is known by name too, and no two names share a code.
+    assert len(ErrorCode) == len(ErrorCode.__members__) >= len(rows)
+
+
+def test_api_versions_are_those_of_kafka() -> None:
+    rows = _rows("api")
+    assert len(rows) > 50
+    for row in rows:
+        api = ApiKey[row["api"]]
+        assert (api, [api.min_version, api.max_version]) == (row["key"], row["versions"]), row
 
 
 @pytest.mark.peer

@@ -9,10 +9,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.message.RequestHeaderData;
 import org.apache.kafka.common.message.ResponseHeaderData;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ApiMessage;
+import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.MessageUtil;
 import org.apache.kafka.common.protocol.types.BoundField;
@@ -22,8 +24,9 @@ import org.apache.kafka.common.record.BaseRecords;
 import org.apache.kafka.common.record.MemoryRecords;
 
 /**
- * Writes, for each message named as an argument (such as FetchRequest), in each version and for each way to fill it,
- * a line of JSON: the values set, the bytes of the body, and those of the header before it.
+ * Writes a line of JSON for each error code and for each API of a broker in ZooKeeper mode; then, for each message named as
+ * an argument (such as FetchRequest), in each version and for each way to fill it, a line of the values set, the bytes of
+ * the body, and those of the header before it.
  */
 public class WriteMessages {
     /** How fields are filled; DEFAULT leaves them as the constructor does. */
@@ -33,6 +36,14 @@ public class WriteMessages {
     private static int count;
 
     public static void main(String[] names) throws Exception {
+        for (Errors error : Errors.values()) {
+            System.out.printf("{\"error\":\"%s\",\"code\":%d,\"retriable\":%b}%n",
+                error, error.code(), error.exception() instanceof RetriableException);
+        }
+        for (ApiKeys api : ApiKeys.zkBrokerApis()) {
+            System.out.printf("{\"api\":\"%s\",\"key\":%d,\"versions\":[%d,%d]}%n",
+                api, api.id, api.oldestVersion(), api.latestVersion());
+        }
         for (String name : names) {
             Class<?> type = Class.forName("org.apache.kafka.common.message." + name + "Data");
             short lowest = type.getField("LOWEST_SUPPORTED_VERSION").getShort(null);

@@ -2,8 +2,9 @@
 
     python -m tests.protocol.golden.make_messages
 
-``WriteMessages.java`` fills Kafka's generated classes and writes them. A line is one message in one version, filled in
-one way:
+``WriteMessages.java`` fills Kafka's generated classes and writes them. The first lines are its error codes (``error``,
+``code``, ``retriable``) and APIs (``api``, ``key``, ``versions``); all others one message in one version, filled in one
+way:
 
 ========  ===================================================================================================
 message   its name, such as ``FetchRequest``
