@@ -67,13 +67,12 @@ class LossyOps(FileOps):
         self._file(fd).pending.append((size, None))
 
     def fsync(self, fd: int) -> None:
-        super().fsync(fd)
+        # The real one is left out: the account says what it is worth, and it is slow.
         file = self._file(fd)
         file.synced = os.pread(fd, os.fstat(fd).st_size, 0) if os.fstat(fd).st_size else b""
         file.pending.clear()
 
     def fsync_dir(self, path: str) -> None:
-        super().fsync_dir(path)
         for name, file in self._pending.pop(path, []):
             self._apply(name, file)
 
