@@ -338,7 +338,7 @@ class Connection:
             if not _LENGTH.size <= size <= self._max_response:
                 raise self._bad_length(length, size)
             buffer = self._buffer(size)
-            self._fill(connected, buffer, deadline)
+            self._fill(connected, buffer, deadline, begun=True)
             (correlation_id,) = _LENGTH.unpack_from(buffer)
             if correlation_id != expected.correlation_id:
                 raise InvalidResponseError(
@@ -382,18 +382,15 @@ class Connection:
         self._buffers = [buffer, *self._buffers[: _KEEP - 1]]
         return memoryview(buffer)[:size]
 
-    def _fill(self, connected: socket.socket, view: memoryview, deadline: float) -> None:
+    def _fill(self, connected: socket.socket, view: memoryview, deadline: float, begun: bool = False) -> None:
         size = len(view)
         done = 0
         while done < size:
             connected.settimeout(self._left(deadline))
             count = connected.recv_into(view[done:])
             if not count:
-                raise ConnectionFailedError(
-                    f"{self.address} closed the connection instead of answering"
-                    if not done
-                    else f"{self.address} closed the connection in the middle of a response"
-                )
+                when = "in the middle of a response" if begun or done else "instead of answering"
+                raise ConnectionFailedError(f"{self.address} closed the connection {when}")
             done += count
 
     def _bad_length(self, prefix: bytearray, size: int) -> InvalidResponseError:

@@ -1,0 +1,173 @@
+"""A broker that answers as a test tells it to, over real sockets: what a healthy broker never does."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from kafkalog.protocol.api_keys import ApiKey
+from kafkalog.protocol.codec import decode_message, decode_request_header, encode_response
+from kafkalog.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kafkalog.protocol.messages.fetch import FetchRequest
+from kafkalog.protocol.messages.list_offsets import ListOffsetsRequest
+from kafkalog.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from kafkalog.protocol.schema import Request, Response
+from tests.support.wire import receive_frame
+
+Answer = Response | bytes | None
+"""A response; or bytes to send as they are, after which the connection is closed; or None, to close it at once."""
+Handler = Callable[[Any], Answer]
+
+REQUESTS: dict[int, type[Request]] = {
+    cls.api_key: cls
+    for cls in (
+        ApiVersionsRequest,
+        FetchRequest,
+        ListOffsetsRequest,
+        MetadataRequest,
+        SaslAuthenticateRequest,
+        SaslHandshakeRequest,
+    )
+}
+
+
+def api_versions(**limits: int) -> ApiVersionsResponse:
+    """Every API that this server knows; ``limits`` lower the newest version of some, by the API's name."""
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=key, min_version=0, max_version=limits.get(ApiKey(key).name, cls.max_version))
+            for key, cls in REQUESTS.items()
+        ]
+    )
+
+
+class ScriptedBroker:
+    """Answers each request with what its handler gives; ApiVersions properly unless it has a handler too.
+
+    ``seen`` counts the requests by class; ``connections`` how many were made.
+    """
+
+    def __init__(self, handlers: dict[type[Request], Handler] | None = None, *, shift_ids: int = 0) -> None:
+        self.handlers: dict[type[Request], Handler] = {ApiVersionsRequest: lambda request: api_versions()}
+        self.handlers.update(handlers or {})
+        self.shift_ids = shift_ids
+        """Added to the correlation ids of all answers but those to ApiVersions."""
+        self.seen: Counter[type[Request]] = Counter()
+        self.connections = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._threads: list[threading.Thread] = []
+        self._open: list[socket.socket] = []
+        self._accepting = threading.Thread(target=self._accept)
+
+    @property
+    def port(self) -> int:
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        self._accepting.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._accepting.join(10)
+        self.hang_up()
+        for thread in self._threads:
+            thread.join(10)
+
+    def hang_up(self) -> None:
+        """Close all connections."""
+        for connection in self._open:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                # The peer was faster.
+                continue
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self._open.append(connection)
+            thread = threading.Thread(target=self._serve, args=(connection,))
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            while True:
+                try:
+                    frame = receive_frame(connection)
+                except OSError:
+                    return
+                if not frame:
+                    return
+                header, pos = decode_request_header(frame)
+                cls = REQUESTS[header.api_key]
+                request, _ = decode_message(cls, header.api_version, frame, pos)
+                self.seen[cls] += 1
+                answer = self.handlers[cls](request)
+                if not isinstance(answer, Response):
+                    if answer is not None:
+                        connection.sendall(answer)
+                    return
+                version = header.api_version
+                if isinstance(answer, ApiVersionsResponse) and answer.error_code:
+                    version = 0
+                shift = 0 if cls is ApiVersionsRequest else self.shift_ids
+                chunks = encode_response(answer, version, header.correlation_id + shift)
+                connection.sendall(b"".join(bytes(chunk) for chunk in chunks))  # type: ignore[arg-type]
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def metadata(
+    brokers: dict[int, ScriptedBroker], leaders: dict[tuple[str, int], int], *, epoch: int = 0, controller: int = -1
+) -> MetadataResponse:
+    """Metadata in which these brokers lead these partitions; leader -1 for none."""
+    topics: dict[str, MetadataResponseTopic] = {}
+    for (name, partition), leader in leaders.items():
+        topic = topics.setdefault(name, MetadataResponseTopic(name=name))
+        topic.partitions.append(
+            MetadataResponsePartition(
+                error_code=5 if leader < 0 else 0,
+                partition_index=partition,
+                leader_id=leader,
+                leader_epoch=epoch,
+                replica_nodes=list(brokers),
+                isr_nodes=list(brokers),
+            )
+        )
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node_id, host="127.0.0.1", port=broker.port)
+            for node_id, broker in brokers.items()
+        ],
+        controller_id=controller,
+        topics=list(topics.values()),
+    )
