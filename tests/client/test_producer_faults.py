@@ -190,6 +190,7 @@ def test_a_broker_that_stalls(start_broker: Callable[..., KafkalogBroker]) -> No
         delivery_timeout_ms=1000,
         buffer_memory=2000,
         max_block_ms=200,
+        socket_connection_setup_timeout_ms=300,
     ) as sending:
         assert sending.send("t", b"before").result(DEADLINE_S).offset == 0
         os.kill(broker.pid, signal.SIGSTOP)

@@ -1,0 +1,111 @@
+"""What the commands that talk to a cluster share: options that become client properties, and errors in words."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+Run = Callable[[argparse.Namespace], int]
+
+USAGE = 2
+
+
+class UsageError(ValueError):
+    """Options that cannot be used, or not together; the message says what to change."""
+
+
+def add_bootstrap(parser: argparse.ArgumentParser) -> None:
+    """Add ``--bootstrap-server``."""
+    parser.add_argument(
+        "--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="brokers to learn the cluster from"
+    )
+
+
+def key_values(pairs: Iterable[str], option: str) -> dict[str, str]:
+    """The properties of KEY=VALUE words. UsageError names the ``option`` they were given to."""
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"{option} {pair}: expected KEY=VALUE")
+        found[key.strip()] = value
+    return found
+
+
+def client_properties(
+    arguments: argparse.Namespace, file: str | None, more: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Client properties: those of ``file``, then ``more``, then ``--bootstrap-server``.
+
+    UsageError where the file cannot be read.
+    """
+    from broker.config.definition import ConfigError
+    from broker.config.properties import load_properties
+
+    found: dict[str, str] = {}
+    if file is not None:
+        try:
+            found.update(load_properties(Path(file)))
+        except ConfigError as error:
+            raise UsageError(str(error)) from error
+    found.update(more or {})
+    found["bootstrap.servers"] = arguments.bootstrap_server
+    return found
+
+
+def warn_unknown(unknown: Iterable[str]) -> None:
+    """Tell of properties that nothing here knows: a misspelt one would otherwise do nothing in silence."""
+    # Java's own, which every properties file for its clients has.
+    for key in sorted(set(unknown) - {"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"}):
+        complain(f"the property {key} is not known and has no effect")
+
+
+def complain(message: object) -> None:
+    """Print a message to standard error, under the program's name."""
+    print(f"kafkalog: {message}", file=sys.stderr)
+
+
+def reporting(run: Run) -> Run:
+    """Have a command's expected errors printed as one line: exit code 2 for options and properties, 1 for the rest."""
+
+    @functools.wraps(run)
+    def reported(arguments: argparse.Namespace) -> int:
+        from kafkalog.client.errors import ClientError, ConfigError
+        from kafkalog.protocol.errors import KafkaError
+        from kafkalog.records.errors import RecordsError
+
+        try:
+            return run(arguments)
+        except (UsageError, ConfigError) as error:
+            complain(error)
+            return USAGE
+        except KafkaError as error:
+            complain(error.message)
+        except (ClientError, RecordsError) as error:
+            complain(error)
+        return 1
+
+    return reported
+
+
+def positive(text: str) -> int:
+    """An argument that is an integer from 1 on."""
+    return _integer(text, 1)
+
+
+def natural(text: str) -> int:
+    """An argument that is an integer from 0 on."""
+    return _integer(text, 0)
+
+
+def _integer(text: str, low: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = low - 1
+    if value < low:
+        raise argparse.ArgumentTypeError(f"{text!r} is no integer from {low} on")
+    return value

@@ -1,0 +1,344 @@
+"""``kafkalog topics``: create, list, describe, alter and delete topics, as kafka-topics.sh does."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from kafkalog.cli.client_options import (
+    UsageError,
+    add_bootstrap,
+    client_properties,
+    complain,
+    key_values,
+    positive,
+    reporting,
+    warn_unknown,
+)
+
+if TYPE_CHECKING:
+    from kafkalog.client.admin import Admin, ConfigEntry
+    from kafkalog.client.cluster import PartitionMetadata, TopicMetadata
+
+    _Filter: TypeAlias = Callable[[PartitionMetadata], bool]
+
+MIN_ISR = "min.insync.replicas"
+
+EXAMPLES = """\
+examples:
+  kafkalog topics create --bootstrap-server localhost:9092 --topic words --partitions 4
+  kafkalog topics create --bootstrap-server localhost:9092 --topic latest --config cleanup.policy=compact
+  kafkalog topics list --bootstrap-server localhost:9092
+  kafkalog topics describe --bootstrap-server localhost:9092 --topic words
+  kafkalog topics alter --bootstrap-server localhost:9092 --topic words --partitions 8
+  kafkalog topics alter --bootstrap-server localhost:9092 --topic words --config retention.ms=86400000
+  kafkalog topics delete --bootstrap-server localhost:9092 --topic words --if-exists
+
+Where topics are listed, described, altered or deleted, TOPIC is a regular expression that must match a whole name;
+commas separate several.
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``topics`` and its commands."""
+    parser = subparsers.add_parser(
+        "topics",
+        help="create, list, describe, alter and delete topics",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    _add_create(commands)
+    _add_list(commands)
+    _add_describe(commands)
+    _add_alter(commands)
+    _add_delete(commands)
+
+
+def _add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str, *, topic: bool
+) -> argparse.ArgumentParser:
+    examples = [line for line in EXAMPLES.splitlines() if f" topics {name} " in line]
+    parser = commands.add_parser(
+        name,
+        help=purpose,
+        description=purpose[0].upper() + purpose[1:] + ".",
+        epilog="\n".join(["examples:", *examples]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_bootstrap(parser)
+    parser.add_argument("--command-config", metavar="FILE", help="a file of client properties")
+    parser.add_argument("--topic", required=topic, metavar="TOPIC", help="the topic's name")
+    return parser
+
+
+def _add_create(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "create", "create a topic", topic=True)
+    parser.add_argument("--partitions", type=positive, metavar="N", help="partitions (default: the cluster's)")
+    parser.add_argument(
+        "--replication-factor", type=positive, metavar="N", help="replicas of each partition (default: the cluster's)"
+    )
+    parser.add_argument(
+        "--replica-assignment",
+        metavar="ID:ID,ID:ID,…",
+        help="the brokers of each partition's replicas, in place of the two numbers",
+    )
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of the topic; may be repeated"
+    )
+    parser.add_argument("--if-not-exists", action="store_true", help="do nothing where there is such a topic")
+    parser.set_defaults(run=run_create)
+
+
+def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "list", "list the names of topics", topic=False)
+    parser.add_argument("--exclude-internal", action="store_true", help="leave out the cluster's own topics")
+    parser.set_defaults(run=run_list)
+
+
+def _add_describe(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "describe", "describe topics and their partitions", topic=False)
+    parser.add_argument("--topic-id", metavar="ID", help="the topic's id, in place of its name")
+    parser.add_argument("--exclude-internal", action="store_true", help="leave out the cluster's own topics")
+    parser.add_argument("--if-exists", action="store_true", help="do nothing where there is no such topic")
+    only = parser.add_argument_group("show only")
+    only.add_argument("--under-replicated-partitions", action="store_true", help="partitions with replicas out of sync")
+    only.add_argument("--unavailable-partitions", action="store_true", help="partitions without a live leader")
+    only.add_argument(
+        "--under-min-isr-partitions", action="store_true", help=f"partitions with fewer in sync than {MIN_ISR}"
+    )
+    only.add_argument("--at-min-isr-partitions", action="store_true", help=f"partitions with {MIN_ISR} in sync")
+    only.add_argument(
+        "--topics-with-overrides", action="store_true", help="topics with settings of their own, without partitions"
+    )
+    parser.set_defaults(run=run_describe)
+
+
+def _add_alter(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "alter", "add partitions to topics, or change their settings", topic=True)
+    parser.add_argument(
+        "--partitions", type=positive, metavar="N", help="partitions in all; keys may change partition by that"
+    )
+    parser.add_argument(
+        "--replica-assignment", metavar="ID:ID,ID:ID,…", help="the brokers of all partitions, those of now included"
+    )
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="KEY=VALUE", help="set a setting; may be repeated"
+    )
+    parser.add_argument(
+        "--delete-config", action="append", default=[], metavar="KEY", help="back to the default; may be repeated"
+    )
+    parser.add_argument("--if-exists", action="store_true", help="do nothing where there is no such topic")
+    parser.set_defaults(run=run_alter)
+
+
+def _add_delete(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "delete", "delete topics with all that is in them", topic=True)
+    parser.add_argument("--if-exists", action="store_true", help="do nothing where there is no such topic")
+    parser.set_defaults(run=run_delete)
+
+
+def _admin(arguments: argparse.Namespace) -> Admin:
+    from kafkalog.client.admin import Admin
+    from kafkalog.client.config import ClientConfig
+
+    config = ClientConfig.from_dict(client_properties(arguments, arguments.command_config))
+    warn_unknown(config.unknown)
+    return Admin(config)
+
+
+@reporting
+def run_create(arguments: argparse.Namespace) -> int:
+    """Create a topic."""
+    from kafkalog.client.admin import NewTopic
+    from kafkalog.protocol.errors import TopicAlreadyExistsError
+
+    assignments = _assignments(arguments.replica_assignment)
+    if assignments and (arguments.partitions or arguments.replication_factor):
+        raise UsageError("--replica-assignment takes the place of --partitions and --replication-factor")
+    topic = NewTopic(
+        arguments.topic,
+        arguments.partitions or -1,
+        arguments.replication_factor or -1,
+        key_values(arguments.config, "--config"),
+        assignments or None,
+    )
+    with _admin(arguments) as admin:
+        try:
+            admin.create_topics([topic])
+        except TopicAlreadyExistsError:
+            if arguments.if_not_exists:
+                return 0
+            raise
+    print(f"Created topic {topic.name}.")
+    return 0
+
+
+@reporting
+def run_list(arguments: argparse.Namespace) -> int:
+    """Print the names of topics, one a line, sorted."""
+    with _admin(arguments) as admin:
+        names = _matching(admin, arguments.topic, internal=not arguments.exclude_internal)
+    for name in names:
+        print(name)
+    return 0
+
+
+@reporting
+def run_alter(arguments: argparse.Namespace) -> int:
+    """Add partitions, change settings."""
+    from kafkalog.client.admin import ConfigChange, ConfigOperation, ConfigResource
+
+    assignments = _assignments(arguments.replica_assignment)
+    changes = [ConfigChange(key, value) for key, value in key_values(arguments.config, "--config").items()]
+    changes += [ConfigChange(key, None, ConfigOperation.DELETE) for key in arguments.delete_config]
+    if not arguments.partitions and not changes:
+        raise UsageError("nothing to alter: give --partitions, --config or --delete-config")
+    if assignments and len(assignments) != arguments.partitions:
+        raise UsageError(f"--replica-assignment has {len(assignments)} partitions; --partitions must say the same")
+    with _admin(arguments) as admin:
+        names = _existing(admin, arguments)
+        if changes:
+            admin.incremental_alter_configs({ConfigResource.topic(name): changes for name in names})
+        if arguments.partitions:
+            new = None
+            if assignments:
+                counts = {name: len(topic.partitions) for name, topic in admin.describe_topics(names).items()}
+                new = {name: list(assignments.values())[counts[name] :] for name in names}
+            admin.create_partitions(dict.fromkeys(names, arguments.partitions), assignments=new)
+    return 0
+
+
+@reporting
+def run_delete(arguments: argparse.Namespace) -> int:
+    """Delete topics."""
+    with _admin(arguments) as admin:
+        admin.delete_topics(_existing(admin, arguments))
+    return 0
+
+
+def _assignments(text: str | None) -> dict[int, list[int]]:
+    """The brokers of each partition's replicas."""
+    found: dict[int, list[int]] = {}
+    for number, replicas in enumerate(filter(None, (text or "").split(","))):
+        try:
+            brokers = [int(each) for each in replicas.split(":")]
+        except ValueError:
+            raise UsageError(f"--replica-assignment {text}: expected broker ids, as in 0:1,1:2") from None
+        if len(set(brokers)) < len(brokers):
+            raise UsageError(f"--replica-assignment {text}: partition {number} names a broker twice")
+        found[number] = brokers
+        if len(brokers) != len(found[0]):
+            raise UsageError(f"--replica-assignment {text}: partition {number} has another number of replicas")
+    return found
+
+
+def _matching(admin: Admin, expression: str | None, *, internal: bool = True) -> list[str]:
+    """The names that the regular expression matches; all without one."""
+    names = admin.list_topics(internal=internal)
+    if expression is None:
+        return names
+    try:
+        wanted = re.compile(expression.strip().strip("\"'").replace(",", "|").replace(" ", ""))
+    except re.error as error:
+        raise UsageError(f"--topic {expression}: {error}") from error
+    return [name for name in names if wanted.fullmatch(name)]
+
+
+def _existing(admin: Admin, arguments: argparse.Namespace) -> list[str]:
+    """The topics that --topic names. UnknownTopicOrPartitionError where there is none, unless --if-exists."""
+    from kafkalog.protocol.errors import UnknownTopicOrPartitionError
+
+    names = _matching(admin, arguments.topic, internal=not getattr(arguments, "exclude_internal", False))
+    if not names and arguments.topic and not arguments.if_exists:
+        raise UnknownTopicOrPartitionError(f"Topic '{arguments.topic}' does not exist as expected")
+    return names
+
+
+# describe
+
+
+@reporting
+def run_describe(arguments: argparse.Namespace) -> int:
+    """Print a line about each topic and one about each of its partitions."""
+    from kafkalog.client.admin import ConfigResource
+
+    with _admin(arguments) as admin:
+        topics = _described(admin, arguments)
+        configs = admin.describe_configs(ConfigResource.topic(topic.name) for topic in topics)
+        alive = set(admin.describe_cluster().brokers)
+    for topic in topics:
+        for line in _lines(topic, configs[ConfigResource.topic(topic.name)], alive, arguments):
+            print(line)
+    return 0
+
+
+def _described(admin: Admin, arguments: argparse.Namespace) -> list[TopicMetadata]:
+    from kafkalog.protocol.errors import UnknownTopicIdError
+
+    if arguments.topic_id is None:
+        names = _existing(admin, arguments)
+        return [topic for _, topic in sorted(admin.describe_topics(names).items())] if names else []
+    if arguments.topic is not None:
+        complain("--topic is ignored where there is --topic-id")
+    found = [topic for topic in admin.describe_topics().values() if _id(topic) == arguments.topic_id]
+    if not found and not arguments.if_exists:
+        raise UnknownTopicIdError(f"TopicId '{arguments.topic_id}' does not exist as expected")
+    return found
+
+
+def _id(topic: TopicMetadata) -> str:
+    """The topic's id as Kafka writes it: base64 for URLs, without padding."""
+    from base64 import urlsafe_b64encode
+
+    return urlsafe_b64encode(topic.topic_id.bytes).rstrip(b"=").decode()
+
+
+def _lines(
+    topic: TopicMetadata, configs: Mapping[str, ConfigEntry], alive: set[int], arguments: argparse.Namespace
+) -> Iterator[str]:
+    partitions = [topic.partitions[number] for number in sorted(topic.partitions)]
+    filters = _filters(arguments, configs, alive)
+    overrides = [entry for entry in configs.values() if not entry.is_default]
+    if not filters and (overrides or not arguments.topics_with_overrides):
+        yield "\t".join(
+            (
+                f"Topic: {topic.name}",
+                *((f"TopicId: {_id(topic)}",) if topic.topic_id.int else ()),
+                f"PartitionCount: {len(partitions)}",
+                f"ReplicationFactor: {len(partitions[0].replicas) if partitions else 0}",
+                f"Configs: {','.join(f'{entry.name}={entry.value}' for entry in overrides)}",
+            )
+        )
+    if arguments.topics_with_overrides:
+        return
+    for partition in partitions:
+        if not filters or any(wanted(partition) for wanted in filters):
+            yield "\t" + "\t".join(
+                (
+                    f"Topic: {topic.name}",
+                    f"Partition: {partition.partition}",
+                    f"Leader: {'none' if partition.leader < 0 else partition.leader}",
+                    f"Replicas: {_ids(partition.replicas)}",
+                    f"Isr: {_ids(partition.isr)}",
+                    "Elr: N/A",
+                    "LastKnownElr: N/A",
+                )
+            )
+
+
+def _filters(arguments: argparse.Namespace, configs: Mapping[str, ConfigEntry], alive: set[int]) -> Sequence[_Filter]:
+    least = int(configs[MIN_ISR].value or 1) if MIN_ISR in configs else 1
+    known: dict[str, _Filter] = {
+        "under_replicated_partitions": lambda partition: len(partition.isr) < len(partition.replicas),
+        "unavailable_partitions": lambda partition: partition.leader not in alive,
+        "under_min_isr_partitions": lambda partition: partition.leader < 0 or len(partition.isr) < least,
+        "at_min_isr_partitions": lambda partition: len(partition.isr) == least,
+    }
+    return [wanted for name, wanted in known.items() if getattr(arguments, name)]
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers))
