@@ -84,9 +84,7 @@ class Fields:
         self.next = at
 
 
-def validate_records(
-    data: Buffer, start: int, end: int, count: int, require_keys: bool
-) -> tuple[int, int, int, int]:
+def validate_records(data: Buffer, start: int, end: int, count: int, require_keys: bool) -> tuple[int, int, int, int]:
     """Check the `count` records in `data[start:end]`: (status, index of the record, least and most timestamp
     delta).
     """

@@ -293,9 +293,7 @@ def _zstd_frame(view: memoryview, position: int) -> tuple[int, int]:
             raise CorruptRecordError(f"zstd window of {window} bytes")
         block_max = min(block_max, window)
     position += 5 + (0 if single_segment else 1) + (0, 1, 2, 4)[descriptor & 3]
-    stated = int.from_bytes(view[position : position + size_bytes], "little") + (
-        256 if size_bytes == 2 else 0
-    )
+    stated = int.from_bytes(view[position : position + size_bytes], "little") + (256 if size_bytes == 2 else 0)
     position += size_bytes
     bound = 0
     last = False

@@ -1,20 +1,138 @@
-"""The loops over records: compiled when asked for, plain Python until then."""
+"""The loops over records: compiled when asked for, plain Python until then.
+
+Callers name the functions through this module (`kernels.validate_records`), since `load` replaces them. Importing it
+imports neither numba nor numpy; `load` does, which takes about a second with the kernels in numba's cache and about
+five without. The cache lies beside the package, in the user's cache directory where that is read-only, or where
+NUMBA_CACHE_DIR says; where none of these can be written, a temporary directory takes its place for the process.
+`python -m kafkalog.records.warm` fills it ahead, as when an image is built.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
 from . import _plain
 
-validate_records = _plain.validate_records
+if TYPE_CHECKING:
+    from .compression import Buffer
+
+log = logging.getLogger(__name__)
+
+COMPILE_TIMEOUT_S = 300.0
+
+validate_records: Callable[[Buffer, int, int, int, bool], tuple[int, int, int, int]] = _plain.validate_records
+
+_lock = threading.Lock()
+_ready = False
+_loader: threading.Thread | None = None
 
 
 def ready() -> bool:
     """Whether the compiled kernels serve."""
-    return False
+    return _ready
 
 
 def load() -> None:
-    """Compile the kernels, or take them from the cache."""
+    """Take the kernels from numba's cache, or compile them; returns when they serve. Any thread may call it."""
+    global _ready, validate_records
+    if _ready:
+        return
+    with _lock:
+        if _ready:
+            return
+        with _writable_cache():
+            for kernel, signature in _signatures():
+                kernel.compile(signature.args)
+        from . import _numba
+
+        # The entry point is what the dispatcher calls once it has looked at the arguments' types. It takes whatever
+        # has a buffer, and costs 0.2 us where dispatch over numpy arrays costs 0.7.
+        (compiled,) = _numba.validate_records.overloads.values()
+        validate_records = compiled.entry_point
+        _ready = True
 
 
-def load_in_background() -> None:
-    """`load`, without making the caller wait."""
+def load_in_background() -> threading.Thread:
+    """`load` on a thread of its own, which is returned; kernels that are not in the cache compile in a subprocess.
+
+    Meanwhile the plain functions serve. What goes wrong is logged, and the plain functions go on serving.
+    """
+    global _loader
+    if _loader is None or not (_loader.is_alive() or _ready):
+        _loader = threading.Thread(target=_load_quietly, name="load-kernels", daemon=True)
+        _loader.start()
+    return _loader
+
+
+def _load_quietly() -> None:
+    try:
+        with _lock, _writable_cache() as directory:
+            if not all(_is_cached(kernel, signature) for kernel, signature in _signatures()):
+                _compile_in_subprocess(directory)
+        load()
+    except Exception:
+        log.warning("record kernels could not be compiled; plain Python serves, slowly", exc_info=True)
+
+
+def _signatures() -> Iterator[tuple[Any, Any]]:
+    from . import _numba, _numba_write
+
+    yield from _numba.SIGNATURES.items()
+    yield from _numba_write.SIGNATURES.items()
+
+
+def _is_cached(kernel: Any, signature: Any) -> bool:
+    return kernel._cache.load_overload(signature, kernel.targetctx) is not None
+
+
+def _compile_in_subprocess(directory: str | None) -> None:
+    environment = dict(os.environ)
+    # The package must be found as here, wherever the process was started and whatever it was told to import from.
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    if directory is not None:
+        environment["NUMBA_CACHE_DIR"] = directory
+    subprocess.run(
+        [sys.executable, "-m", "kafkalog.records.warm"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=COMPILE_TIMEOUT_S,
+        check=True,
+    )
+
+
+_temporary: tempfile.TemporaryDirectory[str] | None = None
+
+
+@contextmanager
+def _writable_cache() -> Iterator[str | None]:
+    """Have the kernels' modules imported with a cache that works; yields its directory where it is our own."""
+    global _temporary
+    import numba
+
+    if f"{__package__}._numba_write" not in sys.modules:
+        try:
+            list(_signatures())
+        except (RuntimeError, OSError):
+            # numba found no place for a cache of functions of ours, and says so by refusing to wrap them.
+            _temporary = tempfile.TemporaryDirectory(prefix="kafkalog-kernels-")
+    if _temporary is None:
+        yield None
+        return
+    # Only for the time it takes to wrap them: the setting is the process's, and other users of numba have their own.
+    config: Any = numba.config
+    before, config.CACHE_DIR = config.CACHE_DIR, _temporary.name
+    try:
+        list(_signatures())
+    finally:
+        config.CACHE_DIR = before
+    yield _temporary.name

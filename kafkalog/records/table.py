@@ -1,7 +1,11 @@
-"""What a scan notes of each batch: one row of int64, in these columns.
+"""What the kernels and their callers share: numbers of columns, of the rows of tables and of addresses.
 
-A row describes the batch whose bytes are `buf[POSITION:POSITION + SIZE]`. START and END bound its records in the
-buffer that holds them uncompressed: the same buffer, or another where the batch is compressed.
+A scan notes each batch as one row of int64. It describes the batch whose bytes are `buf[POSITION:POSITION + SIZE]`;
+START and END bound its records in the buffer that holds them uncompressed: the same buffer, or another where the
+batch is compressed.
+
+Numbers here are part of the compiled kernels: who changes one must change the kernels' files too, or numba's cache
+serves the old.
 """
 
 from __future__ import annotations
@@ -34,3 +38,62 @@ OFFSET = 4
 TIMESTAMP = 8
 TIMESTAMP_TYPE = 16
 HEADERS = 32
+
+# Addresses of the columns' buffers: offsets (int32, one more than rows), data, validity bitmaps (all ones before).
+KEY_OFFSETS = 0
+KEY_DATA = 1
+KEY_VALID = 2
+VALUE_OFFSETS = 3
+VALUE_DATA = 4
+VALUE_VALID = 5
+OFFSETS = 6
+TIMESTAMPS = 7
+TIMESTAMP_TYPES = 8
+HEADERS_OFFSETS = 9
+HEADERS_VALID = 10
+HEADER_KEY_OFFSETS = 11
+HEADER_KEY_DATA = 12
+HEADER_VALUE_OFFSETS = 13
+HEADER_VALUE_DATA = 14
+HEADER_VALUE_VALID = 15
+ADDRESSES = 16
+
+# What the columns hold so far.
+ROWS = 0
+KEY_BYTES = 1
+VALUE_BYTES = 2
+KEY_NULLS = 3
+VALUE_NULLS = 4
+HEADER_COUNT = 5
+HEADER_KEY_BYTES = 6
+HEADER_VALUE_BYTES = 7
+HEADER_VALUE_NULLS = 8
+STATES = 9
+
+SLACK = 64
+"""Bytes that a kernel may write beyond the end of what it writes."""
+
+# What an encode reads: the addresses of Arrow's buffers (0 where there is none), where their data ends, and the arrays'
+# offsets into them.
+IN_KEY_OFFSETS = 0
+IN_KEY_DATA = 1
+IN_KEY_END = 2
+IN_KEY_VALID = 3
+IN_KEY_SKIP = 4
+IN_VALUE_OFFSETS = 5
+IN_VALUE_DATA = 6
+IN_VALUE_END = 7
+IN_VALUE_VALID = 8
+IN_VALUE_SKIP = 9
+IN_TIMESTAMPS = 10
+IN_HEADERS_OFFSETS = 11
+IN_HEADERS_VALID = 12
+IN_HEADERS_SKIP = 13
+IN_HEADER_KEY_OFFSETS = 14
+IN_HEADER_KEY_DATA = 15
+IN_HEADER_KEY_SKIP = 16
+IN_HEADER_VALUE_OFFSETS = 17
+IN_HEADER_VALUE_DATA = 18
+IN_HEADER_VALUE_VALID = 19
+IN_HEADER_VALUE_SKIP = 20
+INPUTS = 21

@@ -91,14 +91,10 @@ def _check_header(header: BatchHeader, allow_control: bool) -> None:
     if count <= 0:
         raise InvalidRecordError(f"batch of {count} records")
     if header.last_offset_delta != count - 1:
-        raise InvalidRecordError(
-            f"last offset delta {header.last_offset_delta} in a batch of {count} records"
-        )
+        raise InvalidRecordError(f"last offset delta {header.last_offset_delta} in a batch of {count} records")
     if allow_control:
         return
     if header.is_control:
         raise InvalidRecordError("control batch from a producer")
     if header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:
-        raise InvalidRecordError(
-            f"producer id {header.producer_id} with base sequence {header.base_sequence}"
-        )
+        raise InvalidRecordError(f"producer id {header.producer_id} with base sequence {header.base_sequence}")

@@ -1,0 +1,146 @@
+"""Loads, stores and copies at addresses, for the compiled kernels. Importing this module imports numba.
+
+The kernels' inner loops take addresses instead of arrays: an array argument costs reference counting in each
+call, and numba's own indexing a comparison against negative indices for each byte. None of these check anything;
+what calls them does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.ir  # type: ignore[import-untyped]
+import numba
+import numba.core.cgutils
+import numba.extending
+
+# Of what type things are is for numba to infer; its own hints, where a version has them, describe the Python side.
+ir: Any = llvmlite.ir
+cgutils: Any = numba.core.cgutils
+intrinsic: Callable[[Callable[..., Any]], Any] = numba.extending.intrinsic
+njit: Callable[..., Callable[[Callable[..., Any]], Any]] = numba.njit
+types: Any = numba.types
+
+_BLOCK = ir.VectorType(ir.IntType(8), 32)
+
+
+def _pointer(builder: Any, base: Any, at: Any, kind: Any) -> Any:
+    return builder.inttoptr(builder.add(base, at), kind.as_pointer())
+
+
+@intrinsic
+def address(typing_context: Any, array: Any) -> Any:
+    """Where the first element of a contiguous array or buffer lies."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.ptrtoint(data, ir.IntType(64))
+
+    return types.int64(array), generate
+
+
+@intrinsic
+def byte(typing_context: Any, base: Any, at: Any) -> Any:
+    """The unsigned byte at base + at."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.zext(builder.load(_pointer(builder, args[0], args[1], ir.IntType(8))), ir.IntType(64))
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def big_endian_64(typing_context: Any, base: Any, at: Any) -> Any:
+    """The big-endian int64 at base + at, aligned or not."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = builder.load(_pointer(builder, args[0], args[1], ir.IntType(64)), align=1)
+        return builder.bswap(value) if sys.byteorder == "little" else value
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def load_32(typing_context: Any, base: Any, index: Any) -> Any:
+    """Element `index` of the int32 array at `base`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        at = builder.shl(args[1], ir.Constant(ir.IntType(64), 2))
+        value = builder.load(_pointer(builder, args[0], at, ir.IntType(32)), align=4)
+        return builder.sext(value, ir.IntType(64))
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def load_64(typing_context: Any, base: Any, index: Any) -> Any:
+    """Element `index` of the int64 array at `base`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        at = builder.shl(args[1], ir.Constant(ir.IntType(64), 3))
+        return builder.load(_pointer(builder, args[0], at, ir.IntType(64)), align=8)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def store_8(typing_context: Any, base: Any, at: Any, value: Any) -> Any:
+    """The low byte of `value` to base + at."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.IntType(8)
+        builder.store(builder.trunc(args[2], kind), _pointer(builder, args[0], args[1], kind))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def store_32(typing_context: Any, base: Any, index: Any, value: Any) -> Any:
+    """`value` to element `index` of the int32 array at `base`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.IntType(32)
+        at = builder.shl(args[1], ir.Constant(ir.IntType(64), 2))
+        builder.store(builder.trunc(args[2], kind), _pointer(builder, args[0], at, kind), align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def store_64(typing_context: Any, base: Any, index: Any, value: Any) -> Any:
+    """`value` to element `index` of the int64 array at `base`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        at = builder.shl(args[1], ir.Constant(ir.IntType(64), 3))
+        builder.store(args[2], _pointer(builder, args[0], at, ir.IntType(64)), align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def copy_block(typing_context: Any, target: Any, source: Any, at: Any) -> Any:
+    """32 bytes from source + at to target + at."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = builder.load(_pointer(builder, args[1], args[2], _BLOCK), align=1)
+        builder.store(value, _pointer(builder, args[0], args[2], _BLOCK), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def copy(typing_context: Any, target: Any, source: Any, length: Any) -> Any:
+    """`length` bytes from one address to another."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.IntType(8).as_pointer()
+        cgutils.raw_memcpy(builder, builder.inttoptr(args[0], kind), builder.inttoptr(args[1], kind), args[2], 1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
