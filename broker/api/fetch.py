@@ -17,6 +17,7 @@ from broker.log.segment_file import ReadResult
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import ErrorCode, InconsistentTopicIdError, UnknownTopicIdError
 from kafkalog.protocol.messages.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -103,7 +104,13 @@ class Fetch(DelayedOperation):
         data.high_watermark = partition.high_watermark
         data.last_stable_offset = partition.last_stable_offset
         data.log_start_offset = partition.log.log_start_offset
-        data.aborted_transactions = [] if isolation else None
+        if isolation:
+            data.aborted_transactions = [
+                AbortedTransaction(producer_id=row.producer_id, first_offset=row.first_offset)
+                for row in partition.aborted_within(state.fetch_offset, result)
+            ]
+        else:
+            data.aborted_transactions = None
         return result
 
     def _fail(self, data: PartitionData, state: FetchPartitionState, error: Exception) -> None:

@@ -108,6 +108,29 @@ class LogReader(LogState):
                 break
         return found
 
+    def aborted_within(self, start: int, result: ReadResult, max_offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions that touch what ``read(start, ..., max_offset=max_offset)`` returned.
+
+        The index tells where the slices end without reading them, so a few that begin after them may be among these.
+
+        Raises:
+            CorruptMessageError: the log does not read as batches there.
+            KafkaStorageError: the disk failed.
+        """
+        if not result.slices:
+            return []
+        last = result.slices[-1]
+        for i in range(max(bisect_right(self._bases, start) - 1, 0), len(self._segments)):
+            segment = self._segments[i]
+            if segment.file is last.file:
+                following = segment.offset_index.lookup_position_after(last.position + last.length)
+                if following is None and i + 1 < len(self._bases):
+                    following = self._bases[i + 1]
+                if following is not None:
+                    max_offset = min(max_offset, following)
+                break
+        return self.aborted_transactions(start, max_offset)
+
     def _rebuilt_transactions(self, segment: Segment) -> TransactionIndex:
         try:
             rebuild_transaction_index(self._segments, segment, self._ops)

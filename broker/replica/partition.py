@@ -9,6 +9,7 @@ from __future__ import annotations
 from broker.log.append_info import AppendInfo
 from broker.log.partition_log import PartitionLog
 from broker.log.segment_file import ReadResult
+from broker.log.transaction_index import AbortedTransaction
 from broker.metadata.model import PartitionState
 from kafkalog.protocol.errors import (
     FencedLeaderEpochError,
@@ -121,6 +122,10 @@ class Partition:
         self.check_leader_epoch(leader_epoch)
         bound = self.log.high_watermark if isolation == READ_UNCOMMITTED else self.last_stable_offset
         return self.log.read(offset, max_bytes, max_offset=bound, min_one=min_one)
+
+    def aborted_within(self, offset: int, result: ReadResult) -> list[AbortedTransaction]:
+        """The aborted transactions that a reader of committed records leaves out of what it read from ``offset``."""
+        return self.log.aborted_within(offset, result, self.last_stable_offset)
 
     def latest_offset(self, isolation: int) -> int:
         """What a consumer calls the end of the partition.

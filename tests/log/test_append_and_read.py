@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from broker.log import names
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
+from broker.log.validation import Origin
 from kafkalog.protocol.errors import CorruptMessageError, OffsetOutOfRangeError
 from kafkalog.records.batch import decode_batch, iter_headers, read_header
-from tests.log.support import NOW, batch, open_log, stored, temporary_directory
+from tests.log.support import NOW, batch, marker, open_log, stored, temporary_directory
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_bytes=1200)
 
@@ -264,3 +265,32 @@ def test_reads_agree_with_a_list_of_batches(
             assert got == everything[:wanted]
             for position, _ in iter_headers(got):
                 decode_batch(got, position)
+
+
+@pytest.mark.parametrize("interval", [0, 500])
+def test_aborted_transactions_of_what_was_read(tmp_path: Path, interval: int) -> None:
+    """All that touch the batches read, and none that begins after the next entry of the index."""
+    log = open_log(tmp_path, LogConfig(segment_bytes=1500, index_interval_bytes=interval))
+    aborted: list[tuple[int, int]] = []
+    for producer_id in range(40):
+        first = log.log_end_offset
+        for sequence in range(2):
+            data = batch(
+                1, size=100, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True
+            )
+            log.append(data, leader_epoch=0, now_ms=NOW, in_transaction=True)
+        commit = producer_id % 3 == 0
+        log.append(marker(producer_id, commit=commit), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+        if not commit:
+            aborted.append((producer_id, first))
+    end = log.log_end_offset
+    for start in range(0, end, 5):
+        result = log.read(start, 700, max_offset=end)
+        data = result.read()
+        read_to = max(header.next_offset for _, header in iter_headers(data))
+        told = [(row.producer_id, row.first_offset) for row in log.aborted_within(start, result, end)]
+        assert told == [row for row in aborted if row[1] + 2 >= start and row in told], "in order"
+        assert {row for row in aborted if row[1] < read_to and row[1] + 2 >= start} <= set(told)
+        # Three offsets a transaction; an index entry at least every 500 bytes, which two transactions do not fit.
+        assert all(first < read_to + (3 if interval == 0 else 9) for _, first in told)
+    assert log.aborted_within(end, log.read(end, 700, max_offset=end), end) == []
