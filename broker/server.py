@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+from broker import compiler_pages
 from broker.api.context import Broker
 from broker.api.dispatcher import ApiDispatcher
 from broker.config.definition import ConfigError
@@ -191,7 +193,17 @@ class Server:
         )
         self._every(5.0, self.logs.checkpoint_high_watermarks)
         self.broker.log_starts_changed = lambda: self._soon(self.logs.checkpoint_log_start_offsets)
-        loop.call_later(KERNEL_DELAY, kernels.load_in_background)
+        loop.call_later(KERNEL_DELAY, self._load_kernels)
+
+    def _load_kernels(self) -> None:
+        loading = kernels.load_in_background()
+
+        def settle() -> None:
+            loading.join()
+            compiler_pages.release()
+
+        # Not the loop's executor: a stop waits for that, and compiling may take many seconds.
+        threading.Thread(target=settle, name="settle-kernels", daemon=True).start()
 
     def _retain(self) -> None:
         # Taking segments out changes state, which is the loop's; removing their files is a worker's (run_deletions).
