@@ -214,7 +214,14 @@ def test_a_batch_that_is_too_large_is_split(broker_address: str, sock: socket.so
         assert isinstance(hopeless.exception(DEADLINE_S), MessageTooLargeError)
         assert [future.result(DEADLINE_S).offset for future in futures if future] == list(range(400))
         assert after.result(DEADLINE_S).offset == 400
-    assert values(sock, name) == [*sent, b"after"]
+        (mixed,) = sending.send_values(name, [b"more", b"x" * 2000, b"less"])
+        ((index, error),) = mixed.failures(DEADLINE_S)
+        assert index == 1
+        assert isinstance(error, MessageTooLargeError)
+        assert mixed.exception() is error
+        with pytest.raises(MessageTooLargeError):
+            mixed.result()
+    assert values(sock, name) == [*sent, b"after", b"more", b"less"]
 
 
 def test_callbacks(broker_address: str, topic: str) -> None:

@@ -97,9 +97,12 @@ class BatchFuture:
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """What kept the first of those that failed from being delivered, or None."""
+        return next((error for _, error in self.failures(timeout)), None)
+
+    def failures(self, timeout: float | None = None) -> list[tuple[int, Exception]]:
+        """The records that failed, by their places among these, and what befell them."""
         self._batch.wait(timeout)
-        found = (self._batch.outcome(index).error for index in range(self._start, self._start + self.count))
-        return next((error for error in found if error is not None), None)
+        return self._batch.failures(self._start, self._start + self.count)
 
     def add_done_callback(self, callback: Callable[[BatchFuture], object]) -> None:
         """As ``DeliveryFuture.add_done_callback``, once for all of the records."""
@@ -306,6 +309,13 @@ class ProducerBatch:
         if len(outcomes) == 1:
             return outcomes[0]
         return outcomes[bisect_right(outcomes, index, key=lambda each: each.start) - 1]
+
+    def failures(self, start: int, end: int) -> list[tuple[int, Exception]]:
+        """The failed records of a range, counted from its start; the batch must be done."""
+        if all(outcome.error is None for outcome in self._outcomes):
+            return []
+        found = ((index - start, self.outcome(index).error) for index in range(start, end))
+        return [(index, error) for index, error in found if error is not None]
 
     def result(self, index: int, timeout: float | None) -> RecordMetadata:
         """Where a record is; see `DeliveryFuture.result`."""

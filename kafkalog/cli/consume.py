@@ -1,0 +1,301 @@
+"""``kafkalog consume``: print the records of a topic, as kafka-console-consumer.sh does, without groups."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from kafkalog.cli.client_options import (
+    UsageError,
+    add_bootstrap,
+    client_properties,
+    complain,
+    key_values,
+    natural,
+    reporting,
+    warn_unknown,
+)
+
+if TYPE_CHECKING:
+    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.config import ClientConfig
+    from kafkalog.client.simple import SimpleConsumer
+    from kafkalog.client.types import ConsumerRecord, TopicPartition
+
+EXAMPLES = """\
+examples:
+  kafkalog consume --bootstrap-server localhost:9092 --topic words --from-beginning
+  kafkalog consume --bootstrap-server localhost:9092 --topic words --partition 0 --offset 100 --max-messages 10
+  kafkalog consume --bootstrap-server localhost:9092 --topic words --from-beginning --timeout-ms 1000 \\
+      --property print.key=true --property print.timestamp=true --property key.separator=:
+
+properties of the output (--property KEY=VALUE):
+  print.timestamp=false  print.partition=false  print.offset=false  print.headers=false  print.key=false
+  print.value=true       key.separator=TAB      line.separator=NEWLINE  headers.separator=,  null.literal=null
+
+Without --from-beginning or --offset only what is written from now on is printed.
+"""
+
+FORMATTERS = ("org.apache.kafka.tools.consumer.DefaultMessageFormatter", "kafka.tools.DefaultMessageFormatter")
+POLL_S = 0.5
+POLL_RECORDS = 10_000
+TERMINATED = 143
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``consume``."""
+    parser = subparsers.add_parser(
+        "consume",
+        help="print the records of a topic",
+        description="Print the records of a topic to standard output.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_bootstrap(parser)
+    parser.add_argument("--topic", required=True, metavar="TOPIC", help="the topic to read")
+    parser.add_argument("--partition", type=natural, metavar="N", help="read this partition alone")
+    parser.add_argument(
+        "--offset", metavar="OFFSET", help="start there: a number, earliest or latest; needs --partition"
+    )
+    parser.add_argument("--from-beginning", action="store_true", help="start with the first record there is")
+    parser.add_argument("--max-messages", type=natural, metavar="N", help="stop after so many records")
+    parser.add_argument("--timeout-ms", type=natural, metavar="MS", help="stop when nothing comes for so long")
+    parser.add_argument(
+        "--property", action="append", default=[], metavar="KEY=VALUE", help="how records are printed; see below"
+    )
+    parser.add_argument("--formatter-config", metavar="FILE", help="a file of properties of the output")
+    parser.add_argument("--formatter", choices=FORMATTERS, metavar="CLASS", help="DefaultMessageFormatter, Kafka's")
+    parser.add_argument(
+        "--consumer-property", action="append", default=[], metavar="KEY=VALUE", help="a property of the consumer"
+    )
+    parser.add_argument(
+        "--consumer.config", dest="consumer_config", metavar="FILE", help="a file of consumer properties"
+    )
+    parser.add_argument(
+        "--isolation-level",
+        choices=("read_uncommitted", "read_committed"),
+        help="read_committed leaves out records of transactions that are aborted or not finished",
+    )
+    parser.add_argument(
+        "--skip-message-on-error", action="store_true", help="go on after a record that cannot be printed"
+    )
+    parser.set_defaults(run=run_consume)
+
+
+@reporting
+def run_consume(arguments: argparse.Namespace) -> int:
+    """Print records until told to stop, and how many they were to standard error."""
+    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.config import ClientConfig
+    from kafkalog.client.simple import SimpleConsumer
+
+    formatter = Formatter.from_properties(_formatter_properties(arguments))
+    offset = _offset(arguments)
+    properties = client_properties(
+        arguments, arguments.consumer_config, key_values(arguments.consumer_property, "--consumer-property")
+    )
+    properties.setdefault("client.id", "console-consumer")
+    if arguments.isolation_level is not None:
+        properties["isolation.level"] = arguments.isolation_level
+    if arguments.from_beginning:
+        properties["auto.offset.reset"] = "earliest"
+    config = ClientConfig.from_dict(properties)
+    warn_unknown(config.unknown)
+    signal.signal(signal.SIGTERM, _terminate)
+    printed = Printed()
+    try:
+        with Cluster(config) as cluster, SimpleConsumer(config, cluster=cluster) as consumer:
+            _assign(arguments, cluster, consumer, offset)
+            _print_all(arguments, config, cluster, consumer, formatter, printed)
+    finally:
+        print(f"Processed a total of {printed.count} messages", file=sys.stderr)
+    return 0
+
+
+def _terminate(number: int, frame: object) -> None:
+    # What is being printed is finished, and counted, as on Ctrl-C.
+    sys.exit(TERMINATED)
+
+
+def _formatter_properties(arguments: argparse.Namespace) -> dict[str, str]:
+    found: dict[str, str] = {}
+    if arguments.formatter_config is not None:
+        found = client_properties(arguments, arguments.formatter_config)
+        del found["bootstrap.servers"]
+    return {**found, **key_values(arguments.property, "--property")}
+
+
+def _offset(arguments: argparse.Namespace) -> int | str | None:
+    """Where --offset says to begin: an offset, ``earliest``, ``latest``, or None."""
+    text: str | None = arguments.offset
+    if text is None:
+        return None
+    if arguments.partition is None:
+        raise UsageError("--offset needs --partition")
+    if arguments.from_beginning:
+        raise UsageError("--from-beginning and --offset cannot go together")
+    if text.lower() in ("earliest", "latest"):
+        return text.lower()
+    if not text.isdecimal():
+        raise UsageError(f"--offset {text}: expected earliest, latest or a number from 0 on")
+    return int(text)
+
+
+def _assign(
+    arguments: argparse.Namespace, cluster: Cluster, consumer: SimpleConsumer, offset: int | str | None
+) -> None:
+    from kafkalog.protocol.errors import UnknownTopicOrPartitionError
+
+    partitions = _partitions(cluster, arguments.topic)
+    if arguments.partition is not None:
+        partitions = [tp for tp in partitions if tp.partition == arguments.partition]
+        if not partitions:
+            raise UnknownTopicOrPartitionError(f"topic {arguments.topic} has no partition {arguments.partition}")
+    consumer.assign(partitions)
+    for tp in partitions:
+        if isinstance(offset, int):
+            consumer.seek(tp, offset)
+        elif offset == "earliest":
+            consumer.seek_to_beginning(tp)
+        elif offset == "latest":
+            consumer.seek_to_end(tp)
+        else:
+            # The end of now, not of when the first record comes.
+            consumer.position(tp)
+
+
+def _partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
+    from kafkalog.client.types import TopicPartition
+
+    return [TopicPartition(topic, partition) for partition in cluster.partitions(topic)]
+
+
+@dataclass
+class Printed:
+    """How many records have been printed."""
+
+    count: int = 0
+
+
+def _print_all(
+    arguments: argparse.Namespace,
+    config: ClientConfig,
+    cluster: Cluster,
+    consumer: SimpleConsumer,
+    formatter: Formatter,
+    printed: Printed,
+) -> None:
+    output = sys.stdout.buffer
+    most: int | None = arguments.max_messages
+    silence = None if arguments.timeout_ms is None else arguments.timeout_ms / 1000
+    quiet_since = time.monotonic()
+    look_again = quiet_since + config.metadata_max_age
+    while most is None or printed.count < most:
+        now = time.monotonic()
+        wait = POLL_S if silence is None else min(POLL_S, quiet_since + silence - now)
+        if wait < 0:
+            complain(f"no record came for {arguments.timeout_ms} ms (--timeout-ms)")
+            return
+        if now >= look_again and arguments.partition is None:
+            # Partitions may have been added.
+            consumer.assign(_partitions(cluster, arguments.topic))
+            look_again = now + config.metadata_max_age
+        records = consumer.poll(wait, POLL_RECORDS if most is None else min(POLL_RECORDS, most - printed.count))
+        if records:
+            formatter.write(records, output, skip_errors=arguments.skip_message_on_error)
+            output.flush()
+            printed.count += len(records)
+            quiet_since = time.monotonic()
+
+
+@dataclass
+class Formatter:
+    """Records to text; properties as those of Kafka's DefaultMessageFormatter."""
+
+    print_timestamp: bool = False
+    print_partition: bool = False
+    print_offset: bool = False
+    print_headers: bool = False
+    print_key: bool = False
+    print_value: bool = True
+    key_separator: bytes = b"\t"
+    line_separator: bytes = b"\n"
+    headers_separator: bytes = b","
+    null_literal: bytes = b"null"
+
+    @classmethod
+    def from_properties(cls, properties: dict[str, str]) -> Formatter:
+        """Raises UsageError for properties that are not known."""
+        formatter = cls()
+        for key, value in properties.items():
+            name = key.replace(".", "_")
+            if name not in cls.__dataclass_fields__:
+                raise UsageError(f"--property {key}: not known; `kafkalog consume --help` lists the properties")
+            is_flag = isinstance(getattr(formatter, name), bool)
+            setattr(formatter, name, value.strip().lower() == "true" if is_flag else value.encode())
+        return formatter
+
+    def write(self, records: list[ConsumerRecord], output: BinaryIO, *, skip_errors: bool = False) -> None:
+        """Write records; with ``skip_errors`` go on after one that cannot be written."""
+        end = self.line_separator
+        columns = self._columns()
+        if not columns:
+            return
+        if columns == [self._value]:
+            null = self.null_literal
+            lines: Iterable[bytes] = [null if record.value is None else record.value for record in records]
+            output.write(end.join((*lines, b"")))
+            return
+        separator = self.key_separator
+        for record in records:
+            try:
+                line = separator.join([column(record) for column in columns])
+            except ValueError as error:
+                if not skip_errors:
+                    raise
+                complain(f"{record.topic}-{record.partition} offset {record.offset}: {error}")
+                continue
+            output.write(line + end)
+
+    def _columns(self) -> list[Callable[[ConsumerRecord], bytes]]:
+        columns = (
+            (self.print_timestamp, self._timestamp),
+            (self.print_partition, self._partition),
+            (self.print_offset, self._offset),
+            (self.print_headers, self._headers),
+            (self.print_key, self._key),
+            (self.print_value, self._value),
+        )
+        return [column for wanted, column in columns if wanted]
+
+    def _nullable(self, data: bytes | None) -> bytes:
+        return self.null_literal if data is None else data
+
+    def _timestamp(self, record: ConsumerRecord) -> bytes:
+        if record.timestamp < 0:
+            return b"NO_TIMESTAMP"
+        return b"%b:%d" % (b"LogAppendTime" if record.timestamp_type else b"CreateTime", record.timestamp)
+
+    def _partition(self, record: ConsumerRecord) -> bytes:
+        return b"Partition:%d" % record.partition
+
+    def _offset(self, record: ConsumerRecord) -> bytes:
+        return b"Offset:%d" % record.offset
+
+    def _headers(self, record: ConsumerRecord) -> bytes:
+        if not record.headers:
+            return b"NO_HEADERS"
+        return self.headers_separator.join(
+            b"%b:%b" % (name.encode(), self._nullable(value)) for name, value in record.headers
+        )
+
+    def _key(self, record: ConsumerRecord) -> bytes:
+        return self._nullable(record.key)
+
+    def _value(self, record: ConsumerRecord) -> bytes:
+        return self._nullable(record.value)

@@ -1,0 +1,312 @@
+"""``kafkalog produce``: write the lines of standard input to a topic, as kafka-console-producer.sh does."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.client_options import (
+    UsageError,
+    add_bootstrap,
+    client_properties,
+    complain,
+    key_values,
+    reporting,
+    warn_unknown,
+)
+
+if TYPE_CHECKING:
+    from kafkalog.client.producer import BatchFuture, DeliveryFuture, Producer
+
+EXAMPLES = """\
+examples:
+  kafkalog produce --bootstrap-server localhost:9092 --topic words < words.txt
+  printf 'k1:v1\\nk2:v2\\n' | kafkalog produce --bootstrap-server localhost:9092 --topic words \\
+      --property parse.key=true --property key.separator=:
+  kafkalog produce --bootstrap-server localhost:9092 --topic words --compression-codec zstd < words.txt
+
+properties of the line reader (--property KEY=VALUE):
+  parse.key=false          a line is KEY, key.separator, VALUE
+  parse.headers=false      a line begins with KEY:VALUE,KEY:VALUE and headers.delimiter
+  key.separator=TAB  headers.delimiter=TAB  headers.separator=,  headers.key.separator=:
+  null.marker=             a key, value or header value that equals it is null; nothing does unless it is set
+  ignore.error=false       take a line whose separators are missing as a value, instead of stopping there
+
+Exit code 1 tells that some records were not delivered.
+"""
+
+READ_SIZE = 1 << 20
+TOLD_ERRORS = 5
+"""So many failures are printed; more are counted."""
+
+_OPTIONS = {
+    "request_required_acks": "acks",
+    "batch_size": "batch.size",
+    "max_partition_memory_bytes": "batch.size",
+    "timeout": "linger.ms",
+    "request_timeout_ms": "request.timeout.ms",
+    "message_send_max_retries": "retries",
+    "retry_backoff_ms": "retry.backoff.ms",
+    "max_memory_bytes": "buffer.memory",
+    "max_block_ms": "max.block.ms",
+    "metadata_expiry_ms": "metadata.max.age.ms",
+    "socket_buffer_size": "send.buffer.bytes",
+}
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``produce``."""
+    parser = subparsers.add_parser(
+        "produce",
+        help="write lines of standard input to a topic",
+        description="Write each line of standard input to a topic as a record.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_bootstrap(parser)
+    parser.add_argument("--topic", required=True, metavar="TOPIC", help="the topic to write to")
+    parser.add_argument(
+        "--property", action="append", default=[], metavar="KEY=VALUE", help="how lines are read; see below"
+    )
+    parser.add_argument("--reader-config", metavar="FILE", help="a file of properties of the line reader")
+    parser.add_argument(
+        "--producer-property", action="append", default=[], metavar="KEY=VALUE", help="a property of the producer"
+    )
+    parser.add_argument(
+        "--producer.config", dest="producer_config", metavar="FILE", help="a file of producer properties"
+    )
+    parser.add_argument("--sync", action="store_true", help="wait for every record before the next is sent")
+    parser.add_argument(
+        "--compression-codec",
+        nargs="?",
+        const="gzip",
+        metavar="CODEC",
+        help="none, gzip (without CODEC), snappy, lz4 or zstd",
+    )
+    settings = parser.add_argument_group("the producer's settings under other names")
+    for name, key in _OPTIONS.items():
+        settings.add_argument(f"--{name.replace('_', '-')}", metavar="N", help=key)
+    parser.set_defaults(run=run_produce)
+
+
+@reporting
+def run_produce(arguments: argparse.Namespace) -> int:
+    """Send every line; 1 where some were not delivered, 130 where interrupted."""
+    from kafkalog.client.producer import Producer, ProducerConfig
+
+    reader = LineReader.from_properties(_reader_properties(arguments))
+    config = ProducerConfig.from_dict(_producer_properties(arguments))
+    warn_unknown(config.unknown)
+    outcome = Deliveries(arguments.topic)
+    interrupted = False
+    with Producer(config) as producer:
+        try:
+            _send_all(arguments, producer, reader, outcome, config.max_request_size)
+        except KeyboardInterrupt:
+            # What was read before is still delivered.
+            interrupted = True
+        except LineError as error:
+            complain(error)
+            outcome.stopped = True
+    return 130 if interrupted else outcome.report()
+
+
+def _reader_properties(arguments: argparse.Namespace) -> dict[str, str]:
+    found: dict[str, str] = {}
+    if arguments.reader_config is not None:
+        found = client_properties(arguments, arguments.reader_config)
+        del found["bootstrap.servers"]
+    return {**found, **key_values(arguments.property, "--property")}
+
+
+def _producer_properties(arguments: argparse.Namespace) -> dict[str, str]:
+    more = key_values(arguments.producer_property, "--producer-property")
+    for name, key in _OPTIONS.items():
+        value = getattr(arguments, name)
+        if value is not None:
+            more[key] = value
+    if arguments.compression_codec is not None:
+        more["compression.type"] = arguments.compression_codec
+    properties = client_properties(arguments, arguments.producer_config, more)
+    properties.setdefault("client.id", "console-producer")
+    return properties
+
+
+class Deliveries:
+    """What became of the records."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._failed = 0
+        self._told = 0
+        self.stopped = False
+
+    def note(self, future: DeliveryFuture) -> None:
+        """Take down how a delivery ended; called on the producer's thread."""
+        error = future.exception()
+        if error is not None:
+            self._count(error, 1)
+
+    def note_many(self, future: BatchFuture) -> None:
+        """Take down how several deliveries ended."""
+        failures = future.failures()
+        if failures:
+            self._count(failures[0][1], len(failures))
+
+    def _count(self, error: Exception, count: int) -> None:
+        self._failed += count
+        self._told += 1
+        if self._told <= TOLD_ERRORS:
+            complain(f"sending to {self._topic}: {error}")
+
+    def report(self) -> int:
+        """Print how many failed; the exit code."""
+        if self._failed:
+            complain(f"{self._failed} records were not delivered")
+        return int(bool(self._failed) or self.stopped)
+
+
+class LineError(ValueError):
+    """A line that is no record."""
+
+
+def _send_all(
+    arguments: argparse.Namespace, producer: Producer, reader: LineReader, outcome: Deliveries, max_size: int
+) -> None:
+    topic = arguments.topic
+    # Nothing is read before it is known that it can be sent.
+    producer.partitions_for(topic)
+    for lines in _lines(sys.stdin.fileno(), max_size):
+        if reader.plain and not arguments.sync and max(map(len, lines)) < max_size - 100:
+            for futures in producer.send_values(topic, lines):
+                futures.add_done_callback(outcome.note_many)
+            continue
+        for line in lines:
+            value, key, headers = reader.parse(line)
+            future = producer.send(topic, value, key, headers)
+            if arguments.sync:
+                future.exception()
+            future.add_done_callback(outcome.note)
+
+
+def _lines(descriptor: int, max_size: int) -> Iterator[list[bytes]]:
+    """Lines as they come in, many at a time, without their ends. LineError for one longer than a record may be."""
+    prompt = os.isatty(descriptor)
+    rest: list[bytes] = []
+    kept = count = 0
+    while True:
+        if prompt and not rest:
+            print(">", end="", flush=True)
+        data = os.read(descriptor, READ_SIZE)
+        if not data:
+            break
+        head, newline, tail = data.rpartition(b"\n")
+        if not newline:
+            rest.append(data)
+            kept += len(data)
+            if kept > max_size:
+                raise LineError(f"line {count + 1} is longer than max.request.size ({max_size})")
+            continue
+        lines = b"".join((*rest, head)).split(b"\n")
+        if b"\r" in data or rest:
+            lines = [line[:-1] if line.endswith(b"\r") else line for line in lines]
+        count += len(lines)
+        yield lines
+        rest = [tail] if tail else []
+        kept = len(tail)
+    if rest:
+        yield [b"".join(rest)]
+
+
+@dataclass
+class LineReader:
+    """Lines to records; properties as those of Kafka's LineMessageReader."""
+
+    parse_key: bool = False
+    parse_headers: bool = False
+    key_separator: bytes = b"\t"
+    headers_delimiter: bytes = b"\t"
+    headers_separator: bytes = b","
+    headers_key_separator: bytes = b":"
+    null_marker: bytes | None = None
+    ignore_error: bool = False
+    line_number: int = 0
+
+    @classmethod
+    def from_properties(cls, properties: dict[str, str]) -> LineReader:
+        """Raises UsageError for properties that are not known, empty or not distinct."""
+        reader = cls()
+        for key, value in properties.items():
+            name = key.replace(".", "_")
+            if name not in cls.__dataclass_fields__ or name == "line_number":
+                raise UsageError(f"--property {key}: not known; `kafkalog produce --help` lists the properties")
+            if isinstance(getattr(reader, name), bool):
+                setattr(reader, name, value.strip().lower() == "true")
+            elif not value and name != "null_marker":
+                raise UsageError(f"--property {key}: must not be empty")
+            else:
+                setattr(reader, name, value.encode())
+        reader._check()
+        return reader
+
+    def _check(self) -> None:
+        separators = {
+            "null.marker": self.null_marker,
+            "headers.delimiter": self.headers_delimiter,
+            "headers.separator": self.headers_separator,
+            "headers.key.separator": self.headers_key_separator,
+        }
+        names = list(separators)
+        pairs = [(one, other) for at, one in enumerate(names) for other in names[at + 1 :]]
+        for one, other in pairs:
+            if separators[one] == separators[other]:
+                raise UsageError(f"{one} and {other} may not be equal")
+        if self.null_marker == self.key_separator:
+            raise UsageError("null.marker and key.separator may not be equal")
+
+    @property
+    def plain(self) -> bool:
+        """Whether every line is a value as it stands."""
+        return not self.parse_key and not self.parse_headers and self.null_marker is None
+
+    def parse(self, line: bytes) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]:
+        """Value, key and headers of a line. LineError where a separator is missing."""
+        self.line_number += 1
+        headers, rest = self._cut(self.parse_headers, line, self.headers_delimiter, "headers delimiter")
+        key, value = self._cut(self.parse_key, rest, self.key_separator, "key separator")
+        pairs: tuple[tuple[str, bytes | None], ...] = ()
+        if headers is not None and headers != self.null_marker:
+            pairs = tuple(self._header(pair) for pair in headers.split(self.headers_separator))
+        return self._nullable(value), None if key is None else self._nullable(key), pairs
+
+    def _cut(self, enabled: bool, text: bytes, separator: bytes, name: str) -> tuple[bytes | None, bytes]:
+        if not enabled:
+            return None, text
+        before, found, after = text.partition(separator)
+        if found:
+            return before, after
+        if self.ignore_error:
+            return None, text
+        shown = text[:80].decode(errors="replace")
+        raise LineError(f"no {name} found in line {self.line_number}: '{shown}'; ignore.error=true takes it as a value")
+
+    def _header(self, pair: bytes) -> tuple[str, bytes | None]:
+        key, found, value = pair.partition(self.headers_key_separator)
+        if key == self.null_marker:
+            raise LineError(f"the key of a header in line {self.line_number} is the null.marker")
+        try:
+            name = key.decode()
+        except UnicodeDecodeError:
+            raise LineError(f"the key of a header in line {self.line_number} is not UTF-8") from None
+        if found:
+            return name, self._nullable(value)
+        if self.ignore_error:
+            return name, None
+        raise LineError(f"no header key separator found in '{name}' in line {self.line_number}")
+
+    def _nullable(self, data: bytes) -> bytes | None:
+        return None if data == self.null_marker else data
