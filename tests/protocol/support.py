@@ -96,14 +96,15 @@ def sample(cls: type[Struct], version: int, seed: int = 0) -> Any:
         if version not in field.versions:
             continue
         of = field.type
-        one = _sample_scalar(of, number) if isinstance(of, Scalar) else sample(of, version, number)
+        one = sample_scalar(of, number) if isinstance(of, Scalar) else sample(of, version, number)
         if not field.is_array and one == field.default and field.default is not UNSET:
-            one = _sample_scalar(of, number + 1) if isinstance(of, Scalar) else one
+            one = sample_scalar(of, number + 1) if isinstance(of, Scalar) else one
         drawn[field.name] = [one] if field.is_array else one
     return cls(**drawn)
 
 
-def _sample_scalar(of: Scalar, number: int) -> Any:
+def sample_scalar(of: Scalar, number: int) -> Any:
+    """A value of the type, and for other numbers another one."""
     if of.name == "boolean":
         return number % 2 == 1
     if of.name == "uuid":

@@ -19,11 +19,11 @@ from kafkalog.protocol.codec import (
     encode_request,
     encode_response,
 )
-from kafkalog.protocol.errors import ErrorCode, error_for
-from kafkalog.protocol.schema import UUID_, Field, Request, Response, Scalar, Struct
+from kafkalog.protocol.errors import ErrorCode, UnsupportedVersionError, error_for
+from kafkalog.protocol.schema import BOOLEAN, UUID_, Field, Request, Response, Scalar, Struct
 from tests.peers import MissingPeerError, java, maven, require
 from tests.protocol.golden.make_messages import CLIENT, read_data, write_messages
-from tests.protocol.support import message_classes, versions
+from tests.protocol.support import message_classes, sample, sample_scalar, structs_of, versions
 
 _CORRELATION_ID = 77
 _CLIENT_ID = "client"
@@ -115,6 +115,61 @@ def test_headers_are_those_of_kafka(cls: type[Request] | type[Response]) -> None
             assert b"".join(encode_response(msg, golden.version, _CORRELATION_ID)) == frame  # type: ignore[arg-type]
             request = next(of for of in message_classes() if issubclass(of, Request) and of.response_type is cls)
             assert decode_response(request, golden.version, frame[4:]) == (_CORRELATION_ID, msg)
+
+
+def _structs(message: str) -> dict[str, type[Struct]]:
+    (cls,) = (cls for cls in message_classes() if cls.__name__ == message)
+    return {struct.__name__: struct for struct in structs_of(cls)}
+
+
+def test_defaults_are_those_of_kafka() -> None:
+    checked = set()
+    for row in _rows("defaults"):
+        cls = _structs(row["defaults"])[row["struct"]]
+        assert list(row["values"]) == [field.name for field in cls.fields]
+        assert _build(cls, row["values"]) == cls(), row
+        checked.add(cls)
+    assert checked == {struct for cls in message_classes() for struct in structs_of(cls)}
+
+
+def _find(value: Any, cls: type[Struct]) -> Any:
+    """The first instance of the class in a message, or None."""
+    if isinstance(value, cls):
+        return value
+    inner = [getattr(value, field.name) for field in value.fields] if isinstance(value, Struct) else value
+    found = [_find(one, cls) for one in inner] if isinstance(inner, list) else []
+    return next((one for one in found if one is not None), None)
+
+
+def test_values_that_a_version_lacks_are_treated_as_by_kafka() -> None:
+    count = 0
+    for row in _rows("absent"):
+        version, structs = row["version"], _structs(row["absent"])
+        cls = structs[row["struct"]]
+        absent = {field.name: field for field in cls.fields if version not in field.versions}
+        assert absent.keys() == {*row["ignored"], *row["refused"]}, row
+        for name, field in absent.items():
+            msg = sample(structs[row["absent"]], version)
+            plain = encode_message(msg, version)
+            inner = _find(msg, cls)
+            if inner is None:
+                continue  # the whole structure is one that the version lacks
+            setattr(inner, name, _other_than_default(field, structs[row["absent"]]))
+            if name in row["refused"]:
+                with pytest.raises(UnsupportedVersionError, match=f"{name} has another value"):
+                    encode_message(msg, version)
+            else:
+                assert encode_message(msg, version) == plain, (row, name)
+            count += 1
+    assert count > 300
+
+
+def _other_than_default(field: Field, message: Any) -> Any:
+    if field.type is BOOLEAN:
+        return not field.default
+    of = field.type
+    one = sample_scalar(of, 77) if isinstance(of, Scalar) else sample(of, message.max_version)
+    return [one] if field.is_array else one
 
 
 def test_error_codes_are_those_of_kafka() -> None:

@@ -5,11 +5,14 @@ import java.lang.reflect.Type;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.RetriableException;
+import org.apache.kafka.common.errors.UnsupportedVersionException;
 import org.apache.kafka.common.message.RequestHeaderData;
 import org.apache.kafka.common.message.ResponseHeaderData;
 import org.apache.kafka.common.protocol.ApiKeys;
@@ -26,7 +29,8 @@ import org.apache.kafka.common.record.MemoryRecords;
 /**
  * Writes a line of JSON for each error code and for each API of a broker in ZooKeeper mode; then, for each message named as
  * an argument (such as FetchRequest), in each version and for each way to fill it, a line of the values set, the bytes of
- * the body, and those of the header before it.
+ * the body, and those of the header before it; and for each of its structures, the defaults, and what becomes of values
+ * that a version has no field for.
  */
 public class WriteMessages {
     /** How fields are filled; DEFAULT leaves them as the constructor does. */
@@ -51,6 +55,15 @@ public class WriteMessages {
             for (short version = lowest; version <= highest; version++) {
                 for (Fill fill : Fill.values()) {
                     line(name, (ApiMessage) type.getConstructor().newInstance(), version, fill);
+                }
+            }
+            for (Class<?> struct : structs(type)) {
+                String of = struct == type ? name : struct.getSimpleName();
+                defaults(name, of, (Message) struct.getConstructor().newInstance());
+                for (short version = lowest; version <= highest; version++) {
+                    if (schema(struct, version) != null) {
+                        absent(name, of, struct, version, highest);
+                    }
                 }
             }
         }
@@ -79,6 +92,51 @@ public class WriteMessages {
         System.out.println(out);
     }
 
+    private static List<Class<?>> structs(Class<?> type) {
+        List<Class<?>> found = new ArrayList<>(List.of(type));
+        for (Class<?> inner : type.getDeclaredClasses()) {
+            if (Message.class.isAssignableFrom(inner)) {
+                found.addAll(structs(inner));
+            }
+        }
+        found.sort(Comparator.comparing(Class::getName));
+        return found;
+    }
+
+    private static void defaults(String name, String of, Message made) throws Exception {
+        StringBuilder out = new StringBuilder();
+        out.append("{\"defaults\":\"").append(name).append("\",\"struct\":\"").append(of).append("\",\"values\":");
+        json(out, made, ALL);
+        System.out.println(out.append("}"));
+    }
+
+    /** What writing does in a version with the values of fields that only other versions have. */
+    private static void absent(String name, String of, Class<?> type, short version, short highest) throws Exception {
+        Set<String> present = present(type, version).keySet();
+        List<String> ignored = new ArrayList<>();
+        List<String> refused = new ArrayList<>();
+        for (Field field : fields(type)) {
+            String called = snake(field.getName());
+            if (present.contains(called)) {
+                continue;
+            }
+            Message made = struct(type, version, Fill.FULL);
+            boolean isTrue = field.getType() == boolean.class && field.getBoolean(made);
+            field.set(made, field.getType() == boolean.class
+                ? !isTrue : value(field.getGenericType(), field.getType(), highest, Fill.FULL));
+            try {
+                MessageUtil.toByteBuffer(made, version);
+                ignored.add('"' + called + '"');
+            } catch (UnsupportedVersionException error) {
+                refused.add('"' + called + '"');
+            }
+        }
+        if (ignored.size() + refused.size() > 0) {
+            System.out.printf("{\"absent\":\"%s\",\"struct\":\"%s\",\"version\":%d,\"ignored\":%s,\"refused\":%s}%n",
+                name, of, version, ignored, refused);
+        }
+    }
+
     private static ByteBuffer header(String name, ApiMessage message, short version) {
         ApiKeys api = ApiKeys.forId(message.apiKey());
         if (name.endsWith("Request")) {
@@ -95,8 +153,12 @@ public class WriteMessages {
     private static Map<String, org.apache.kafka.common.protocol.types.Type> present(Class<?> type, short version)
             throws Exception {
         Map<String, org.apache.kafka.common.protocol.types.Type> found = new TreeMap<>();
-        Schema[] schemas = (Schema[]) type.getField("SCHEMAS").get(null);
-        for (BoundField field : schemas[version].fields()) {
+        if (version == ALL) {
+            fields(type).forEach(field -> found.put(snake(field.getName()), null));
+            return found;
+        }
+        Schema schema = schema(type, version);
+        for (BoundField field : schema == null ? new BoundField[0] : schema.fields()) {
             if (field.def.type instanceof TaggedFields) {
                 Field section = TaggedFields.class.getDeclaredField("fields");
                 section.setAccessible(true);
@@ -112,6 +174,15 @@ public class WriteMessages {
         return found;
     }
 
+    /** Null where the version has no such structure. */
+    private static Schema schema(Class<?> type, short version) throws Exception {
+        Schema[] schemas = (Schema[]) type.getField("SCHEMAS").get(null);
+        return version < schemas.length ? schemas[version] : null;
+    }
+
+    /** Instead of a version: all fields. */
+    private static final short ALL = -1;
+
     private static String snake(String name) {
         return name.replaceAll("([a-z0-9])([A-Z])", "$1_$2").toLowerCase();
     }
@@ -119,7 +190,9 @@ public class WriteMessages {
     private static List<Field> fields(Class<?> type) {
         List<Field> found = new ArrayList<>();
         for (Field field : type.getDeclaredFields()) {
-            if (!Modifier.isStatic(field.getModifiers())) {
+            // What keyed collections and unknown tags keep in an element is no field of the message.
+            boolean own = List.of("_unknownTaggedFields", "next", "prev").contains(field.getName());
+            if (!own && !Modifier.isStatic(field.getModifiers())) {
                 field.setAccessible(true);
                 found.add(field);
             }
