@@ -19,6 +19,7 @@ from broker.log.producer_snapshot import CorruptSnapshotError, read
 from broker.log.producer_state import SEQUENCE_MASK, BatchMetadata
 from broker.log.transaction_index import TransactionIndex
 from kafkalog.records.batch import BatchHeader, Record, decode_batch, verify_crc
+from kafkalog.records.control import parse_control_type
 from kafkalog.records.errors import RecordsError
 
 _OFFSET_ENTRY = Struct(">ii")
@@ -137,27 +138,33 @@ def _batch_line(header: BatchHeader, batch: bytes, position: int) -> str:
 
 
 def _record_line(header: BatchHeader, batch: bytes, record: Record, contents: bool, skip_metadata: bool) -> str:
-    line = "|"
-    if not skip_metadata:
-        sequence = -1
-        if header.base_sequence >= 0:
-            sequence = (header.base_sequence + record.offset - header.base_offset) & SEQUENCE_MASK
-        keys = ",".join(key for key, _ in record.headers)
-        line += (
-            f" offset: {record.offset} {_timestamp_type(header)}: {record.timestamp} "
-            f"keySize: {_size(record.key)} valueSize: {_size(record.value)} sequence: {sequence} headerKeys: [{keys}]"
-        )
-    if header.is_control:
-        marker = parse_marker(memoryview(batch))
-        if marker is not None:
-            kind = "ABORT" if marker.aborted else "COMMIT"
-            line += f" endTxnMarker: {kind} coordinatorEpoch: {marker.coordinator_epoch}"
-    elif contents:
+    parts = [] if skip_metadata else [_record_metadata(header, batch, record)]
+    if contents and not header.is_control:
         if record.key is not None:
-            line += f" key: {record.key.decode(errors='replace')}"
+            parts.append(f"key: {record.key.decode(errors='replace')}")
         if record.value is not None:
-            line += f" payload: {record.value.decode(errors='replace')}"
-    return line
+            parts.append(f"payload: {record.value.decode(errors='replace')}")
+    return f"| {' '.join(parts)}" if parts else ""
+
+
+def _record_metadata(header: BatchHeader, batch: bytes, record: Record) -> str:
+    sequence = -1
+    if header.base_sequence >= 0:
+        sequence = (header.base_sequence + record.offset - header.base_offset) & SEQUENCE_MASK
+    keys = ",".join(key for key, _ in record.headers)
+    text = (
+        f"offset: {record.offset} {_timestamp_type(header)}: {record.timestamp} "
+        f"keySize: {_size(record.key)} valueSize: {_size(record.value)} sequence: {sequence} headerKeys: [{keys}]"
+    )
+    if not header.is_control:
+        return text
+    marker = parse_marker(memoryview(batch))
+    if marker is None:
+        kind = parse_control_type(record.key)
+        return f"{text} controlType: {kind.name}({kind.value})"
+    return (
+        f"{text} endTxnMarker: {'ABORT' if marker.aborted else 'COMMIT'} coordinatorEpoch: {marker.coordinator_epoch}"
+    )
 
 
 def _size(data: bytes | None) -> int:

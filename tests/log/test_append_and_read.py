@@ -247,9 +247,9 @@ def test_reads_agree_with_a_list_of_batches(
         log = open_log(directory, config)
         model: list[bytes] = []
         for count, size in sizes:
-            data = batch(count, size=size)
-            log.append(data, leader_epoch=1, now_ms=NOW)
-            model.append(bytes(data))
+            sent = batch(count, size=size)
+            log.append(sent, leader_epoch=1, now_ms=NOW)
+            model.append(bytes(sent))
         spans = [(header.base_offset, header.last_offset) for header in map(read_header, model)]
         end = log.log_end_offset
         for share, max_bytes, limit_share in reads:
