@@ -168,6 +168,10 @@ class ConfluentClient(ForeignClient):
         where = ck.TopicPartition(topic, partition, before)
         return int(self._done(self._admin.delete_records([where])[where]).low_watermark)
 
+    def close(self) -> None:
+        # It has no close of its own and would go on connecting.
+        del self._admin
+
     @staticmethod
     def _done(future: Any) -> Any:
         try:
