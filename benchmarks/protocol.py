@@ -153,7 +153,8 @@ def our_costs(case: Case, rounds: int) -> Costs:
     msg, version, request = case.msg, case.version, case.request
     if isinstance(msg, Response):
         frame = memoryview(b"".join(encode_response(msg, version, 1)))[4:]  # type: ignore[arg-type]
-        assert decode_response(request, version, frame) == (1, msg)
+        # Not compared as messages: that would build the structures inside that a broker leaves out.
+        assert encode_message(decode_response(request, version, frame)[1], version) == encode_message(msg, version)
         return Costs(
             best(rounds, lambda: encode_response(msg, version, 1)),
             best(rounds, lambda: decode_response(request, version, frame)),
