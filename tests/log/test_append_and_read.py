@@ -286,8 +286,7 @@ def test_aborted_transactions_of_what_was_read(tmp_path: Path, interval: int) ->
     end = log.log_end_offset
     for start in range(0, end, 5):
         result = log.read(start, 700, max_offset=end)
-        data = result.read()
-        read_to = max(header.next_offset for _, header in iter_headers(data))
+        read_to = max(header.next_offset for _, header in iter_headers(result.read()))
         told = [(row.producer_id, row.first_offset) for row in log.aborted_within(start, result, end)]
         assert told == [row for row in aborted if row[1] + 2 >= start and row in told], "in order"
         assert {row for row in aborted if row[1] < read_to and row[1] + 2 >= start} <= set(told)

@@ -1,0 +1,259 @@
+"""All logs of a broker: loading, checkpoints, clean and unclean stops, failing directories, deletion."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from broker.log import names
+from broker.log.checkpoints import read_offsets
+from broker.log.config import LogConfig
+from broker.log.file_ops import OS, FileOps
+from broker.log.log_dir import InconsistentClusterIdError, LogDirLockedError
+from broker.log.manager import DuplicateLogError, LogManager
+from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
+from tests.log.support import NOW, FaultyOps, batch, stored
+
+CONFIG = LogConfig(segment_bytes=1000, file_delete_delay_ms=50, retention_bytes=2000)
+
+
+@pytest.fixture
+def managers() -> Iterator[list[LogManager]]:
+    """Those that a test makes; their locks are let go when it ends."""
+    made: list[LogManager] = []
+    yield made
+    for manager in made:
+        manager.unlock()
+
+
+class Clock:
+    now = NOW
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def start(
+    managers: list[LogManager], *paths: Path, ops: FileOps = OS, clock: Clock | None = None, load: bool = True
+) -> LogManager:
+    manager = LogManager(paths, CONFIG, clock=clock or Clock(), ops=ops)
+    managers.append(manager)
+    if load:
+        manager.load_all()
+    return manager
+
+
+def fill(manager: LogManager, topic: str, partition: int = 0, count: int = 10) -> None:
+    log = manager.create(topic, partition)
+    for _ in range(count):
+        log.append(batch(2, size=50), leader_epoch=0, now_ms=NOW)
+    log.high_watermark = log.log_end_offset
+
+
+def test_everything_comes_back_after_a_clean_stop(tmp_path: Path, managers: list[LogManager]) -> None:
+    manager = start(managers, tmp_path)
+    fill(manager, "a")
+    fill(manager, "with-dash", 12)
+    log = manager.get("a", 0)
+    assert log is not None
+    log.high_watermark = 15
+    log.delete_records(3)
+    expected = {(log.topic, log.partition): stored(log) for log in manager}
+    assert manager.shutdown()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    again = start(managers, tmp_path)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists(), "a crash from now on is seen"
+    assert {(log.topic, log.partition): stored(log) for log in again} == expected
+    log = again.get("a", 0)
+    assert log is not None
+    assert (log.log_start_offset, log.high_watermark, log.recovery_point) == (3, 15, 20)
+
+
+def test_checkpoint_files_have_kafkas_names_and_rows(tmp_path: Path, managers: list[LogManager]) -> None:
+    manager = start(managers, tmp_path)
+    fill(manager, "a")
+    fill(manager, "b", 1, count=2)
+    log = manager.get("a", 0)
+    assert log is not None
+    log.flush()
+    log.delete_records(1)
+    manager.checkpoint_recovery_points()
+    manager.checkpoint_log_start_offsets()
+    manager.checkpoint_high_watermarks()
+    assert read_offsets(str(tmp_path / "recovery-point-offset-checkpoint")) == {("a", 0): 20, ("b", 1): 0}
+    assert read_offsets(str(tmp_path / "log-start-offset-checkpoint")) == {("a", 0): 1}
+    assert read_offsets(str(tmp_path / "replication-offset-checkpoint")) == {("a", 0): 20, ("b", 1): 4}
+
+
+def test_without_a_marker_logs_are_checked_from_their_recovery_points(
+    tmp_path: Path, managers: list[LogManager]
+) -> None:
+    manager = start(managers, tmp_path)
+    fill(manager, "a")
+    manager.unlock()
+    path = next(iter(sorted((tmp_path / "a-0").glob("*.log"), reverse=True)))
+    path.write_bytes(path.read_bytes()[:-3])
+    log = start(managers, tmp_path).get("a", 0)
+    assert log is not None
+    assert log.log_end_offset == 18
+
+
+def test_a_checkpoint_that_does_not_read_means_check_everything(tmp_path: Path, managers: list[LogManager]) -> None:
+    manager = start(managers, tmp_path)
+    fill(manager, "a")
+    assert manager.shutdown()
+    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"):
+        (tmp_path / name).write_text("0\n3\na 0 9\n")
+    log = start(managers, tmp_path).get("a", 0)
+    assert log is not None
+    assert (log.log_end_offset, log.high_watermark) == (20, 0)
+
+
+def test_a_directory_is_one_brokers(tmp_path: Path, managers: list[LogManager]) -> None:
+    manager = start(managers, tmp_path)
+    with pytest.raises(LogDirLockedError, match="another broker"):
+        LogManager([tmp_path], CONFIG, clock=Clock())
+    manager.claim("cluster", 3)
+    assert (manager.stored_cluster_id(), manager.stored_broker_id()) == ("cluster", 3)
+    manager.shutdown()
+    again = start(managers, tmp_path)
+    again.claim("cluster", 3)
+    with pytest.raises(InconsistentClusterIdError):
+        again.claim("other", 3)
+    with pytest.raises(InconsistentClusterIdError):
+        again.claim("cluster", 4)
+
+
+def test_new_partitions_go_where_there_are_fewest(tmp_path: Path, managers: list[LogManager]) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    manager = start(managers, one, two)
+    for partition in range(6):
+        manager.create("t", partition)
+    assert len(list(one.glob("t-*"))) == len(list(two.glob("t-*"))) == 3
+
+
+def test_a_partition_in_two_directories_is_refused(tmp_path: Path, managers: list[LogManager]) -> None:
+    for name in ("one", "two"):
+        manager = start(managers, tmp_path / name)
+        manager.create("t", 0)
+        manager.shutdown()
+    with pytest.raises(DuplicateLogError, match="t-0"):
+        start(managers, tmp_path / "one", tmp_path / "two")
+
+
+def test_creating_twice_gives_the_same_log_of_the_same_topic(tmp_path: Path, managers: list[LogManager]) -> None:
+    manager = start(managers, tmp_path)
+    log = manager.create("t", 0)
+    assert manager.create("t", 0, UUID(int=7)) is log
+    assert (tmp_path / "t-0" / "partition.metadata").exists()
+    with pytest.raises(InconsistentTopicIdError):
+        manager.create("t", 0, UUID(int=8))
+    assert len(manager) == 1
+    assert manager.get("t", 1) is None
+
+
+def test_a_deleted_partition_can_be_made_again_at_once(tmp_path: Path, managers: list[LogManager]) -> None:
+    clock = Clock()
+    manager = start(managers, tmp_path, clock=clock)
+    fill(manager, "t")
+    manager.delete("t", 0)
+    assert manager.get("t", 0) is None
+    assert manager.create("t", 0).log_end_offset == 0
+    assert len(list(tmp_path.glob("*-delete"))) == 1
+    assert manager.run_deletions(NOW + 49) == 0
+    assert manager.run_deletions(NOW + 50) == 1
+    assert not list(tmp_path.glob("*-delete"))
+
+
+def test_what_was_to_be_removed_is_removed_after_a_restart(tmp_path: Path, managers: list[LogManager]) -> None:
+    manager = start(managers, tmp_path)
+    fill(manager, "t")
+    manager.delete("t", 0)
+    manager.shutdown()
+    again = start(managers, tmp_path)
+    assert len(again) == 0
+    assert again.run_deletions(NOW) == 1
+    assert not list(tmp_path.glob("*-delete"))
+
+
+def test_stray_and_foreign_directories_are_left_alone(tmp_path: Path, managers: list[LogManager]) -> None:
+    manager = start(managers, tmp_path)
+    fill(manager, "t")
+    manager.set_aside("t", 0)
+    manager.shutdown()
+    (tmp_path / "lost+found").mkdir()
+    again = start(managers, tmp_path)
+    assert len(again) == 0
+    assert len(list(tmp_path.glob("*-stray"))) == 1
+
+
+def test_periodic_work_covers_every_log(tmp_path: Path, managers: list[LogManager]) -> None:
+    manager = start(managers, tmp_path)
+    for topic in ("a", "b"):
+        fill(manager, topic, count=40)
+    assert manager.run_flushes(NOW) == 2
+    assert all(log.recovery_point == log.active_segment.base_offset for log in manager)
+    assert (
+        manager.run_retention(NOW) == sum(log.log_start_offset > 0 for log in manager) * 7
+        or manager.run_retention(NOW) == 0
+    )
+    assert all(0 < log.size <= 3000 for log in manager)
+    assert manager.run_deletions(NOW + 50) > 0
+
+
+def test_a_directory_that_fails_goes_offline_alone(tmp_path: Path, managers: list[LogManager]) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+
+    class FailsInOne(FileOps):
+        def rename(self, source: str, target: str) -> None:
+            if target.startswith(str(one)):
+                raise OSError(errno.EIO, "Input/output error")
+            super().rename(source, target)
+
+    manager = start(managers, one, two, ops=FailsInOne())
+    for partition in range(2):
+        manager.create("t", partition)
+    manager.checkpoint_recovery_points()
+    assert [directory.offline is not None for directory in manager.log_dirs] == [True, False]
+    for log in manager:
+        if log.dir.parent == one:
+            with pytest.raises(KafkaStorageError, match="offline"):
+                log.append(batch(1), leader_epoch=0, now_ms=NOW)
+        else:
+            log.append(batch(1), leader_epoch=0, now_ms=NOW)
+    assert manager.create("u", 0).dir.parent == two
+    assert not manager.shutdown()
+    assert not (one / names.CLEAN_SHUTDOWN).exists()
+    assert (two / names.CLEAN_SHUTDOWN).exists()
+
+
+def test_a_log_that_cannot_be_closed_leaves_no_marker(tmp_path: Path, managers: list[LogManager]) -> None:
+    ops = FaultyOps()
+    manager = start(managers, tmp_path, ops=ops)
+    fill(manager, "t")
+    ops.fail["fsync"] = 1
+    log = manager.get("t", 0)
+    assert log is not None
+    with pytest.raises(KafkaStorageError):
+        log.flush()
+    ops.heal()
+    assert not manager.shutdown()
+    assert not (tmp_path / names.CLEAN_SHUTDOWN).exists()
+    again = start(managers, tmp_path).get("t", 0)
+    assert again is not None
+    assert again.log_end_offset == 20
+
+
+def test_truncation_lowers_the_checkpoint_of_the_recovery_point(tmp_path: Path, managers: list[LogManager]) -> None:
+    manager = start(managers, tmp_path)
+    fill(manager, "t")
+    log = manager.get("t", 0)
+    assert log is not None
+    log.flush()
+    manager.checkpoint_recovery_points()
+    manager.truncate_to("t", 0, 6)
+    assert read_offsets(str(tmp_path / "recovery-point-offset-checkpoint")) == {("t", 0): 6}
