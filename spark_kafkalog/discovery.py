@@ -72,7 +72,9 @@ class Discovery:
                 return call(self._cluster)
             except Exception as error:
                 self.close()
-                if attempt == attempts or not is_retriable(error):
+                # A topic that is still unknown after the client's own tries does not exist.
+                lasting = isinstance(error, UnknownTopicOrPartitionError) or not is_retriable(error)
+                if attempt == attempts or lasting:
                     raise
                 _log.warning("asking for offsets failed (attempt %d of %d): %s", attempt, attempts, error)
                 time.sleep(self._options.offset_retry_interval_ms / 1000)

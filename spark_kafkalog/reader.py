@@ -24,7 +24,7 @@ from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicOrPartit
 from kafkalog.records.arrow import decode_arrow
 from kafkalog.records.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT, read_header
 
-from .data_loss import Condition, DataLossError, reporter
+from .data_loss import Condition, reporter
 from .options import EARLIEST, LATEST, SourceOptions
 
 _log = logging.getLogger(__name__)
@@ -151,8 +151,8 @@ class _RangeReader:
         future, self._under_way = self._under_way[1], None
         try:
             return future.result()
-        except OffsetOutOfRangeError as error:
-            self._skip_lost(error)
+        except OffsetOutOfRangeError:
+            self._skip_lost()
         except UnknownTopicOrPartitionError:
             self._lose(self._end, f"{self._tp} was deleted")
         return None
@@ -178,9 +178,8 @@ class _RangeReader:
         if chunk.log_start_offset > self._position:
             self._lose(min(chunk.log_start_offset, self._end), f"the log now begins at {chunk.log_start_offset}")
 
-    def _skip_lost(self, error: OffsetOutOfRangeError) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLossError(Condition.COULD_NOT_READ, self._lost(self._end, str(error))) from error
+    def _skip_lost(self) -> None:
+        """The leader does not have the position: report what is lost, and go on where the log begins."""
         asked = dict.fromkeys([self._tp], EARLIEST), dict.fromkeys([self._tp], LATEST)
         level = self._options.client.isolation_level
         try:
@@ -198,11 +197,11 @@ class _RangeReader:
 
     def _lose(self, to: int, why: str) -> None:
         """Report offsets up to ``to`` as lost, and go on there."""
-        self._report(Condition.COULD_NOT_READ, self._lost(to, why))
+        count = to - self._position
+        self._report(
+            Condition.COULD_NOT_READ, f"Could not read {count} offsets [{self._position}, {to}) of {self._tp}: {why}."
+        )
         self._move(to)
-
-    def _lost(self, to: int, why: str) -> str:
-        return f"Could not read offsets [{self._position}, {to}) of {self._tp}, {to - self._position} in number: {why}."
 
 
 def cut(records: memoryview, offset: int) -> tuple[list[memoryview], int]:

@@ -14,13 +14,13 @@ from tests.peers.cache import require
 from tests.spark.session import start_session
 from tests.spark.topics import Topics
 
-PURE = {"test_options", "test_schema", "test_offsets"}
+WITHOUT_JVM = {"test_options", "test_schema", "test_offsets", "test_reading", "test_streaming"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts Spark is marked so; planning and options need no JVM."""
+    """What starts Spark is marked so."""
     for item in items:
-        if item.path.parent == Path(__file__).parent and item.path.stem not in PURE:
+        if item.path.parent == Path(__file__).parent and item.path.stem not in WITHOUT_JVM:
             item.add_marker(pytest.mark.spark)
 
 

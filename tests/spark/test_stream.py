@@ -1,4 +1,4 @@
-"""Streaming queries: triggers, limits, restarts, topics that change under a query."""
+"""Streaming queries in Spark; test_streaming has more, without a JVM."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.spark.conftest import Reads
-from tests.spark.topics import Topics, values_of
+from tests.spark.topics import Topics, numbers, values_of
 
 DEADLINE_S = 60
-
-
-def numbers(count: int, start: int = 0) -> list[bytes]:
-    return [b"%d" % number for number in range(start, start + count)]
 
 
 def wait_for(condition: Callable[[], bool], what: str, query: StreamingQuery | None = None) -> None:
@@ -99,15 +95,6 @@ def test_available_now_keeps_the_rate_limit(reads: Reads, topics: Topics, sink: 
     assert progress[-1]["sources"][0]["latestOffset"] == {topic: {"0": 80, "1": 20}}
 
 
-def test_a_minimum_does_not_hold_back_the_rest_of_available_now(reads: Reads, topics: Topics, sink: Sink) -> None:
-    topic = topics.create("minimum-now")
-    topics.produce(topic, numbers(7))
-    sink.drain(
-        reads.stream(subscribe=topic, startingOffsets="earliest", minOffsetsPerTrigger=4, maxOffsetsPerTrigger=5)
-    )
-    assert sink.values() == numbers(7)
-
-
 def test_restart_from_a_checkpoint(reads: Reads, topics: Topics, sink: Sink) -> None:
     """startingOffsets counts only once; what came while no query ran is read by the next."""
     topic = topics.create("restart", 2)
@@ -126,43 +113,6 @@ def test_restart_from_a_checkpoint(reads: Reads, topics: Topics, sink: Sink) -> 
     assert sink.values() == numbers(30, 10)
 
 
-def test_a_minimum_holds_back_until_the_delay(reads: Reads, topics: Topics, sink: Sink) -> None:
-    topic = topics.create("minimum")
-    frame = reads.stream(subscribe=topic, startingOffsets="earliest", minOffsetsPerTrigger=100, maxTriggerDelay="3s")
-    query = sink.start(frame, processingTime="20 milliseconds")
-    wait_for(lambda: query.lastProgress is not None, "the first batch", query)
-    began = time.monotonic()
-    topics.produce(topic, numbers(5))
-    wait_for(lambda: sink.values() == numbers(5), "the delay to pass", query)
-    assert time.monotonic() - began > 1, "five records were not worth a batch yet"
-    topics.produce(topic, numbers(100, 5))
-    wait_for(lambda: len(sink.values()) == 105, "the minimum to be reached", query)
-    query.stop()
-    assert sink.values() == numbers(105)
-
-
-def test_new_partitions_are_read_from_their_beginning(reads: Reads, topics: Topics, sink: Sink) -> None:
-    topic = topics.create("grows", 1)
-    frame = reads.stream(subscribe=topic, startingOffsets="latest")
-    query = sink.start(frame, processingTime="50 milliseconds")
-    wait_for(lambda: query.lastProgress is not None, "the first batch", query)
-    topics.add_partitions(topic, 2)
-    topics.produce(topic, numbers(10), partition=1)
-    wait_for(lambda: sink.values() == numbers(10), "reading the new partition", query)
-    query.stop()
-
-
-def test_new_topics_of_a_pattern(reads: Reads, topics: Topics, sink: Sink) -> None:
-    stem = topics.name("later")
-    frame = reads.stream(subscribePattern=f"{stem}.*", startingOffsets="latest")
-    query = sink.start(frame, processingTime="50 milliseconds")
-    wait_for(lambda: query.lastProgress is not None, "the first batch, of nothing", query)
-    topics.create_named(f"{stem}-a", 2)
-    topics.produce(f"{stem}-a", numbers(5), partition=1)
-    wait_for(lambda: sink.values() == numbers(5), "reading the new topic", query)
-    query.stop()
-
-
 def test_a_deleted_topic_is_a_loss(reads: Reads, topics: Topics, sink: Sink) -> None:
     stem = topics.name("deleted")
     for name in "ab":
@@ -176,29 +126,6 @@ def test_a_deleted_topic_is_a_loss(reads: Reads, topics: Topics, sink: Sink) -> 
         sink.drain(reads.stream(**options))
     sink.drain(reads.stream(**options, failOnDataLoss=False))
     assert len(sink.values()) == 8
-
-
-def test_a_topic_created_again_is_a_loss(reads: Reads, topics: Topics, sink: Sink) -> None:
-    topic = topics.create("again")
-    topics.produce(topic, numbers(5))
-    options = {"subscribe": topic, "startingOffsets": "earliest", "fetchOffset.retryIntervalMs": "1"}
-    sink.drain(reads.stream(**options))
-    topics.delete(topic)
-    topics.create_named(topic)
-    topics.produce(topic, numbers(2, 100))
-    with pytest.raises(StreamingQueryException, match=r"KAFKA_DATA_LOSS\.PARTITION_OFFSET_CHANGED"):
-        sink.drain(reads.stream(**options))
-
-
-def test_records_deleted_before_they_were_read(reads: Reads, topics: Topics, sink: Sink) -> None:
-    topic = topics.create("aged")
-    topics.produce(topic, numbers(10))
-    options = {"subscribe": topic, "startingOffsets": json.dumps({topic: {"0": 2}})}
-    topics.delete_records(topic, 0, 6)
-    with pytest.raises(StreamingQueryException, match=r"KAFKA_DATA_LOSS\.COULD_NOT_READ_OFFSET_RANGE.*\[2, 10\)"):
-        sink.drain(reads.stream(**options))
-    sink.drain(reads.stream(**options, failOnDataLoss=False))
-    assert sink.values() == numbers(4, 6)
 
 
 def test_a_broker_that_dies_and_comes_back(spark: SparkSession, start_broker: Any, sink: Sink) -> None:

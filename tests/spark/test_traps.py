@@ -19,8 +19,8 @@ from spark_kafkalog.options import SourceOptions
 from spark_kafkalog.schema import source_schema
 from spark_kafkalog.stream import KafkalogStreamReader
 from tests.spark.conftest import Reads
-from tests.spark.test_stream import Sink, numbers, wait_for
-from tests.spark.topics import Topics
+from tests.spark.test_stream import Sink, wait_for
+from tests.spark.topics import Topics, numbers
 
 
 @pytest.fixture

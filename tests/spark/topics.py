@@ -13,6 +13,14 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 _numbers = itertools.count(1)
 DEADLINE_S = 60.0
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+T0_MS = 1_700_000_000_000
+"""A time in the past, for records with timestamps of their own."""
+
+
+def numbers(count: int, start: int = 0) -> list[bytes]:
+    """Values that tell their order."""
+    return [b"%d" % number for number in range(start, start + count)]
 
 
 class Sent(NamedTuple):

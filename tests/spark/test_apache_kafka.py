@@ -1,0 +1,156 @@
+"""Reading from Apache Kafka: its codecs, its transactions, its compacted topics."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from tests.peers import kafka
+from tests.peers.cache import require
+from tests.peers.kafka import ApacheKafka
+from tests.spark.conftest import Reads
+from tests.spark.test_stream import Sink
+from tests.spark.topics import CODECS, DEADLINE_S, Topics, numbers
+from tests.spark.without_spark import Batch, Stream, chosen
+
+pytestmark = pytest.mark.peer
+
+
+@pytest.fixture(scope="module")
+def apache_kafka() -> Iterator[ApacheKafka]:
+    require(kafka.missing())
+    with ApacheKafka(config={"log.cleaner.backoff.ms": "100"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def topics(apache_kafka: ApacheKafka) -> Topics:
+    return Topics(apache_kafka.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def batch(apache_kafka: ApacheKafka) -> Batch:
+    return Batch(apache_kafka.bootstrap)
+
+
+def transact(topics: Topics, topic: str, parts: list[tuple[list[bytes], bool]], identity: str = "t") -> None:
+    """Transactions one after another; each is committed or aborted."""
+    producer = Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": f"{topic}-{identity}"})
+    producer.init_transactions(DEADLINE_S)
+    for values, commit in parts:
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value, partition=0)
+        # What is aborted must have been written before.
+        producer.flush(DEADLINE_S)
+        if commit:
+            producer.commit_transaction(DEADLINE_S)
+        else:
+            producer.abort_transaction(DEADLINE_S)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec(batch: Batch, topics: Topics, codec: str) -> None:
+    topic = topics.create(codec, 2)
+    sent = topics.produce(topic, numbers(5000), config={"compression.type": codec})
+    rows = batch.rows(chosen("partition", "offset", "value"), subscribe=topic)
+    assert [(row["partition"], row["offset"], row["value"]) for row in rows] == sorted(
+        (each.partition, each.offset, each.value) for each in sent
+    )
+
+
+def test_a_stream_in_spark(topics: Topics, spark: SparkSession, tmp_path: Path) -> None:
+    sink = Sink(spark, tmp_path)
+    reads = Reads(spark, topics.bootstrap)
+    topic = topics.create("stream", 3)
+    topics.produce(topic, numbers(1000))
+    frame = reads.stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=300)
+    sink.drain(frame)
+    topics.produce(topic, numbers(500, 1000))
+    sink.drain(frame)
+    assert sorted(sink.values()) == sorted(numbers(1500))  # type: ignore[type-var]
+
+
+def test_transactions(batch: Batch, topics: Topics) -> None:
+    topic = topics.create("transactions")
+    parts = [
+        (numbers(10), True),
+        (numbers(10, 10), False),
+        (numbers(10, 20), True),
+        (numbers(10, 30), False),
+        (numbers(10, 40), False),
+        (numbers(10, 50), True),
+    ]
+    transact(topics, topic, parts)
+    topics.produce(topic, numbers(5, 60), partition=0)
+    committed = [value for values, commit in parts for value in values if commit] + numbers(5, 60)
+    level = "kafka.isolation.level"
+    assert batch.values(subscribe=topic, **{level: "read_committed"}) == committed
+    # Six markers take offsets of their own, and nobody sees them.
+    rows = batch.rows(subscribe=topic, **{level: "read_uncommitted"})
+    assert [row["value"] for row in rows] == numbers(65)
+    assert rows[-1]["offset"] == 70
+
+
+def test_transactions_in_tasks_and_triggers_of_any_size(batch: Batch, topics: Topics) -> None:
+    """Ranges begin and end anywhere: within aborted records, at markers, behind them."""
+    topic = topics.create("cut")
+    parts = [(numbers(7, 10 * at), at % 3 != 1) for at in range(12)]
+    transact(topics, topic, parts)
+    committed = [value for values, commit in parts for value in values if commit]
+    options = {"subscribe": topic, "kafka.isolation.level": "read_committed", "startingOffsets": "earliest"}
+    for size in (1, 4, 9):
+        assert batch.values(**options, maxRecordsPerPartition=size) == committed
+        query = Stream(topics.bootstrap, **options, maxOffsetsPerTrigger=size)
+        query.drain()
+        assert query.values() == committed
+
+
+def test_an_open_transaction_ends_what_is_there(batch: Batch, topics: Topics) -> None:
+    topic = topics.create("open")
+    topics.produce(topic, numbers(3), partition=0)
+    producer = Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": topic})
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(DEADLINE_S)
+    topics.produce(topic, numbers(3, 3), partition=0)
+    assert batch.values(subscribe=topic, **{"kafka.isolation.level": "read_committed"}) == numbers(3)
+    assert len(batch.values(subscribe=topic)) == 7
+    producer.commit_transaction(DEADLINE_S)
+
+
+def test_a_compacted_topic(batch: Batch, topics: Topics) -> None:
+    """Offsets without records are no loss; ranges may begin and end in them."""
+    config = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.001",
+        "segment.ms": "100",
+        "max.compaction.lag.ms": "100",
+    }
+    topic = topics.create("compacted", config=config)
+    for start in range(0, 300, 100):
+        topics.produce(
+            topic, [{"key": b"%d" % (n % 10), "value": b"%d" % n} for n in range(start, start + 100)], partition=0
+        )
+        time.sleep(0.2)
+    end = time.monotonic() + DEADLINE_S
+    # The active segment is never compacted: one more record makes it roll.
+    while len(values := [value for value in batch.values(subscribe=topic) if value != b"roll"]) > 10:
+        assert time.monotonic() < end, f"{len(values)} records are left of 300"
+        topics.produce(topic, [{"key": b"roll", "value": b"roll"}], partition=0)
+        time.sleep(0.2)
+    assert values == numbers(10, 290)
+    limits = {
+        "startingOffsets": json.dumps({topic: {"0": 20}}),
+        "endingOffsets": json.dumps({topic: {"0": 295}}),
+    }
+    assert batch.values(subscribe=topic, **limits) == numbers(5, 290)
+    limits["endingOffsets"] = json.dumps({topic: {"0": 250}})
+    assert batch.values(subscribe=topic, **limits) == []

@@ -1,0 +1,287 @@
+"""What is read, and what is refused; without a JVM, so that there can be many of these."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.protocol.errors import UnknownTopicOrPartitionError
+from spark_kafkalog import reader as reader_module
+from spark_kafkalog.data_loss import DataLossError
+from spark_kafkalog.options import OptionsError, SourceOptions
+from spark_kafkalog.reader import cut, read_range
+from tests.spark.topics import CODECS, T0_MS, Topics, numbers
+from tests.spark.without_spark import Batch, chosen
+
+
+@pytest.fixture
+def batch(broker_address: str) -> Batch:
+    return Batch(broker_address)
+
+
+# ---------------------------------------------------------------------------------------------- columns
+
+
+def test_every_column(batch: Batch, topics: Topics) -> None:
+    topic = topics.create("columns", 2)
+    records: list[dict[str, Any]] = [
+        {"key": b"k", "value": b"v", "headers": [("a", b"1"), ("b", None), ("a", b"")]},
+        {"key": None, "value": b"", "headers": []},
+        {"key": b"", "value": None},
+        {"key": bytes(range(256)), "value": "größe".encode()},
+    ]
+    topics.produce(topic, [{**record, "timestamp": T0_MS + at} for at, record in enumerate(records)], partition=1)
+    rows = batch.rows(subscribe=topic, includeHeaders=True)
+    for row in rows:
+        row["timestamp"] = row["timestamp"].timestamp()
+    assert rows == [
+        {
+            "key": record["key"],
+            "value": record["value"],
+            "topic": topic,
+            "partition": 1,
+            "offset": offset,
+            "timestamp": pytest.approx((T0_MS + offset) / 1000, abs=1e-4),
+            "timestampType": 0,
+            # No headers are null, never an empty list.
+            "headers": [{"key": name, "value": value} for name, value in record.get("headers", [])] or None,
+        }
+        for offset, record in enumerate(records)
+    ]
+
+
+def test_log_append_time(batch: Batch, topics: Topics) -> None:
+    topic = topics.create("append-time", config={"message.timestamp.type": "LogAppendTime"})
+    before = time.time()
+    topics.produce(topic, [{"value": b"v", "timestamp": T0_MS}])
+    (row,) = batch.rows(subscribe=topic)
+    assert row["timestampType"] == 1
+    assert before - 1 <= row["timestamp"].timestamp() <= time.time() + 1
+
+
+@pytest.mark.parametrize("columns", [("value",), ("offset", "key"), ("headers", "topic"), ("timestamp",)])
+def test_only_chosen_columns(batch: Batch, topics: Topics, columns: tuple[str, ...]) -> None:
+    topic = topics.create("pruned")
+    topics.produce(topic, [{"key": b"k", "value": b"x", "headers": [("h", b"1")], "timestamp": T0_MS}])
+    (whole,) = batch.rows(subscribe=topic, includeHeaders=True)
+    (row,) = batch.rows(chosen(*columns), subscribe=topic)
+    assert row == {name: whole[name] for name in columns}
+    assert tuple(row) == columns
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec(batch: Batch, topics: Topics, codec: str) -> None:
+    topic = topics.create(codec, 3)
+    sent = topics.produce(
+        topic,
+        [b"%d" % number * 20 for number in range(20_000)],
+        config={"compression.type": codec, "batch.size": 65536},
+    )
+    rows = batch.rows(chosen("partition", "offset", "value"), subscribe=topic)
+    assert [(row["partition"], row["offset"], row["value"]) for row in rows] == sorted(
+        (each.partition, each.offset, each.value) for each in sent
+    )
+
+
+def test_a_record_larger_than_a_fetch(batch: Batch, topics: Topics) -> None:
+    topic = topics.create("large", config={"max.message.bytes": "8000000"})
+    values = [b"a" * 10, b"b" * 6_000_000, b"c" * 10]
+    topics.produce(topic, values, config={"message.max.bytes": 8_000_000})
+    assert batch.values(subscribe=topic, **{"kafka.max.partition.fetch.bytes": 1000}) == values
+
+
+def test_batches_have_a_sensible_size(batch: Batch, topics: Topics) -> None:
+    """Many fetches, many pieces; neither tiny batches for the JVM nor all in one."""
+    topic = topics.create("sizes")
+    topics.produce(topic, [b"%0100d" % number for number in range(200_000)])
+    batches = batch.batches(chosen("value", "offset"), subscribe=topic)
+    assert pa.Table.from_batches(batches)["offset"].to_pylist() == list(range(200_000))
+    assert all(each.num_rows <= reader_module.PIECE_ROWS for each in batches)
+    assert 4 < len(batches) < 60
+
+
+# ---------------------------------------------------------------------------------------------- what to read
+
+
+def test_subscribe_pattern_and_assign(batch: Batch, topics: Topics) -> None:
+    stem = topics.name("pattern")
+    for name in ("a", "b", "c"):
+        topics.create_named(f"{stem}-{name}", 2)
+        topics.produce(f"{stem}-{name}", [name.encode()], partition=0)
+        topics.produce(f"{stem}-{name}", [name.encode() * 2], partition=1)
+    assert batch.values(subscribePattern=f"{stem}-[ab]") == [b"a", b"aa", b"b", b"bb"]
+    assert batch.values(subscribePattern=f"{stem}-") == [], "the whole name must match"
+    assert batch.values(subscribe=f"{stem}-a, {stem}-c") == [b"a", b"aa", b"c", b"cc"]
+    assert batch.values(assign=json.dumps({f"{stem}-a": [1], f"{stem}-b": [0, 7]})) == [b"aa", b"b"]
+
+
+def test_a_topic_that_does_not_exist(batch: Batch) -> None:
+    with pytest.raises(UnknownTopicOrPartitionError, match="no-such-topic"):
+        batch.values(subscribe="no-such-topic")
+
+
+def test_a_broker_that_is_not_there() -> None:
+    options = {"kafka.default.api.timeout.ms": "300", "fetchOffset.numRetries": 1}
+    with pytest.raises(ClientTimeoutError, match=r"127\.0\.0\.1:1"):
+        Batch("127.0.0.1:1").values(subscribe="t", **options)
+
+
+# ---------------------------------------------------------------------------------------------- from where, to where
+
+
+def test_offsets(batch: Batch, topics: Topics) -> None:
+    topic = topics.create("offsets", 2)
+    topics.produce(topic, numbers(10), partition=0)
+    topics.produce(topic, numbers(10, 100), partition=1)
+
+    def read(start: tuple[int, int], end: tuple[int, int]) -> list[bytes | None]:
+        return batch.values(
+            subscribe=topic,
+            startingOffsets=json.dumps({topic: {"0": start[0], "1": start[1]}}),
+            endingOffsets=json.dumps({topic: {"0": end[0], "1": end[1]}}),
+        )
+
+    assert read((3, -2), (5, 1)) == [b"3", b"4", b"100"]
+    assert read((10, 8), (-1, -1)) == [b"108", b"109"]
+    assert batch.values(subscribe=topic) == [*numbers(10), *numbers(10, 100)]
+    with pytest.raises(OptionsError, match="you must specify all TopicPartitions"):
+        batch.values(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 1}}))
+    with pytest.raises(OptionsError, match="can't be latest for batch queries"):
+        batch.values(subscribe=topic, startingOffsets="latest")
+    with pytest.raises(OptionsError, match="lies beyond its end offset"):
+        read((11, 0), (-1, -1))
+
+
+def test_timestamps(batch: Batch, topics: Topics) -> None:
+    topic = topics.create("timestamps", 2)
+    for partition in (0, 1):
+        # Of partition 1 only half as many: the second half of the times has no match there.
+        count = 10 - 5 * partition
+        records = [{"value": value, "timestamp": T0_MS + 10 * at} for at, value in enumerate(numbers(count))]
+        topics.produce(topic, records, partition)
+
+    def read(**options: Any) -> list[bytes | None]:
+        return batch.values(subscribe=topic, **options)
+
+    assert read(startingTimestamp=T0_MS + 35, endingTimestamp=T0_MS + 41) == [b"4", b"4"]
+    by_partition = json.dumps({topic: {"0": T0_MS + 80, "1": T0_MS + 40}})
+    assert read(startingOffsetsByTimestamp=by_partition) == [b"8", b"9", b"4"]
+    assert read(endingOffsetsByTimestamp=by_partition) == [*numbers(8), *numbers(4)]
+    assert read(endingTimestamp=T0_MS + 70) == [*numbers(7), *numbers(5)]
+    with pytest.raises(OptionsError, match="No offset matched from request of topic-partition"):
+        read(startingTimestamp=T0_MS + 70)
+    assert read(startingTimestamp=T0_MS + 70, startingOffsetsByTimestampStrategy="latest") == numbers(3, 7)
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [
+        ({}, [100, 20]),
+        ({"minPartitions": 5}, [25, 25, 25, 25, 20]),
+        ({"maxRecordsPerPartition": 30}, [25, 25, 25, 25, 20]),
+        ({"minPartitions": 1}, [100, 20]),
+    ],
+)
+def test_tasks(batch: Batch, topics: Topics, options: dict[str, int], sizes: list[int]) -> None:
+    topic = topics.create("tasks", 3)
+    topics.produce(topic, numbers(100), partition=0)
+    topics.produce(topic, numbers(20, 100), partition=1)
+    assert [end - start for _, start, end in batch.tasks(subscribe=topic, **options)] == sizes
+    assert batch.values(subscribe=topic, **options) == numbers(120)
+
+
+# ---------------------------------------------------------------------------------------------- ranges
+
+
+def options_for(topics: Topics, topic: str, **options: Any) -> SourceOptions:
+    given = {"kafka.bootstrap.servers": topics.bootstrap, "subscribe": topic}
+    return SourceOptions.parse(given | {name: str(value) for name, value in options.items()})
+
+
+def read(topics: Topics, topic: str, start: int, end: int, **options: Any) -> list[bytes]:
+    batches = read_range(topic, 0, start, end, options_for(topics, topic, **options), ("value",))
+    return [value for each in batches for value in each["value"].to_pylist()]
+
+
+def test_lost_records(topics: Topics) -> None:
+    topic = topics.create("lost")
+    topics.produce(topic, numbers(10))
+    topics.delete_records(topic, 0, 6)
+    with pytest.raises(DataLossError, match=r"COULD_NOT_READ_OFFSET_RANGE.*\[2, 6\) of .*log now begins at 6"):
+        read(topics, topic, 2, 9)
+    assert read(topics, topic, 2, 9, failOnDataLoss="false") == numbers(3, 6)
+    assert read(topics, topic, 2, 5, failOnDataLoss="false") == []
+    assert read(topics, topic, 6, 9) == numbers(3, 6)
+
+
+def test_a_range_behind_the_end_of_the_log(topics: Topics) -> None:
+    """As after a topic was deleted and created again."""
+    topic = topics.create("short")
+    topics.produce(topic, numbers(3))
+    with pytest.raises(DataLossError, match="COULD_NOT_READ_OFFSET_RANGE"):
+        read(topics, topic, 5, 9)
+    assert read(topics, topic, 5, 9, failOnDataLoss="false") == []
+
+
+def test_a_deleted_topic(topics: Topics) -> None:
+    topic = topics.create("gone")
+    topics.produce(topic, numbers(3))
+    options = options_for(topics, topic)
+    topics.delete(topic)
+    with pytest.raises(DataLossError, match="was deleted"):
+        list(read_range(topic, 0, 0, 3, options, ("value",)))
+    assert read(topics, topic, 0, 3, failOnDataLoss="false") == []
+
+
+def test_records_that_do_not_come(topics: Topics) -> None:
+    topic = topics.create("waits")
+    topics.produce(topic, numbers(3))
+    with pytest.raises(TimeoutError, match=r"Cannot fetch record for offset 3 of .* in 700 milliseconds"):
+        read(topics, topic, 1, 9, **{"kafkaConsumer.pollTimeoutMs": 700, "kafka.fetch.max.wait.ms": 100})
+
+
+def test_a_range_that_is_still_being_written(topics: Topics) -> None:
+    topic = topics.create("grows")
+    topics.produce(topic, numbers(3))
+    writing = threading.Timer(0.3, lambda: topics.produce(topic, numbers(6, 3)))
+    writing.start()
+    try:
+        assert read(topics, topic, 1, 9) == numbers(8, 1)
+    finally:
+        writing.join()
+
+
+def test_a_reader_that_is_not_read_to_its_end(topics: Topics) -> None:
+    """As LIMIT does: its thread and its connection end with it."""
+    topic = topics.create("limit")
+    topics.produce(topic, [b"x" * 1000] * 20_000)
+    before = threading.active_count()
+    batches = read_range(topic, 0, 0, 20_000, options_for(topics, topic), ("value",))
+    assert next(batches).num_rows
+    batches.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
+
+
+# ---------------------------------------------------------------------------------------------- pieces
+
+
+def test_pieces_are_whole_batches() -> None:
+    from kafkalog.records.batch import Record, encode_batch, iter_headers
+
+    batches = [
+        bytes(encode_batch([Record(base + at, 0, None, b"x" * size) for at in range(3)], base_offset=base))
+        for base, size in ((10, 50), (20, 500_000), (30, 500_000), (40, 10), (50, 1_000_000), (60, 10))
+    ]
+    data = memoryview(b"".join(batches))
+    pieces, behind = cut(data[:-1], 10)
+    assert behind == 53, "the last batch is cut off"
+    assert b"".join(pieces) == b"".join(batches[:-1])
+    bases = [[header.base_offset for _, header in iter_headers(piece)] for piece in pieces]
+    assert bases == [[10, 20], [30, 40], [50]]
+    assert cut(data[:30], 10) == ([], 10)

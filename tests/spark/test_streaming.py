@@ -1,0 +1,260 @@
+"""Streaming queries as Spark drives them, without a JVM: limits, restarts, topics that change under a query."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from spark_kafkalog.data_loss import DataLossError
+from tests.spark.topics import Topics, numbers
+from tests.spark.without_spark import Stream, everything
+
+
+@pytest.fixture
+def stream(broker_address: str) -> Any:
+    """Makes streams that are stopped when the test ends."""
+    made: list[Stream] = []
+
+    def make(**options: Any) -> Stream:
+        made.append(Stream(broker_address, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
+
+
+def test_available_now(stream: Any, topics: Topics) -> None:
+    topic = topics.create("now", 3)
+    topics.produce(topic, numbers(100))
+    query = stream(subscribe=topic, startingOffsets="earliest")
+    assert query.drain() == 1
+    topics.produce(topic, numbers(50, 100))
+    assert query.drain() == 1
+    assert sorted(query.values()) == sorted(numbers(150))
+    assert query.drain() == 0, "nothing new makes no batch"
+
+
+def test_available_now_ends_where_the_log_ended_at_its_start(stream: Any, topics: Topics) -> None:
+    topic = topics.create("target")
+    topics.produce(topic, numbers(10))
+    query = stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=4)
+    query.start(available_now=True)
+    batches = 0
+    while query.trigger():
+        batches += 1
+        topics.produce(topic, numbers(10, 10 * batches))
+    assert batches == 3
+    assert query.values() == numbers(10)
+
+
+def test_rate_limit(stream: Any, topics: Topics) -> None:
+    topic = topics.create("limited", 2)
+    topics.produce(topic, numbers(80), partition=0)
+    topics.produce(topic, numbers(20, 80), partition=1)
+    query = stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=25)
+    query.start()
+    query.trigger()
+    assert json.loads(query.offset_log[0])[topic] == {"0": 20, "1": 5}
+    # Trigger.Once overrides what the options say.
+    query.trigger(everything())
+    assert query.values() == numbers(100)
+
+
+def test_a_minimum_holds_back_until_the_delay(stream: Any, topics: Topics) -> None:
+    topic = topics.create("minimum")
+    query = stream(
+        subscribe=topic,
+        startingOffsets="earliest",
+        minOffsetsPerTrigger=100,
+        maxOffsetsPerTrigger=102,
+        maxTriggerDelay="2s",
+    )
+    query.start()
+    query.trigger()
+    began = time.monotonic()
+    topics.produce(topic, numbers(5))
+    held = 0
+    while not query.trigger():
+        held += 1
+        assert time.monotonic() - began < 20
+        time.sleep(0.05)
+    assert held > 3
+    topics.produce(topic, numbers(120, 5))
+    assert query.trigger(), "the minimum is reached"
+    assert query.values() == numbers(107)
+    assert not query.trigger()
+
+
+def test_a_minimum_does_not_hold_back_the_rest_of_available_now(stream: Any, topics: Topics) -> None:
+    topic = topics.create("minimum-now")
+    topics.produce(topic, numbers(7))
+    query = stream(subscribe=topic, startingOffsets="earliest", minOffsetsPerTrigger=4, maxOffsetsPerTrigger=5)
+    assert query.drain() == 2
+    assert query.values() == numbers(7)
+
+
+def test_the_start_by_time(stream: Any, topics: Topics) -> None:
+    topic = topics.create("since")
+    topics.produce(topic, [{"value": value, "timestamp": 1000 + at} for at, value in enumerate(numbers(10))])
+    query = stream(subscribe=topic, startingTimestamp=1004)
+    query.drain()
+    assert query.values() == numbers(6, 4)
+
+
+def test_new_partitions_and_topics(stream: Any, topics: Topics) -> None:
+    """They are read from their beginning, also where the query began at the latest offsets."""
+    stem = topics.name("grows")
+    query = stream(subscribePattern=f"{stem}.*", startingOffsets="latest", maxOffsetsPerTrigger=1000)
+    query.start()
+    query.trigger()
+    topics.create_named(f"{stem}-a")
+    topics.produce(f"{stem}-a", numbers(3), partition=0)
+    query.trigger()
+    topics.add_partitions(f"{stem}-a", 2)
+    topics.produce(f"{stem}-a", numbers(3, 3), partition=1)
+    query.trigger()
+    assert query.values() == numbers(6)
+
+
+def test_a_new_partition_that_has_lost_its_beginning(stream: Any, topics: Topics) -> None:
+    topic = topics.create("late", 1)
+    for fail in (True, False):
+        query = stream(subscribePattern=f"{topic}.*", startingOffsets="latest", failOnDataLoss=fail)
+        query.start()
+        query.trigger()
+        other = f"{topic}-{fail}"
+        topics.create_named(other)
+        topics.produce(other, numbers(5))
+        topics.delete_records(other, 0, 2)
+        if fail:
+            with pytest.raises(DataLossError, match="ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO"):
+                query.trigger()
+        else:
+            query.trigger()
+            assert query.values() == numbers(3, 2)
+
+
+def test_a_deleted_topic(stream: Any, topics: Topics) -> None:
+    stem = topics.name("deleted")
+    for name in "ab":
+        topics.create_named(f"{stem}-{name}")
+        topics.produce(f"{stem}-{name}", numbers(3))
+    options = {"subscribePattern": f"{stem}.*", "startingOffsets": "earliest"}
+    strict, lenient = stream(**options), stream(**options, failOnDataLoss=False)
+    for query in (strict, lenient):
+        query.start()
+        query.trigger()
+    topics.delete(f"{stem}-a")
+    topics.produce(f"{stem}-b", numbers(2, 3))
+    with pytest.raises(DataLossError, match=r"KAFKA_DATA_LOSS\.PARTITIONS_DELETED"):
+        strict.trigger()
+    lenient.trigger()
+    assert len(lenient.rows) == 8
+
+
+def test_a_topic_created_again(stream: Any, topics: Topics) -> None:
+    topic = topics.create("again")
+    topics.produce(topic, numbers(5))
+    options = {"subscribe": topic, "startingOffsets": "earliest", "fetchOffset.retryIntervalMs": 1}
+    strict, lenient = stream(**options), stream(**options, failOnDataLoss=False)
+    for query in (strict, lenient):
+        query.start()
+        query.trigger()
+    topics.delete(topic)
+    topics.create_named(topic)
+    topics.produce(topic, numbers(2, 100))
+    with pytest.raises(DataLossError, match=r"KAFKA_DATA_LOSS\.PARTITION_OFFSET_CHANGED"):
+        strict.trigger()
+    lenient.trigger()
+    topics.produce(topic, numbers(2, 102))
+    lenient.trigger()
+    assert [row["value"] for row in lenient.rows[-2:]] == numbers(2, 102)
+
+
+class Streaming(RuleBasedStateMachine):
+    """Whatever happens between them, the batches of a query hold every record once."""
+
+    topics: Topics
+
+    @initialize(start=st.sampled_from(["earliest", "latest"]), most=st.none() | st.integers(1, 30))
+    def begin(self, start: str, most: int | None) -> None:
+        self.partitions = 1
+        self.topic = self.topics.create("machine", 1)
+        self.written: list[bytes] = []
+        options = {} if most is None else {"maxOffsetsPerTrigger": most}
+        self.query = Stream(self.topics.bootstrap, subscribe=self.topic, startingOffsets=start, **options)
+        self.running = False
+        self.latest = start == "latest"
+
+    @rule(count=st.integers(1, 20), data=st.data())
+    def produce(self, count: int, data: st.DataObject) -> None:
+        partition = data.draw(st.integers(0, self.partitions - 1))
+        before_start = self.latest and not self.running and not self.query.offset_log
+        values = numbers(count, len(self.written))
+        self.topics.produce(self.topic, values, partition)
+        self.written += [b"before"] * count if before_start else values
+
+    @precondition(lambda self: self.partitions < 4 and self.query.offset_log)
+    @rule()
+    def add_partition(self) -> None:
+        self.partitions += 1
+        self.topics.add_partitions(self.topic, self.partitions)
+
+    @precondition(lambda self: not self.running)
+    @rule()
+    def start(self) -> None:
+        self.query.start()
+        self.running = True
+
+    @precondition(lambda self: self.running)
+    @rule(crash=st.booleans(), most=st.none() | st.integers(1, 10))
+    def trigger(self, crash: bool, most: int | None) -> None:
+        made = self.query.trigger(None if most is None else ReadMaxRows(most), crash=crash)
+        self.running = not (crash and made)
+
+    @precondition(lambda self: self.running)
+    @rule(crash=st.booleans())
+    def end(self, crash: bool) -> None:
+        # Before the first batch is logged, a query that starts at the latest offsets has no start yet.
+        if self.query.offset_log:
+            self.query.crash() if crash else self.query.stop()
+            self.running = False
+
+    @precondition(lambda self: self.running and self.query.offset_log)
+    @rule()
+    def drain(self) -> None:
+        self.query.drain()
+        self.running = False
+        assert sorted(self.read()) == sorted(value for value in self.written if value != b"before")
+
+    @invariant()
+    def nothing_twice(self) -> None:
+        read = self.read() if hasattr(self, "query") else []
+        assert len(read) == len(set(read))
+        assert set(read) <= set(getattr(self, "written", []))
+
+    def read(self) -> list[bytes]:
+        return [row["value"] for row in self.query.rows]
+
+    def teardown(self) -> None:
+        if hasattr(self, "query"):
+            self.query.stop()
+
+
+def test_any_order_of_events(topics: Topics) -> None:
+    class OverTopics(Streaming):
+        pass
+
+    OverTopics.topics = topics
+    from hypothesis.stateful import run_state_machine_as_test
+
+    limits = settings(max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
+    run_state_machine_as_test(OverTopics, settings=limits)
