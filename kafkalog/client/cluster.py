@@ -123,11 +123,13 @@ class Cluster:
         refresh: bool = False,
         deadline: float | None = None,
         allow_auto_topic_creation: bool = False,
+        once: bool = False,
     ) -> ClusterMetadata:
         """Brokers, and these topics (None: all), from memory unless it is too old or ``refresh`` asks.
 
         A topic that cannot be described is there with its ``error_code``. Raises ClientTimeoutError when no broker
-        answers until ``deadline`` (``time.monotonic``; ``default.api.timeout.ms`` from now unless given).
+        answers until ``deadline`` (``time.monotonic``; ``default.api.timeout.ms`` from now unless given); with ``once``
+        ConnectionFailedError when none answers at the first try.
         """
         wanted = None if topics is None else list(dict.fromkeys(topics))
         oldest = time.monotonic() - self.config.metadata_max_age
@@ -143,7 +145,11 @@ class Cluster:
             topics=None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted],
             allow_auto_topic_creation=allow_auto_topic_creation,
         )
-        response: MetadataResponse = self.request_any(message, deadline=deadline)
+        response: MetadataResponse = (
+            self._request_anywhere(message, Retry(self.config, deadline))
+            if once
+            else self.request_any(message, deadline=deadline)
+        )
         return self._remember(response, wanted)
 
     def _remember(self, response: MetadataResponse, wanted: list[str] | None) -> ClusterMetadata:
@@ -181,8 +187,8 @@ class Cluster:
         retry = Retry(self.config, deadline)
         return retry.run(lambda: self._topic_now(name, retry.deadline))
 
-    def _topic_now(self, name: str, deadline: float) -> TopicMetadata:
-        found = self.metadata([name], deadline=deadline).topics[name]
+    def _topic_now(self, name: str, deadline: float, once: bool = False) -> TopicMetadata:
+        found = self.metadata([name], deadline=deadline, once=once).topics[name]
         if found.error_code:
             raise error_for(found.error_code, _about(found.error_code, f"topic {name}"))
         return found
@@ -196,8 +202,9 @@ class Cluster:
         return retry.run(lambda: self.leader_now(tp, retry.deadline), lambda error: self.forget([tp.topic]))
 
     def leader_now(self, tp: TopicPartition, deadline: float | None = None) -> Leader:
-        """As `leader`, without waiting: LeaderNotAvailableError where there is none."""
-        found = self._topic_now(tp.topic, Retry(self.config, deadline).deadline).partitions.get(tp.partition)
+        """As `leader`, without trying again: LeaderNotAvailableError where there is none, or what went wrong."""
+        deadline = Retry(self.config, deadline).deadline
+        found = self._topic_now(tp.topic, deadline, once=True).partitions.get(tp.partition)
         if found is None:
             raise UnknownTopicOrPartitionError(f"topic {tp.topic} has no partition {tp.partition}")
         broker = self._known.brokers.get(found.leader)

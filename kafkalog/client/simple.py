@@ -161,12 +161,7 @@ class SimpleConsumer:
                     time.sleep(max(left, 0.0))
                     return []
                 time.sleep(pause)
-            try:
-                self._resolve(deadline)
-                self._ask()
-                self._wait(max(deadline - time.monotonic(), 0.0))
-            except Exception as error:
-                self._block(error)
+            self._go_on(deadline)
             if time.monotonic() >= deadline:
                 return self._take(limit)
 
@@ -236,6 +231,20 @@ class SimpleConsumer:
         found = list_offsets(self._cluster, unknown, self._config.isolation_level, limit)
         for tp, answer in found.items():
             self._partitions[tp].move(answer.offset)
+
+    def _go_on(self, deadline: float) -> None:
+        """Resolve, ask and receive, as far as that can be done by ``deadline``."""
+        try:
+            self._resolve(deadline)
+        except (ConnectionFailedError, ClientTimeoutError) as error:
+            # Anything else has been tried often enough there.
+            self._block(error)
+            return
+        try:
+            self._ask()
+            self._wait(max(deadline - time.monotonic(), 0.0))
+        except Exception as error:
+            self._block(error)
 
     def _ask_quietly(self) -> None:
         try:
