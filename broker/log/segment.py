@@ -177,6 +177,7 @@ class Segment:
             return
         index, time_index = self.offset_index, self.time_index
         self.largest_timestamp()
+        time_index.last()
         index.resize_to_max()
         time_index.resize_to_max()
         self._writable = True

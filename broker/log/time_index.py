@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from struct import Struct
 
+from broker.log.file_ops import OS, FileOps
 from broker.log.index_file import BLOCK_BYTES, CorruptIndexError, IndexFile
 from broker.log.offset_index import MAX_RELATIVE_OFFSET
 
@@ -28,7 +29,24 @@ class TimeIndex(IndexFile):
 
     ENTRY_SIZE = 12
 
-    __slots__ = ()
+    __slots__ = ("_last",)
+
+    def __init__(self, path: str, base_offset: int, max_bytes: int, ops: FileOps = OS) -> None:
+        super().__init__(path, base_offset, max_bytes, ops)
+        # The last entry: an append compares with it, and must not fail for a map that the system refuses.
+        self._last: tuple[int, int] | None = None
+
+    def create(self) -> None:
+        super().create()
+        self._last = None
+
+    def load(self) -> None:
+        self._last = None
+        super().load()
+
+    def truncate_entries(self, count: int) -> None:
+        self._last = None
+        super().truncate_entries(count)
 
     def _check_loaded(self) -> None:
         """Raises CorruptIndexError for a last entry that no trimmed index can end with."""
@@ -56,6 +74,7 @@ class TimeIndex(IndexFile):
         relative = offset - self.base_offset
         if not 0 <= relative <= MAX_RELATIVE_OFFSET:
             raise CorruptIndexError(f"{self.path}: offset {offset} cannot be relative to {self.base_offset}")
+        self._last = timestamp, offset
         pending = self._tail[1]
         pending += _ENTRY.pack(timestamp, relative)
         if len(pending) >= BLOCK_BYTES:
@@ -79,15 +98,14 @@ class TimeIndex(IndexFile):
 
     def last(self) -> tuple[int, int]:
         """``(timestamp, offset)`` of the last entry, or ``(NO_TIMESTAMP, base offset)``."""
-        pending = self._tail[1]
-        if pending:
-            timestamp, relative = _ENTRY.unpack_from(pending, len(pending) - 12)
-            return timestamp, self.base_offset + relative
-        count = self.entries
-        if count == 0:
-            return NO_TIMESTAMP, self.base_offset
-        timestamp, relative = self._entry(count - 1)
-        return timestamp, self.base_offset + relative
+        last = self._last
+        if last is None:
+            last = NO_TIMESTAMP, self.base_offset
+            if count := self.entries:
+                timestamp, relative = self._entry(count - 1)
+                last = timestamp, self.base_offset + relative
+            self._last = last
+        return last
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries that vouch for ``offset`` or later ones."""

@@ -7,6 +7,7 @@ appends again when the disk does, or says that it is offline.
 from __future__ import annotations
 
 import errno
+import mmap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -203,3 +204,21 @@ def test_a_directory_that_cannot_be_written_when_a_log_is_made(tmp_path: Path) -
     log = open_log(tmp_path)
     append(log)
     assert len(stored(log)) == 1
+
+
+def test_an_index_that_cannot_be_mapped_fails_no_append(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch is written by then: an error would have its offsets given out again."""
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=1))
+    with monkeypatch.context() as patch:
+
+        def no_memory(*args: object, **kwargs: object) -> None:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+        patch.setattr(mmap, "mmap", no_memory)
+        for i in range(1500):
+            log.append(batch(VALUES, timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
+    assert [row.base_offset for row in stored(log)] == list(range(1500))
+    assert log.active_segment.time_index.entries == 1499
+    found = log.offset_for_timestamp(NOW + 1200)
+    assert found is not None
+    assert found.offset == 1200
