@@ -35,16 +35,16 @@ def make_ssl_context(config: ClientConfig) -> ssl.SSLContext:
     check_name = config.ssl_endpoint_identification_algorithm.lower()
     if check_name not in ("https", "", "none"):
         raise ConfigError(f"ssl.endpoint.identification.algorithm={check_name}: expected https, or none to turn it off")
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
-    context.check_hostname = check_name == "https"
     ca_file = config.ssl_ca_location or config.ssl_truststore_location
     try:
         if ca_file or config.ssl_ca_pem:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname = check_name == "https"
             context.load_verify_locations(cafile=ca_file, cadata=_unfold(config.ssl_ca_pem))
+        else:
+            context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read trusted certificates from {ca_file or 'the PEM text given'}: {error}") from None
+    context.check_hostname = check_name == "https"
     _load_own_certificate(context, config)
     return context
 

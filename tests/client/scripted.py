@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import threading
 from collections import Counter
@@ -60,11 +61,18 @@ class ScriptedBroker:
     ``seen`` counts the requests by class; ``connections`` how many were made.
     """
 
-    def __init__(self, handlers: dict[type[Request], Handler] | None = None, *, shift_ids: int = 0) -> None:
+    def __init__(
+        self,
+        handlers: dict[type[Request], Handler] | None = None,
+        *,
+        shift_ids: int = 0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.handlers: dict[type[Request], Handler] = {ApiVersionsRequest: lambda request: api_versions()}
         self.handlers.update(handlers or {})
         self.shift_ids = shift_ids
         """Added to the correlation ids of all answers but those to ApiVersions."""
+        self.tls = tls
         self.seen: Counter[type[Request]] = Counter()
         self.connections = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -117,6 +125,13 @@ class ScriptedBroker:
             thread.start()
 
     def _serve(self, connection: socket.socket) -> None:
+        if self.tls is not None:
+            try:
+                connection = self.tls.wrap_socket(connection, server_side=True)
+            except OSError:
+                # The client does not trust us, or does not speak TLS.
+                connection.close()
+                return
         with connection:
             while True:
                 try:
