@@ -246,6 +246,25 @@ def test_callbacks(broker_address: str, topic: str) -> None:
         assert seen[-1] == 9
 
 
+def test_callbacks_send(broker_address: str, sock: socket.socket, topic: str) -> None:
+    """A callback may send, but never waits for what only its own thread can bring."""
+    other = new_topic(sock)
+    inner: list[DeliveryFuture] = []
+    called = threading.Event()
+
+    def send_more(_: DeliveryFuture) -> None:
+        inner.append(sending.send(topic, b"second"))
+        inner.append(sending.send(other, b"unknown so far"))
+        called.set()
+
+    with producer(broker_address) as sending:
+        sending.send(topic, b"first").add_done_callback(send_more)
+        assert called.wait(DEADLINE_S)
+        assert inner[0].result(DEADLINE_S).offset == 1
+        assert isinstance(inner[1].exception(DEADLINE_S), TimeoutError)
+        assert sending.send(other, b"x").result(DEADLINE_S).offset == 0
+
+
 def test_threads_share_a_producer(broker_address: str, sock: socket.socket, topic: str) -> None:
     with producer(broker_address, buffer_memory=100_000) as sending:
 

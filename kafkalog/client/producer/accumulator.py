@@ -91,6 +91,8 @@ class Accumulator:
         self.closed = False
         self.idle = False
         """Whether the sender waits and must be woken for what is new."""
+        self.sender_thread: int | None = None
+        """The identifier of the sender's thread."""
         self._config = config
         self._wake = wake
         self._limit = config.batch_limit
@@ -185,7 +187,7 @@ class Accumulator:
         self._blocked += 1
         self.rouse()
         try:
-            if not self.changed.wait_for(room, self._config.max_block):
+            if not self.changed.wait_for(room, self.patience()):
                 raise ClientTimeoutError(
                     f"no room for {size} bytes in {self._config.max_block * 1000:.0f} ms (max.block.ms): buffer.memory "
                     f"of {self._memory} bytes is full of records that the brokers have not taken"
@@ -213,6 +215,10 @@ class Accumulator:
             self.closed = True
             self.changed.notify_all()
             self.rouse()
+
+    def patience(self) -> float:
+        """Seconds to wait at most: none in a delivery callback, which would wait for itself."""
+        return 0.0 if threading.get_ident() == self.sender_thread else self._config.max_block
 
     def rouse(self) -> None:
         """Wake the sender if it waits; the lock is held."""

@@ -11,11 +11,15 @@ from typing import Any
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.connection import Connection
-from kafkalog.client.errors import ConnectionFailedError
+from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError
 from kafkalog.protocol.schema import Request
 
 from .batch import ProducerBatch
 from .config import ProducerConfig
+
+FIRST_PATIENCE_S = 1.0
+"""How long the first try to connect may take; each one that takes longer doubles it, up to
+socket.connection.setup.timeout.ms. The other brokers' batches wait meanwhile."""
 
 
 class Link:
@@ -32,6 +36,7 @@ class Link:
         self._requests: deque[tuple[float, list[ProducerBatch]]] = deque()
         self._failures = 0
         self._retry_at = 0.0
+        self._patience = min(FIRST_PATIENCE_S, config.client.connect_timeout)
 
     @property
     def name(self) -> str:
@@ -79,7 +84,11 @@ class Link:
         broker = known.get(self.node_id)
         if broker is None:
             raise ConnectionFailedError(f"the cluster names no broker {self.node_id} at present")
-        connection = self._cluster.connect(broker)
+        try:
+            connection = self._cluster.connect(broker, timeout=self._patience)
+        except ClientTimeoutError:
+            self._patience = min(self._patience * 2, self._config.client.connect_timeout)
+            raise
         self._selector.register(connection.fileno(), selectors.EVENT_READ, self)
         self._connection = connection
         self._failures = 0

@@ -108,6 +108,7 @@ class Sender:
     # The loop
 
     def _run(self) -> None:
+        self.accumulator.sender_thread = threading.get_ident()
         try:
             while self._turn():
                 pass

@@ -97,8 +97,8 @@ class Topics:
 
         Raises UnknownTopicOrPartitionError, ClientTimeoutError, ProducerClosedError, what its metadata reports.
         """
-        deadline = time.monotonic() + self._config.max_block
         accumulator = self._accumulator
+        deadline = time.monotonic() + accumulator.patience()
         with accumulator.lock:
             state = self.states.get(name)
             if state is None:
