@@ -181,8 +181,9 @@ def handle_describe_topic_partitions(request: Request) -> None:
                         leader_epoch=partition.leader_epoch,
                         replica_nodes=partition.replica_nodes,
                         isr_nodes=partition.isr_nodes,
-                        eligible_leader_replicas=None,
-                        last_known_elr=None,
+                        # Null would do by the schema, but the Java client does not take it.
+                        eligible_leader_replicas=[],
+                        last_known_elr=[],
                         offline_replicas=partition.offline_replicas,
                     )
                     for partition in partitions

@@ -21,6 +21,7 @@ from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from kafkalog.protocol.messages.describe_cluster import DescribeClusterRequest
 from kafkalog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkalog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from kafkalog.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalog.protocol.messages.incremental_alter_configs import (
@@ -128,6 +129,25 @@ def test_every_metadata_version(wire: socket.socket, topic: str, version: int) -
         (0, 0, [0]),
         (1, 0, [0]),
     ]
+
+
+def test_partitions_are_described_in_pages(wire: socket.socket) -> None:
+    name = create(wire, num_partitions=5).name
+    seen, cursor = [], None
+    for count in (2, 2, 1):
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name)], response_partition_limit=2, cursor=cursor
+        )
+        response = exchange(wire, request, 0)
+        assert [topic.error_code for topic in response.topics] == [0]
+        found = response.topics[0].partitions
+        assert len(found) == count
+        # The Java client takes no null for these.
+        assert [(p.eligible_leader_replicas, p.last_known_elr) for p in found] == [([], [])] * count
+        seen += [(p.partition_index, p.leader_id, p.isr_nodes) for p in found]
+        cursor = response.next_cursor
+    assert seen == [(index, 0, [0]) for index in range(5)]
+    assert cursor is None
 
 
 def test_metadata_by_id_and_of_all(wire: socket.socket, topic: str) -> None:
