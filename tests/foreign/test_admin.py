@@ -80,6 +80,29 @@ def test_describe_config(client: ForeignClient, topic: str) -> None:
     assert config["min.insync.replicas"] == "1"
 
 
+@ADMINS
+def test_alter_config(client: ForeignClient, referee: ForeignClient, topic: str) -> None:
+    client.create_topic(topic, config={"retention.ms": "123456"})
+    client.alter_config(topic, {"retention.ms": "654321"})
+    assert referee.describe_config(topic)["retention.ms"] == "654321"
+    with pytest.raises(ClientError) as refused:
+        client.alter_config(topic, {"retention.ms": "soon"})
+    assert refused.value.code == INVALID_CONFIG
+    assert referee.describe_config(topic)["retention.ms"] == "654321"
+
+
+@ADMINS
+def test_create_partitions(client: ForeignClient, referee: ForeignClient, topic: str) -> None:
+    client.create_topic(topic, partitions=2)
+    assert client.partition_count(topic) == 2
+    client.create_partitions(topic, 5)
+    assert client.partition_count(topic) == referee.partition_count(topic) == 5
+    with pytest.raises(ClientError) as refused:
+        client.create_partitions(topic, 4)
+    assert refused.value.code == INVALID_PARTITIONS
+    assert client.produce(topic, 4, [Record(None, b"x", (), BASE_TIME)]) == [0]
+
+
 @pytest.mark.parametrize("client", client_params("list_offset"), indirect=True)
 def test_offsets_by_time(client: ForeignClient, referee: ForeignClient, topic: str) -> None:
     hundred(referee, topic)

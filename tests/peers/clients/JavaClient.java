@@ -19,8 +19,10 @@ import java.util.Properties;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ListOffsetsResult;
+import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
@@ -185,6 +187,24 @@ public class JavaClient {
         }
     }
 
+    void alterConfig(JsonNode request) throws Exception {
+        var resource = new ConfigResource(ConfigResource.Type.TOPIC, request.get("topic").asText());
+        List<AlterConfigOp> ops = new ArrayList<>();
+        request.get("config").fields().forEachRemaining(each -> ops.add(new AlterConfigOp(
+                new ConfigEntry(each.getKey(), each.getValue().asText()), AlterConfigOp.OpType.SET)));
+        admin.incrementalAlterConfigs(Map.of(resource, ops)).all().get();
+    }
+
+    void createPartitions(JsonNode request) throws Exception {
+        NewPartitions total = NewPartitions.increaseTo(request.get("partitions").asInt());
+        admin.createPartitions(Map.of(request.get("topic").asText(), total)).all().get();
+    }
+
+    int partitionCount(JsonNode request) throws Exception {
+        String topic = request.get("topic").asText();
+        return admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().size();
+    }
+
     void deleteRecords(JsonNode request, ObjectNode reply) throws Exception {
         TopicPartition where = partition(request);
         RecordsToDelete before = RecordsToDelete.beforeOffset(request.get("before").asLong());
@@ -199,6 +219,9 @@ public class JavaClient {
             case "consume" -> consume(request, reply);
             case "list_offset" -> listOffset(request, reply);
             case "describe_config" -> describeConfig(request, reply);
+            case "alter_config" -> alterConfig(request);
+            case "create_partitions" -> createPartitions(request);
+            case "partition_count" -> reply.put("partitions", partitionCount(request));
             case "delete_records" -> deleteRecords(request, reply);
             default -> throw new IllegalArgumentException("unknown op: " + request);
         }

@@ -10,6 +10,7 @@ import aiokafka  # type: ignore[import-untyped]
 import aiokafka.errors  # type: ignore[import-untyped]
 from aiokafka.admin import (  # type: ignore[import-untyped]
     AIOKafkaAdminClient,
+    NewPartitions,
     NewTopic,
     RecordsToDelete,
 )
@@ -181,6 +182,28 @@ class AioKafkaClient(ForeignClient):
 
         found: dict[str, str | None] = self._run(self._with_admin(work))
         return found
+
+    def alter_config(self, topic: str, values: Mapping[str, str]) -> None:
+        async def work(admin: AIOKafkaAdminClient) -> None:
+            (answer,) = await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(values))])
+            _check([(topic, code, message) for code, message, *_ in answer.resources])
+
+        self._run(self._with_admin(work))
+
+    def partition_count(self, topic: str) -> int:
+        async def work(admin: AIOKafkaAdminClient) -> int:
+            (found,) = await admin.describe_topics([topic])
+            return len(found["partitions"])
+
+        count: int = self._run(self._with_admin(work))
+        return count
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        async def work(admin: AIOKafkaAdminClient) -> None:
+            answer = await admin.create_partitions({topic: NewPartitions(total)})
+            _check(answer.topic_errors)
+
+        self._run(self._with_admin(work))
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         where = aiokafka.TopicPartition(topic, partition)

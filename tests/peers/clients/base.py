@@ -87,6 +87,18 @@ class ForeignClient(ABC):
         """Every config of a topic."""
         raise AssertionError(f"{self.name} has no describe_config")
 
+    def alter_config(self, topic: str, values: Mapping[str, str]) -> None:
+        """Set configs of a topic (incrementally, or in place of all: as the client does it)."""
+        raise AssertionError(f"{self.name} has no alter_config")
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions metadata tells of."""
+        raise AssertionError(f"{self.name} has no partition_count")
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        """Grow a topic to `total` partitions."""
+        raise AssertionError(f"{self.name} has no create_partitions")
+
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         """The log start offset after deleting what is below `before`."""
         raise AssertionError(f"{self.name} has no delete_records")

@@ -9,7 +9,10 @@ from typing import Any
 import confluent_kafka as ck
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     OffsetSpec,
 )
@@ -163,6 +166,19 @@ class ConfluentClient(ForeignClient):
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         entries = self._done(self._admin.describe_configs([resource])[resource])
         return {name: entry.value for name, entry in entries.items()}
+
+    def alter_config(self, topic: str, values: Mapping[str, str]) -> None:
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in values.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+        self._done(self._admin.incremental_alter_configs([resource])[resource])
+
+    def partition_count(self, topic: str) -> int:
+        return len(self._admin.list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions)
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        self._done(self._admin.create_partitions([NewPartitions(topic, total)])[topic])
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         where = ck.TopicPartition(topic, partition, before)

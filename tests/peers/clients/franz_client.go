@@ -244,6 +244,27 @@ func answer(admin *kadm.Client, ask request) (reply, error) {
 			config[each.Key] = each.Value
 		}
 		return reply{"config": config}, errors.Join(err, found.Err)
+	case "alter_config":
+		alterations := []kadm.AlterConfig{}
+		for name, value := range ask.Config {
+			alterations = append(alterations, kadm.AlterConfig{Op: kadm.SetConfig, Name: name, Value: kadm.StringPtr(value)})
+		}
+		altered, err := admin.AlterTopicConfigs(ctx, alterations, ask.Topic)
+		if err != nil {
+			return nil, err
+		}
+		found, err := altered.On(ask.Topic, nil)
+		return reply{}, errors.Join(err, found.Err)
+	case "create_partitions":
+		grown, err := admin.UpdatePartitions(ctx, int(ask.Partitions), ask.Topic)
+		if err != nil {
+			return nil, err
+		}
+		found, err := grown.On(ask.Topic, nil)
+		return reply{}, errors.Join(err, found.Err)
+	case "partition_count":
+		topics, err := admin.ListTopics(ctx, ask.Topic)
+		return reply{"partitions": len(topics[ask.Topic].Partitions)}, err
 	case "delete_records":
 		offsets := kadm.Offsets{}
 		offsets.AddOffset(ask.Topic, ask.Partition, ask.Before, -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -151,6 +152,21 @@ class KafkaPythonClient(ForeignClient):
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         found = _told(lambda: self._admin.describe_configs([resource], config_filter="all"))
         return {name: entry["value"] for name, entry in found["topic"][topic].items()}
+
+    def alter_config(self, topic: str, values: Mapping[str, str]) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, dict(values))
+        said = _told(lambda: self._admin.alter_configs([resource]))["topic"][topic]
+        if said != "OK":
+            # It turns the answer's code into text: "[Error 40] InvalidConfigurationError: ..."
+            code = re.match(r"\[Error (\d+)\]", said)
+            raise ClientError(int(code[1]) if code else -1, said)
+
+    def partition_count(self, topic: str) -> int:
+        (found,) = _told(lambda: self._admin.describe_topics([topic]))
+        return len(found["partitions"])
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        _told(lambda: self._admin.create_partitions({topic: total}))
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         where = kafka.TopicPartition(topic, partition)

@@ -161,6 +161,22 @@ const OPS = {
         ),
       }
     }),
+  alter_config: (request) =>
+    withAdmin(async (admin) => {
+      const configEntries = Object.entries(request.config).map(([name, value]) => ({ name, value }))
+      await admin.alterConfigs({ validateOnly: false, resources: [{ type: 2, name: request.topic, configEntries }] })
+      return {}
+    }),
+  create_partitions: (request) =>
+    withAdmin(async (admin) => {
+      await admin.createPartitions({ topicPartitions: [{ topic: request.topic, count: request.partitions }] })
+      return {}
+    }),
+  partition_count: (request) =>
+    withAdmin(async (admin) => {
+      const { topics } = await admin.fetchTopicMetadata({ topics: [request.topic] })
+      return { partitions: topics[0].partitions.length }
+    }),
   delete_records: (request) =>
     withAdmin(async (admin) => {
       await admin.fetchTopicOffsets(request.topic) // deleteTopicRecords() does not load the metadata it needs

@@ -9,7 +9,8 @@ Bytes are hex, null is null. Requests have "op" and the arguments of the method 
 | list_offset | {"offset", "timestamp"} |
 | describe_config | {"config": {name: value}} |
 | delete_records | {"low": log start offset} |
-| create_topic, delete_topic | {} |
+| partition_count | {"partitions"} |
+| create_topic, delete_topic, alter_config, create_partitions | {} |
 | any that failed | {"error": Kafka's error code or -1, "message": text} |
 """
 
@@ -131,6 +132,15 @@ class LineClient(ForeignClient, ABC):
     def describe_config(self, topic: str) -> dict[str, str | None]:
         config: dict[str, str | None] = self._ask("describe_config", topic=topic)["config"]
         return config
+
+    def alter_config(self, topic: str, values: Mapping[str, str]) -> None:
+        self._ask("alter_config", topic=topic, config=dict(values))
+
+    def partition_count(self, topic: str) -> int:
+        return int(self._ask("partition_count", topic=topic)["partitions"])
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        self._ask("create_partitions", topic=topic, partitions=total)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         return int(self._ask("delete_records", topic=topic, partition=partition, before=before)["low"])
