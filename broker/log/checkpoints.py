@@ -27,9 +27,11 @@ import uuid
 from collections.abc import Iterable, Mapping
 
 from broker.log import names
+from broker.log.config import MAX_LONG
 from broker.log.file_ops import OS, FileOps, write_file_atomically
 
 VERSION = 0
+MAX_INT = (1 << 31) - 1
 
 
 class CorruptCheckpointError(ValueError):
@@ -49,17 +51,27 @@ def read_table(path: str, columns: int) -> list[list[str]]:
         return []
     except UnicodeDecodeError as error:
         raise CorruptCheckpointError(f"{path}: not text: {error}") from error
-    if len(lines) < 2 or not lines[0].strip().isdigit() or not lines[1].strip().isdigit():
-        raise CorruptCheckpointError(f"{path}: does not begin with a version and a number of rows")
-    if int(lines[0]) != VERSION:
-        raise CorruptCheckpointError(f"{path}: unknown version {lines[0]}")
+    try:
+        version, count = _number(lines[0].strip(), MAX_INT), _number(lines[1].strip(), MAX_INT)
+    except (IndexError, ValueError):
+        raise CorruptCheckpointError(f"{path}: does not begin with a version and a number of rows") from None
+    if version != VERSION:
+        raise CorruptCheckpointError(f"{path}: unknown version {version}")
     rows = [line.split() for line in lines[2:] if line.strip()]
-    if len(rows) != int(lines[1]):
+    if len(rows) != count:
         raise CorruptCheckpointError(f"{path}: {len(rows)} rows where {lines[1]} were announced")
     for number, row in enumerate(rows, 3):
         if len(row) != columns:
             raise CorruptCheckpointError(f"{path}: line {number} is not {columns} columns: {' '.join(row)!r}")
     return rows
+
+
+def _number(text: str, limit: int) -> int:
+    """The number from 0 to ``limit`` in ``text``; ValueError where there is none."""
+    # int() takes signs, underscores and other scripts' digits, and thousands of them.
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= limit):
+        raise ValueError(f"{text[:30]!r} is no number from 0 to {limit}")
+    return int(text)
 
 
 def write_table(path: str, rows: Iterable[str], ops: FileOps = OS) -> None:
@@ -78,9 +90,9 @@ def read_offsets(path: str) -> dict[tuple[str, int], int]:
     offsets = {}
     for topic, partition, offset in read_table(path, 3):
         try:
-            offsets[topic, int(partition)] = int(offset)
+            offsets[topic, _number(partition, MAX_INT)] = _number(offset, MAX_LONG)
         except ValueError as error:
-            raise CorruptCheckpointError(f"{path}: not numbers in {topic} {partition} {offset}") from error
+            raise CorruptCheckpointError(f"{path}: {topic} {partition}: {error}") from error
     return offsets
 
 
@@ -96,7 +108,7 @@ def read_epochs(path: str) -> list[tuple[int, int]]:
         CorruptCheckpointError: the file does not read as one.
     """
     try:
-        return [(int(epoch), int(start)) for epoch, start in read_table(path, 2)]
+        return [(_number(epoch, MAX_INT), _number(start, MAX_LONG)) for epoch, start in read_table(path, 2)]
     except ValueError as error:
         if isinstance(error, CorruptCheckpointError):
             raise

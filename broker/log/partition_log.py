@@ -313,7 +313,9 @@ class PartitionLog(LogAppender):
                 if self.epochs.dirty:
                     self.epochs.flush()
                 self.producers.take_snapshot(sync=True)
-                self._active.finish()
+                if self._active.finish():
+                    # The records may be on the device, but the indexes have just been closed and trimmed.
+                    self._flush_from_roll = True
                 self.flush()
         except OSError as error:
             self._go_offline(f"cannot close it: {error}")

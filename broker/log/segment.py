@@ -377,16 +377,20 @@ class Segment:
                 index.sync()
         self.transaction_index.sync()
 
-    def finish(self) -> None:
-        """No more appends: the closing time-index entry, indexes trimmed, reserved space given back."""
+    def finish(self) -> bool:
+        """No more appends: the closing time-index entry, indexes trimmed, reserved space given back.
+
+        Returns whether there was anything to do.
+        """
         if not self._writable:
-            return
+            return False
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.trim()
         self.time_index.trim()
         if self.config.preallocate:
             self._ops.ftruncate(self.file.fd, self.size)
         self._writable = False
+        return True
 
     def release(self) -> None:
         """Let go of the descriptor and the maps; slices in flight keep the file open."""

@@ -40,6 +40,12 @@ def test_a_missing_file_is_empty(tmp_path: Path) -> None:
     "content",
     [
         b"", b"0\n", b"1\n0\n", b"x\n0\n", b"0\n2\na 0 1\n", b"0\n1\na 0\n", b"0\n1\na zero 1\n",
+        "²\n0\n".encode(),
+        "0\n²\n".encode(),
+        b"0\n1\na 0 -1\n",
+        b"0\n1\na -2 1\n",
+        b"0\n1\na 0 99999999999999999999\n",
+        b"0\n1\na 0 " + b"9" * 5000 + b"\n",
         b"0\n1\na 0 1\nb 0 1\n", b"\xff\xfe\n",
     ],
 )  # fmt: skip

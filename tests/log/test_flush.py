@@ -153,3 +153,28 @@ def test_a_segment_deleted_during_a_flush_is_no_failure(tmp_path: Path) -> None:
     log.append(batch(1), leader_epoch=0, now_ms=NOW)
     log.flush()
     assert log.recovery_point == 7
+
+
+def test_closing_forces_the_indexes_that_it_trims(tmp_path: Path) -> None:
+    ops = FaultyOps()
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=1), ops=ops)
+    for i in range(3):
+        log.append(batch(2, timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
+    log.flush()
+    ops.calls.clear()
+    log.close()
+    synced = {os.path.basename(str(what)) for call, what in ops.calls if call == "fsync"}
+    assert {"00000000000000000000.index", "00000000000000000000.timeindex"} <= synced
+
+
+def test_the_indexes_of_a_rolled_segment_are_forced_though_its_records_were(tmp_path: Path) -> None:
+    ops = FaultyOps()
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=1), ops=ops)
+    for i in range(3):
+        log.append(batch(2, timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
+    log.flush()
+    log.roll(NOW)
+    ops.calls.clear()
+    log.flush(log.flush_due(NOW))
+    synced = {os.path.basename(str(what)) for call, what in ops.calls if call == "fsync"}
+    assert {"00000000000000000000.index", "00000000000000000000.timeindex"} <= synced

@@ -74,3 +74,9 @@ def test_epochs_and_starts_always_grow(assignments: list[tuple[int, int]]) -> No
             else:
                 assert entries == [row for row in before if row[0] < epoch and row[1] < start] + [(epoch, start)]
         assert LeaderEpochCache(str(directory / "c")).entries() == cache.entries()
+
+
+@pytest.mark.parametrize("row", ["-1 5", "5 -1", "x 1", "1 99999999999999999999", "3000000000 1"])
+def test_rows_that_cannot_be_count_as_none(tmp_path: Path, row: str) -> None:
+    (tmp_path / "c").write_text(f"0\n2\n1 1\n{row}\n")
+    assert LeaderEpochCache(str(tmp_path / "c")).entries() == []
