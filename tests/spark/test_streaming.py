@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_kafkalog.data_loss import DataLossError
@@ -184,23 +191,25 @@ class Streaming(RuleBasedStateMachine):
 
     topics: Topics
 
-    @initialize(start=st.sampled_from(["earliest", "latest"]), most=st.none() | st.integers(1, 30))
+    @initialize(start=st.sampled_from(["latest", "earliest"]), most=st.none() | st.integers(1, 30))
     def begin(self, start: str, most: int | None) -> None:
         self.partitions = 1
         self.topic = self.topics.create("machine", 1)
-        self.written: list[bytes] = []
+        self.count = 0
+        self.due: list[bytes] = []
         options = {} if most is None else {"maxOffsetsPerTrigger": most}
         self.query = Stream(self.topics.bootstrap, subscribe=self.topic, startingOffsets=start, **options)
         self.running = False
-        self.latest = start == "latest"
+        self.started = start == "earliest"
+        """Whether what is written is to be read."""
 
-    @rule(count=st.integers(1, 20), data=st.data())
-    def produce(self, count: int, data: st.DataObject) -> None:
-        partition = data.draw(st.integers(0, self.partitions - 1))
-        before_start = self.latest and not self.running and not self.query.offset_log
-        values = numbers(count, len(self.written))
-        self.topics.produce(self.topic, values, partition)
-        self.written += [b"before"] * count if before_start else values
+    @rule(count=st.integers(1, 20), partition=st.integers(0, 3))
+    def produce(self, count: int, partition: int) -> None:
+        values = numbers(count, self.count)
+        self.topics.produce(self.topic, values, partition % self.partitions)
+        self.count += count
+        if self.started:
+            self.due += values
 
     @precondition(lambda self: self.partitions < 4 and self.query.offset_log)
     @rule()
@@ -208,53 +217,50 @@ class Streaming(RuleBasedStateMachine):
         self.partitions += 1
         self.topics.add_partitions(self.topic, self.partitions)
 
-    @precondition(lambda self: not self.running)
-    @rule()
-    def start(self) -> None:
-        self.query.start()
-        self.running = True
+    @rule(crash=st.booleans(), most=st.none() | st.integers(1, 10), meanwhile=st.none() | st.integers(1, 9))
+    def trigger(self, crash: bool, most: int | None, meanwhile: int | None) -> None:
+        if not self.running:
+            self.query.start()
 
-    @precondition(lambda self: self.running)
-    @rule(crash=st.booleans(), most=st.none() | st.integers(1, 10))
-    def trigger(self, crash: bool, most: int | None) -> None:
-        made = self.query.trigger(None if most is None else ReadMaxRows(most), crash=crash)
+        def write() -> None:
+            self.started = True
+            if meanwhile is not None:
+                self.produce(meanwhile, 0)
+
+        made = self.query.trigger(None if most is None else ReadMaxRows(most), crash=crash, meanwhile=write)
         self.running = not (crash and made)
 
     @precondition(lambda self: self.running)
     @rule(crash=st.booleans())
     def end(self, crash: bool) -> None:
-        # Before the first batch is logged, a query that starts at the latest offsets has no start yet.
-        if self.query.offset_log:
-            self.query.crash() if crash else self.query.stop()
-            self.running = False
+        self.query.crash() if crash else self.query.stop()
+        self.running = False
 
-    @precondition(lambda self: self.running and self.query.offset_log)
+    @precondition(lambda self: self.query.offset_log)
     @rule()
     def drain(self) -> None:
         self.query.drain()
         self.running = False
-        assert sorted(self.read()) == sorted(value for value in self.written if value != b"before")
+        assert sorted(self.read()) == sorted(self.due)
 
     @invariant()
     def nothing_twice(self) -> None:
-        read = self.read() if hasattr(self, "query") else []
-        assert len(read) == len(set(read))
-        assert set(read) <= set(getattr(self, "written", []))
+        if hasattr(self, "query"):
+            read = self.read()
+            assert len(read) == len(set(read))
+            assert set(read) <= set(self.due)
 
     def read(self) -> list[bytes]:
         return [row["value"] for row in self.query.rows]
 
     def teardown(self) -> None:
         if hasattr(self, "query"):
+            if self.query.offset_log:
+                self.drain()
             self.query.stop()
 
 
 def test_any_order_of_events(topics: Topics) -> None:
-    class OverTopics(Streaming):
-        pass
-
-    OverTopics.topics = topics
-    from hypothesis.stateful import run_state_machine_as_test
-
-    limits = settings(max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
-    run_state_machine_as_test(OverTopics, settings=limits)
+    Streaming.topics = topics
+    limits = settings(max_examples=40, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
+    run_state_machine_as_test(Streaming, settings=limits)

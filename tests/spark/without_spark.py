@@ -7,7 +7,7 @@ schema of every batch is compared exactly, offsets travel as JSON text.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import astuple
 from typing import Any
 
@@ -109,11 +109,18 @@ class Stream:
         if available_now:
             self._planner.prepareForTriggerAvailableNow()
 
-    def trigger(self, limit: ReadLimit | None = None, *, crash: bool = False) -> bool:
-        """One trigger; whether it made a batch. ``crash``: after the offsets were logged, before the batch was done."""
+    def trigger(
+        self, limit: ReadLimit | None = None, *, crash: bool = False, meanwhile: Callable[[], None] = lambda: None
+    ) -> bool:
+        """One trigger; whether it made a batch.
+
+        ``crash``: after the offsets were logged, before the batch was done. ``meanwhile``: what happens after the query
+        has got its start.
+        """
         planner = self._planner
         assert planner is not None
         start = self._start()
+        meanwhile()
         asked = planner.getDefaultReadLimit() if limit is None else limit
         end = json.dumps(planner.latestOffset(json.loads(start), asked))
         if self.offset_log and end == self.offset_log[-1]:
