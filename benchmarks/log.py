@@ -7,20 +7,26 @@ machine disturbs it least; one thread, files in DIR (a temporary directory by de
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from struct import Struct
 
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from kafkalog.records import kernels
-from kafkalog.records.batch import Record, encode_batch
+from kafkalog.records.batch import ATTRIBUTES_AT, CRC_AT, Record, encode_batch, read_header
+from kafkalog.records.checksum import crc32c
+from kafkalog.records.validate import check_batch
 
 NOW = 1_700_000_000_000
 CONFIG = LogConfig()
+SEQUENCE, SEQUENCE_AT = Struct(">i"), 53
+CRC = Struct(">I")
 
 
 def best(rounds: int, act: Callable[[], float]) -> float:
@@ -42,17 +48,41 @@ def make_batch(size: int, producer_id: int = -1) -> bytes:
     )
 
 
-def append_cost(root: Path, size: int, total: int) -> float:
+def append_cost(root: Path, size: int, total: int, *, idempotent: bool = False) -> float:
     """Seconds for one append of a batch of ``size`` bytes."""
-    template = make_batch(size)
+    template = make_batch(size, 7 if idempotent else -1)
     log = PartitionLog.open(root / "append-0", CONFIG, clean=True, now_ms=NOW)
     count = max(1, total // len(template))
     buffers = [memoryview(bytearray(template)) for _ in range(count)]
+    if idempotent:
+        records = read_header(template).records_count
+        for i, buffer in enumerate(buffers):
+            SEQUENCE.pack_into(buffer, SEQUENCE_AT, i * records)
+            CRC.pack_into(buffer, CRC_AT, crc32c(buffer[ATTRIBUTES_AT:]))
     started = time.perf_counter()
     for buffer in buffers:
         log.append(buffer, leader_epoch=0, now_ms=NOW)
     spent = (time.perf_counter() - started) / count
     log.delete()
+    return spent
+
+
+def floor_cost(root: Path, size: int, total: int) -> float:
+    """Seconds for what an append cannot do without: checking the batch, CRC and records, and writing it."""
+    template = make_batch(size)
+    count = max(1, total // len(template))
+    buffers = [memoryview(bytearray(template)) for _ in range(count)]
+    path = root / "floor"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    position = 0
+    started = time.perf_counter()
+    for buffer in buffers:
+        check_batch(buffer)
+        os.pwrite(fd, buffer, position)
+        position += len(buffer)
+    spent = (time.perf_counter() - started) / count
+    os.close(fd)
+    path.unlink()
     return spent
 
 
@@ -65,8 +95,8 @@ def read_cost(log: PartitionLog, offsets: list[int], max_bytes: int) -> float:
     return (time.perf_counter() - started) / len(offsets)
 
 
-def open_cost(root: Path, partitions: int, *, clean: bool) -> float:
-    """Seconds to open ``partitions`` small logs."""
+def open_cost(root: Path, partitions: int, records: int, *, clean: bool) -> float:
+    """Seconds to open ``partitions`` logs of ``records`` records each."""
     if not clean:
         (root / ".kafka_cleanshutdown").unlink()
     started = time.perf_counter()
@@ -74,19 +104,19 @@ def open_cost(root: Path, partitions: int, *, clean: bool) -> float:
     manager.load_all()
     spent = time.perf_counter() - started
     assert len(manager) == partitions
-    assert all(log.log_end_offset == 100 for log in manager)
+    assert all(log.log_end_offset == records for log in manager)
     manager.shutdown()
     return spent
 
 
-def fill(root: Path, partitions: int) -> None:
-    """Make ``partitions`` logs of ten batches each."""
+def fill(root: Path, partitions: int, batches: int) -> None:
+    """Make ``partitions`` logs of so many batches of ten records each."""
     manager = LogManager([root], CONFIG, clock=lambda: NOW)
     manager.load_all()
     template = bytes(encode_batch([Record(i, NOW, None, b"x" * 100, ()) for i in range(10)]))
     for i in range(partitions):
         log = manager.create("many", i)
-        for _ in range(10):
+        for _ in range(batches):
             log.append(memoryview(bytearray(template)), leader_epoch=0, now_ms=NOW)
     manager.shutdown()
 
@@ -101,10 +131,15 @@ def main() -> None:
     root = Path(tempfile.mkdtemp(prefix="kafkalog-bench-", dir=arguments.dir))
     try:
         print(f"{'what':46} {'cost':>12} {'rate':>14}")
+        total = 64 << 20
         for size in (1 << 10, 16 << 10, 1000 << 10):
             actual = len(make_batch(size))
-            spent = best(5, lambda size=size: append_cost(root, size, 64 << 20))  # type: ignore[misc]
+            spent = best(5, lambda size=size: append_cost(root, size, total))  # type: ignore[misc]
             print(f"{f'append, batches of {actual:,} bytes':46} {spent * 1e6:9.1f} us {actual / spent / 1e6:9.0f} MB/s")
+            floor = best(5, lambda size=size: floor_cost(root, size, total))  # type: ignore[misc]
+            print(f"{'  beyond checking and writing the batch':46} {(spent - floor) * 1e6:9.1f} us")
+        spent = best(5, lambda: append_cost(root, 16 << 10, total, idempotent=True))
+        print(f"{'append, 16 KiB of an idempotent producer':46} {spent * 1e6:9.1f} us")
         log = PartitionLog.open(root / "read-0", CONFIG, clean=True, now_ms=NOW)
         template = make_batch(16 << 10)
         per_batch = 0
@@ -126,12 +161,16 @@ def main() -> None:
         spent = time.perf_counter() - started
         assert again.log_end_offset == end
         print(f"{'recovery of 128 MB':46} {spent * 1e3:9.1f} ms {size / spent / 1e6:9.0f} MB/s")
-        many = root / "many"
-        fill(many, arguments.partitions)
-        for clean in (True, False):
-            spent = best(3, lambda clean=clean: open_cost(many, arguments.partitions, clean=clean))  # type: ignore[misc]
-            what = f"open {arguments.partitions:,} partitions after {'a clean stop' if clean else 'a crash'}"
-            print(f"{what:46} {spent * 1e3:9.1f} ms")
+        partitions = arguments.partitions
+        for what, batches in (("empty partitions", 0), ("partitions of 12 KB", 10)):
+            directory = root / f"many-{batches}"
+            fill(directory, partitions, batches)
+            for stop, clean in (("a clean stop", True), ("a crash", False)):
+                spent = best(
+                    3,
+                    lambda d=directory, n=batches * 10, c=clean: open_cost(d, partitions, n, clean=c),  # type: ignore[misc]
+                )
+                print(f"{f'open {partitions:,} {what} after {stop}':46} {spent * 1e3:9.1f} ms")
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
