@@ -81,7 +81,7 @@ def test_what_the_broker_refuses(broker_address: str, name: str) -> None:
     assert "retention.ms" in failure("create", broker_address, "--topic", name, "--config", "retention.ms=often")
     assert "eplication" in failure("create", broker_address, "--topic", name, "--replication-factor", "99")
     assert topics("create", broker_address, "--topic", name, "--partitions", "2") != []
-    assert "partitions" in failure("alter", broker_address, "--topic", name, "--partitions", "1").lower()
+    assert "partition" in failure("alter", broker_address, "--topic", name, "--partitions", "1").lower()
 
 
 def test_wrong_usage(broker_address: str, name: str, tmp_path: Path) -> None:
