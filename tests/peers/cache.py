@@ -5,9 +5,16 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+FETCH_DEADLINE_S = 90.0
+"""How long a test waits for a download; less than a test may take. `python -m tests.peers.fetch` waits longer."""
+_TRIES = 3
+_failed: dict[str, str] = {}
 
 
 class MissingPeerError(RuntimeError):
@@ -33,16 +40,53 @@ def cache_root() -> Path:
     return root
 
 
+def fetch(what: str, command: Sequence[str], directory: Path) -> None:
+    """Run a command that downloads, up to three times and FETCH_DEADLINE_S in all.
+
+    Raises MissingPeerError with the end of what it said when it does not succeed.
+    """
+    end = time.monotonic() + FETCH_DEADLINE_S
+    said = ""
+    for _ in range(_TRIES):
+        left = end - time.monotonic()
+        if left <= 0:
+            break
+        try:
+            done = subprocess.run(
+                command,
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=left,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            said = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else said
+            break
+        if done.returncode == 0:
+            return
+        said = done.stdout
+    raise MissingPeerError(
+        f"missing because {what} could not be fetched in {FETCH_DEADLINE_S:.0f} s (`python -m tests.peers.fetch` "
+        f"fetches every peer with more patience); `{' '.join(command)}` said:\n{said[-1500:]}"
+    )
+
+
 def cached(name: str, build: Callable[[Path], None]) -> Path:
     """The directory `name` of the cache, filled by `build(directory)` if it is not there yet.
 
     Built beside and renamed, so that a broken download never looks complete; a file lock makes processes that
-    want the same thing at the same time wait for one download.
+    want the same thing at the same time wait for one download. What could not be built is not tried again by
+    this process: the next who asks gets the same MissingPeerError.
     """
     root = cache_root()
     done = root / name
     if done.is_dir():
         return done
+    if name in _failed:
+        raise MissingPeerError(_failed[name])
     done.parent.mkdir(parents=True, exist_ok=True)
     lock_path = done.parent / f".{done.name}.lock"
     with lock_path.open("w") as lock:
@@ -53,7 +97,9 @@ def cached(name: str, build: Callable[[Path], None]) -> Path:
         try:
             build(making)
             making.rename(done)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, MissingPeerError):
+                _failed[name] = str(error)
             shutil.rmtree(making, ignore_errors=True)
             raise
     return done

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from tests.peers.cache import MissingPeerError, cached
+from tests.peers.cache import MissingPeerError, cached, fetch
 
-RESOLVE_TIMEOUT_S = 900
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>peers</groupId><artifactId>peers</artifactId><version>1</version><packaging>pom</packaging>
@@ -51,17 +49,10 @@ def classpath(coordinates: Sequence[str]) -> list[Path]:
         if reason := missing():
             raise MissingPeerError(reason)
         (directory / "pom.xml").write_text(_POM.format(dependencies="".join(map(_dependency, coordinates))))
-        done = subprocess.run(
+        fetch(
+            ", ".join(coordinates),
             ["mvn", "-q", "-B", _PLUGIN, "-DoutputDirectory=libs", "-DincludeScope=runtime"],
-            cwd=directory,
-            capture_output=True,
-            text=True,
-            timeout=RESOLVE_TIMEOUT_S,
-            check=False,
+            directory,
         )
-        if done.returncode != 0 or not any((directory / "libs").glob("*.jar")):
-            raise MissingPeerError(
-                f"missing because mvn could not fetch {', '.join(coordinates)}:\n{done.stdout[-1500:]}"
-            )
 
     return sorted((cached(cache_name(coordinates), resolve) / "libs").glob("*.jar"))

@@ -1,0 +1,29 @@
+"""Fetch every foreign peer into the cache: `python -m tests.peers.fetch`. Ends with 1 when one is missing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+
+from tests.peers import cache, kafka
+from tests.peers.clients.registry import PROGRAMS
+
+PATIENCE_S = 1800.0
+
+
+def main() -> int:
+    """Ask every peer for itself and print what came of it."""
+    cache.FETCH_DEADLINE_S = PATIENCE_S
+    wanted: dict[str, Callable[[], str | None]] = {
+        f"Apache Kafka {version}": partial(kafka.missing, version) for version in kafka.VERSIONS
+    }
+    wanted |= {name: client.missing for name, client in PROGRAMS.items()}
+    reasons = {name: missing() for name, missing in wanted.items()}
+    for name, reason in reasons.items():
+        print(f"{name}: {reason or 'ready'}")
+    return int(any(reasons.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
