@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from struct import Struct
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -42,6 +43,13 @@ _RECORDS_COUNT_AT = 57
 
 _clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
 """Clusters by ``kafka.*`` properties, for the tasks of this worker process."""
+
+
+class Piece(NamedTuple):
+    """Some whole batches, and the offset behind the last of them."""
+
+    records: memoryview
+    behind: int
 
 
 def read_range(
@@ -93,26 +101,28 @@ class _RangeReader:
             chunk = self._take()
             if chunk is None:
                 continue
-            pieces, behind = cut(chunk.records, self._position)
+            pieces = cut(chunk.records, self._position)
             if not pieces:
                 self._check_progress()
                 continue
+            behind = pieces[-1].behind
             if behind < self._end:
                 self._ask(behind)
             self._check_gap(chunk)
-            # Which records of an aborted transaction are meant depends on the markers before them in the chunk.
-            for piece in [chunk.records] if chunk.aborted else pieces:
+            if chunk.aborted:
+                # Which records of an aborted transaction are meant depends on the markers before them in the chunk.
+                pieces = [Piece(chunk.records, behind)]
+            for piece in pieces:
                 yield from self._decode(piece, chunk.aborted, columns)
                 if self._position >= self._end:
                     return
 
     def _decode(
-        self, piece: memoryview, aborted: list[tuple[int, int]], columns: tuple[str, ...]
+        self, piece: Piece, aborted: list[tuple[int, int]], columns: tuple[str, ...]
     ) -> Iterator[pa.RecordBatch]:
-        _, behind = cut(piece, self._position)
-        while self._position < min(behind, self._end):
+        while self._position < min(piece.behind, self._end):
             batch, next_offset = decode_arrow(
-                piece,
+                piece.records,
                 topic=self._tp.topic,
                 partition=self._tp.partition,
                 start=self._position,
@@ -204,13 +214,13 @@ class _RangeReader:
         self._move(to)
 
 
-def cut(records: memoryview, offset: int) -> tuple[list[memoryview], int]:
-    """Whole batches in pieces of about PIECE_ROWS or PIECE_BYTES, and the offset behind the last (or ``offset``).
+def cut(records: memoryview, offset: int) -> list[Piece]:
+    """Whole batches of a chunk that was fetched from ``offset``, in pieces of about PIECE_ROWS or PIECE_BYTES.
 
     A batch that the response cut off at its end is left out. Raises CorruptRecordError for a length that cannot be and
     UnsupportedMagicError for another format.
     """
-    pieces: list[memoryview] = []
+    pieces: list[Piece] = []
     end, begin, at, rows = len(records), 0, 0, 0
     behind = offset
     while end - at >= HEADER_SIZE:
@@ -222,11 +232,11 @@ def cut(records: memoryview, offset: int) -> tuple[list[memoryview], int]:
             break
         count = _INT32.unpack_from(records, at + _RECORDS_COUNT_AT)[0]
         if at > begin and (rows + count > PIECE_ROWS or at + size - begin > PIECE_BYTES):
-            pieces.append(records[begin:at])
+            pieces.append(Piece(records[begin:at], behind))
             begin, rows = at, 0
         behind = max(behind, base_offset + _INT32.unpack_from(records, at + LAST_OFFSET_DELTA_AT)[0] + 1)
         rows += count
         at += size
     if at > begin:
-        pieces.append(records[begin:at])
-    return pieces, behind
+        pieces.append(Piece(records[begin:at], behind))
+    return pieces

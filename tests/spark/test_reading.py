@@ -279,9 +279,9 @@ def test_pieces_are_whole_batches() -> None:
         for base, size in ((10, 50), (20, 500_000), (30, 500_000), (40, 10), (50, 1_000_000), (60, 10))
     ]
     data = memoryview(b"".join(batches))
-    pieces, behind = cut(data[:-1], 10)
-    assert behind == 53, "the last batch is cut off"
-    assert b"".join(pieces) == b"".join(batches[:-1])
-    bases = [[header.base_offset for _, header in iter_headers(piece)] for piece in pieces]
+    pieces = cut(data[:-1], 10)
+    assert b"".join(piece.records for piece in pieces) == b"".join(batches[:-1]), "the last batch is cut off"
+    bases = [[header.base_offset for _, header in iter_headers(piece.records)] for piece in pieces]
     assert bases == [[10, 20], [30, 40], [50]]
-    assert cut(data[:30], 10) == ([], 10)
+    assert [piece.behind for piece in pieces] == [23, 43, 53]
+    assert cut(data[:30], 10) == []

@@ -1,0 +1,59 @@
+"""Runs the reading queries of ``benchmarks.spark_read`` in a Spark of its own, one after another as they are asked for.
+
+    python -m benchmarks.spark_job DIRECTORY JARS
+
+Each line of standard input is a job as JSON: job, source, topic, bootstrap, count. The answer is a line with its
+seconds, or with the number of rows where ``count`` is set.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.spark.session import start_session
+
+DRIVER_MEMORY = "2g"
+
+
+def serve(directory: str, jars: str) -> None:
+    """Run the jobs that come as lines of JSON; answer each with its seconds (or rows)."""
+    own = Path(tempfile.mkdtemp(dir=directory))
+    options = {"spark.driver.memory": DRIVER_MEMORY}
+    if jars:
+        options["spark.jars"] = jars
+    spark = start_session(own, options)
+    for line in sys.stdin:
+        print(json.dumps(_run(spark, json.loads(line), own)), flush=True)
+    spark.stop()
+
+
+def _run(spark: Any, order: dict[str, Any], directory: Path) -> float:
+    began = time.perf_counter()
+    streaming = order["job"] == "AvailableNow"
+    reader = (spark.readStream if streaming else spark.read).format(order["source"])
+    value_only = order["job"] == "batch, value"
+    if value_only and order["source"] == "kafkalog":
+        reader = reader.schema("value BINARY")
+    frame = reader.options(
+        **{"kafka.bootstrap.servers": order["bootstrap"], "subscribe": order["topic"], "startingOffsets": "earliest"}
+    ).load()
+    if value_only:
+        frame = frame.select("value")
+    if order["count"]:
+        return int(frame.count())
+    if streaming:
+        checkpoint = tempfile.mkdtemp(dir=directory)
+        query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        query.start().awaitTermination()
+    else:
+        frame.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])
