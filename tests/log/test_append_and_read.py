@@ -9,10 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.log import names
+from broker.log.append_info import AppendInfo
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.log.validation import Origin
-from kafkalog.protocol.errors import CorruptMessageError, OffsetOutOfRangeError
+from kafkalog.protocol.errors import (
+    CorruptMessageError,
+    InvalidProducerEpochError,
+    MessageTooLargeError,
+    OffsetOutOfRangeError,
+    OutOfOrderSequenceNumberError,
+)
 from kafkalog.records.batch import decode_batch, iter_headers, read_header
 from tests.log.support import NOW, batch, marker, open_log, stored, temporary_directory
 
@@ -293,3 +300,61 @@ def test_aborted_transactions_of_what_was_read(tmp_path: Path, interval: int) ->
         # Three offsets a transaction; an index entry at least every 500 bytes, which two transactions do not fit.
         assert all(first < read_to + (3 if interval == 0 else 9) for _, first in told)
     assert log.aborted_within(end, log.read(end, 700, max_offset=end), end) == []
+
+
+# -- idempotent producers ------------------------------------------------------------------------------------
+
+
+def produce(log: PartitionLog, sequence: int, count: int = 1, *, epoch: int = 0) -> AppendInfo:
+    data = batch(count, size=50, producer_id=3, producer_epoch=epoch, base_sequence=sequence)
+    return log.append(data, leader_epoch=0, now_ms=NOW)
+
+
+def test_a_duplicate_is_answered_with_its_first_offsets_and_not_appended(tmp_path: Path) -> None:
+    log = open_log(tmp_path, SMALL)
+    first = [produce(log, sequence, 5) for sequence in range(0, 100, 5)]
+    assert len(log.segments) > 1
+    size = log.size
+    for info, sequence in zip(first[-5:], range(75, 100, 5), strict=True):
+        again = produce(log, sequence, 5)
+        assert again.duplicate
+        assert (again.first_offset, again.last_offset, again.max_timestamp) == (
+            info.first_offset, info.last_offset, info.max_timestamp,
+        )  # fmt: skip
+    assert (log.size, log.log_end_offset) == (size, 100)
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        produce(log, 70, 5)
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        produce(log, 95, 4)
+    assert log.log_end_offset == 100
+
+
+def test_sequences_wrap_in_the_log(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    produce(log, 2**31 - 3, 2)
+    assert produce(log, 2**31 - 1, 4).first_offset == 2
+    assert produce(log, 2**31 - 1, 4).duplicate
+    assert produce(log, 3).first_offset == 6
+    log.close()
+    again = open_log(tmp_path, clean=True)
+    assert produce(again, 3).duplicate
+    assert produce(again, 4).first_offset == 7
+
+
+def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_zero(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    produce(log, 0, epoch=4)
+    with pytest.raises(InvalidProducerEpochError):
+        produce(log, 1, epoch=3)
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        produce(log, 1, epoch=5)
+    assert produce(log, 0, epoch=5).first_offset == 1
+    assert log.log_end_offset == 2
+
+
+def test_a_refused_batch_leaves_log_and_state_alone(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(max_message_bytes=300))
+    produce(log, 0)
+    with pytest.raises(MessageTooLargeError):
+        produce(log, 1, 20)
+    assert produce(log, 1).first_offset == 1
