@@ -60,7 +60,7 @@ def put_bytes(out: Any, at: Any, source: Any, length: Any, limit: Any) -> Any:
         while done < length:
             copy_block(out + at, source, done)
             done += 32
-    else:
+    elif length > 0:
         copy(out + at, source, length)
     return at + max(length, 0)
 
@@ -115,7 +115,7 @@ def put_headers(inputs: Any, first: Any, last: Any, out: Any, at: Any) -> Any:
         begin, length = cell(
             load_64(inputs, t.IN_HEADER_VALUE_OFFSETS), load_64(inputs, t.IN_HEADER_VALUE_VALID), index + value_skip
         )
-        at = put_bytes(out, at, load_64(inputs, t.IN_HEADER_VALUE_DATA) + begin, max(length, -1), 0)
+        at = put_bytes(out, at, load_64(inputs, t.IN_HEADER_VALUE_DATA) + begin, length, 0)
     return at
 
 

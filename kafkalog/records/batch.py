@@ -258,6 +258,11 @@ def pack_header(header: BatchHeader, records: Buffer) -> bytearray:
     """A batch of `header` and the (compressed) `records`; batch_length, magic and crc are filled in here."""
     batch = bytearray(HEADER_SIZE)
     batch += records
+    return seal_batch(header, batch)
+
+
+def seal_batch(header: BatchHeader, batch: bytearray) -> bytearray:
+    """`pack_header` in place: `batch` has room for the header and then the records."""
     batch_length = len(batch) - LOG_OVERHEAD
     if batch_length > 0x7FFFFFFF:
         raise InvalidRecordError("batch of more than 2 GiB")

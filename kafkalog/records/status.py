@@ -38,7 +38,7 @@ _ERRORS: dict[int, tuple[type[RecordsError], str]] = {
 }
 
 
-def error_for(status: int, index: int) -> RecordsError:
+def error_for(status: int, index: int, what: str = "record") -> RecordsError:
     """The error that `status` stands for, at the record (or batch) of that index."""
     kind, text = _ERRORS[status]
-    return kind(f"record {index}: {text}")
+    return kind(f"{what} {index}: {text}")
