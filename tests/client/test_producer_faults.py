@@ -116,32 +116,91 @@ def proxied(start_broker: Callable[..., KafkalogBroker]) -> Iterator[tuple[Kafka
         proxy.close()
 
 
-def test_broken_connections(proxied: tuple[KafkalogBroker, Proxy]) -> None:
-    broker, proxy = proxied
-    partitions = 3
-    new_topic(broker, "t", partitions)
+def write_while_breaking(
+    broker: KafkalogBroker, proxy: Proxy, topic: str, partitions: int, breaks: int, seed: int, **properties: Any
+) -> tuple[list[list[bytes]], list[tuple[int, int, DeliveryFuture]]]:
+    """Send until connections have been broken so often: what was sent, and partition, place and future of each."""
+    chance = random.Random(seed)
     sent: list[list[bytes]] = [[] for _ in range(partitions)]
     futures: list[tuple[int, int, DeliveryFuture]] = []
-    with producer(broker.bootstrap, linger_ms=1) as sending:
-        sending.send("t", b"first", partition=0).result(DEADLINE_S)
-        sent[0].append(b"first")
-        proxy.harm = 0.05
+    with producer(broker.bootstrap, **properties) as sending:
+        sending.partitions_for(topic)
+        proxy.harm = chance.choice([0.02, 0.05, 0.2])
+        goal = proxy.broken + breaks
         end = time.monotonic() + DEADLINE_S
-        while proxy.broken < 60:
+        while proxy.broken < goal:
             assert time.monotonic() < end
-            for _ in range(50):
-                n = len(futures)
-                partition = n % partitions
-                value = b"%d" % n
-                futures.append((partition, len(sent[partition]), sending.send("t", value, partition=partition)))
+            for _ in range(chance.randrange(1, 100)):
+                partition = chance.randrange(partitions)
+                value = b"%d " % len(futures) + b"x" * chance.randrange(100)
+                futures.append((partition, len(sent[partition]), sending.send(topic, value, partition=partition)))
                 sent[partition].append(value)
-            futures[-1][2].exception(DEADLINE_S)
+            if chance.random() < 0.5:
+                futures[-1][2].exception(DEADLINE_S)
         proxy.harm = 0.0
-        for partition, place, future in futures:
-            found = future.result(DEADLINE_S)
-            assert (found.partition, found.offset) == (partition, place)
-    for partition in range(partitions):
-        assert values(broker, "t", partition) == sent[partition]
+        sending.flush(DEADLINE_S)
+    return sent, futures
+
+
+def check_each_once(
+    broker: KafkalogBroker, topic: str, sent: list[list[bytes]], futures: list[tuple[int, int, DeliveryFuture]]
+) -> None:
+    for partition, place, future in futures:
+        found = future.result(DEADLINE_S)
+        assert (found.partition, found.offset) == (partition, place)
+    assert [values(broker, topic, partition) for partition in range(len(sent))] == sent
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"linger_ms": 1, "batch_size": 200, "compression_type": "lz4"},
+        {"batch_size": 1, "max_in_flight_requests_per_connection": 2},
+    ],
+    ids=["defaults", "small batches", "single records"],
+)
+def test_broken_connections(proxied: tuple[KafkalogBroker, Proxy], properties: dict[str, Any]) -> None:
+    broker, proxy = proxied
+    new_topic(broker, "t", 3)
+    check_each_once(broker, "t", *write_while_breaking(broker, proxy, "t", 3, 30, 5, **properties))
+
+
+def test_broken_connections_while_batches_are_split(proxied: tuple[KafkalogBroker, Proxy]) -> None:
+    broker, proxy = proxied
+    new_topic(broker, "t", 2, max_message_bytes="400")
+    check_each_once(broker, "t", *write_while_breaking(broker, proxy, "t", 2, 30, 6, linger_ms=2))
+
+
+def test_order_without_idempotence(proxied: tuple[KafkalogBroker, Proxy]) -> None:
+    """With one request in flight records may be there twice, but nothing is lost or overtaken."""
+    broker, proxy = proxied
+    new_topic(broker, "t", 2)
+    sent, futures = write_while_breaking(
+        broker, proxy, "t", 2, 30, 7, enable_idempotence=False, max_in_flight_requests_per_connection=1
+    )
+    assert all(future.exception(DEADLINE_S) is None for _, _, future in futures)
+    assert [list(dict.fromkeys(values(broker, "t", partition))) for partition in (0, 1)] == sent
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_broken_connections_for_long(proxied: tuple[KafkalogBroker, Proxy]) -> None:
+    broker, proxy = proxied
+    for seed in range(50):
+        chance = random.Random(seed)
+        partitions = chance.choice([1, 2, 5])
+        limits = {"max_message_bytes": chance.choice(["300", "3000"])} if chance.random() < 0.4 else {}
+        new_topic(broker, f"t{seed}", partitions, **limits)
+        properties = {
+            "linger_ms": chance.choice([0, 1, 5]),
+            "compression_type": chance.choice(["none", "lz4"]),
+            "max_in_flight_requests_per_connection": chance.choice([1, 2, 5]),
+        }
+        if chance.random() < 0.5:
+            properties["batch_size"] = chance.choice([1, 200, 2000])
+        outcome = write_while_breaking(broker, proxy, f"t{seed}", partitions, 25, seed, **properties)
+        check_each_once(broker, f"t{seed}", *outcome)
 
 
 @pytest.mark.crash
