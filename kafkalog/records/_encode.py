@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from .batch import (
 from .compression import Codec, compress
 from .errors import InvalidRecordError, RecordTooLargeError
 
-ArrayLike = pa.Array | pa.ChunkedArray
+ArrayLike: TypeAlias = pa.Array | pa.ChunkedArray
 
 DEFAULT_BATCH_BYTES = 1024 * 1024
 _OVERHEAD = 64

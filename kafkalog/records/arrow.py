@@ -62,9 +62,9 @@ def decode_arrow(
     left out always.
 
     No record below the second result is left: it is past every batch that was read, compacted offsets, markers and
-    aborted records included, but never past `end`. It equals `start` where `buf` holds no whole batch. A decode stops early, on a batch's border, where 32-bit Arrow
-    offsets or `max_decompressed` would be exceeded by all batches together; calling again with the same bytes and the
-    new offset as `start` goes on.
+    aborted records included, but never past `end`. It equals `start` where `buf` holds no whole batch. A decode stops
+    early, on a batch's border, where 32-bit Arrow offsets or `max_decompressed` would be exceeded by all batches
+    together; calling again with the same bytes and the new offset as `start` goes on.
 
     Raises any `RecordsError`, its text naming partition and offset; `ValueError` for an unknown column. At most twice
     `max_decompressed` is held decompressed at a time.
