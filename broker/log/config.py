@@ -2,8 +2,8 @@
 
 One value per key of Apache Kafka's topic configuration that the log obeys (``LogConfig`` in Kafka's storage
 module); the names are Kafka's with ``_`` for ``.``. Parsing and defaults from files belong to
-``broker.config``; this class
-is what a log is handed, and it may be replaced while the log is open: every read of it is at the time of use.
+``broker.config``; this class is what a log is handed, and it may be replaced while the log is open: every
+read of it is at the time of use.
 """
 
 from __future__ import annotations

@@ -8,9 +8,8 @@ A log belongs to one thread, the broker's loop. ``flush`` alone may run on a wor
 list of segments is replaced, never changed, so what a flush or a reader holds stays whole.
 
 Failures: a write that failed is undone, and the append answers KAFKA_STORAGE_ERROR; the next may succeed.
-When it
-cannot be undone, or an fsync failed, nobody knows what the file holds: the log goes offline, appends fail
-    from then on, and reads of what is there go on.
+When it cannot be undone, or an fsync failed, nobody knows what the file holds: the log goes offline, appends
+fail from then on, and reads of what is there go on.
 """
 
 from __future__ import annotations
@@ -263,19 +262,19 @@ class PartitionLog(LogAppender):
 
         Raises:
             KafkaStorageError: it could not be forced. The log is offline from then on: what the kernel kept
-            of the
-                data is unknown, and a second try would not tell.
+                of the data is unknown, and a second try would not tell.
         """
         if self.offline is not None:
             raise KafkaStorageError(f"{self._label} is offline: {self.offline}")
-        end = self.log_end_offset if upto is None else min(upto, self.log_end_offset)
+        # In this order: what the loop's thread does in between is then either covered here or noticed.
         truncations, since = self._truncations, self._last_append_ms
+        rolled, self._flush_from_roll = self._flush_from_roll, False
+        end = self.log_end_offset if upto is None else min(upto, self.log_end_offset)
         segments, start = self._segments, self.recovery_point
-        if end <= start and not self._dir_unsynced and not self._flush_from_roll:
+        if end <= start and not self._dir_unsynced and not rolled:
             return
         # After a roll the segment that was left once more: its indexes have been closed and trimmed since.
-        find = bisect_left if self._flush_from_roll else bisect_right
-        self._flush_from_roll = False
+        find = bisect_left if rolled else bisect_right
         try:
             for segment in segments[max(find([s.base_offset for s in segments], start) - 1, 0) :]:
                 if segment.base_offset < end:
@@ -305,8 +304,7 @@ class PartitionLog(LogAppender):
 
         Raises:
             KafkaStorageError: something could not be forced to the device, or the log was offline: this was
-            no clean
-                stop.
+                no clean stop.
         """
         try:
             if self.offline is None:
