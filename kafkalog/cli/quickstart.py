@@ -30,6 +30,7 @@ The log, the Parquet files and the checkpoint stay in the directory that is prin
 """
 TOPIC = "quickstart"
 PROGRESS_SECONDS = 0.5
+LOGGED_PROGRESS_SECONDS = 5.0
 JAVA_MAJOR = 17
 
 
@@ -187,6 +188,8 @@ def start_query(spark: Any, bootstrap: str, directory: Path) -> Any:
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", TOPIC)
         .option("startingOffsets", "earliest")
+        # Small enough for progress to be seen.
+        .option("maxOffsetsPerTrigger", 400_000)
         .load()
     )
     return (
@@ -231,38 +234,48 @@ def follow(
     query: Any, producing: threading.Thread, figures: Figures, started: float, victim: LocalBroker | None
 ) -> None:
     """Show progress until Spark has read all that was produced; kill ``victim`` once on the way."""
-    total = None
+    progress = Progress()
     while True:
         producing.join(PROGRESS_SECONDS)
         figures.rows = rows_read(query)
         seconds = time.monotonic() - started
-        show_progress(f"{seconds:6.1f} s   sent {figures.lines:>12,}   acknowledged {figures.acked:>12,}   "
+        progress.show(f"{seconds:6.1f} s   sent {figures.lines:>12,}   acknowledged {figures.acked:>12,}   "
                       f"read by Spark {figures.rows:>12,} rows")  # fmt: skip
         if figures.failure is not None:
             break
         if query.exception() is not None:
             raise RuntimeError(f"the query failed: {query.exception()}")
         if victim is not None and figures.acked > 0:
-            show_progress("")
+            progress.clear()
             say(f"broker   process {victim.pid} is killed (SIGKILL)")
             victim.restart()
             say(f"broker   started again as process {victim.pid}, recovered its log, and goes on")
             victim = None
         if figures.done:
-            total = figures.acked
-            if figures.rows >= total:
+            if figures.rows >= figures.acked:
                 break
             if not producing.is_alive():
                 time.sleep(PROGRESS_SECONDS)
-    show_progress("")
+    progress.clear()
 
 
-def show_progress(text: str) -> None:
-    """One line that replaces itself on a terminal; a line of its own elsewhere."""
-    if sys.stdout.isatty():
-        print(f"\r\x1b[K{text}", end="", flush=True)
-    elif text:
-        print(text, flush=True)
+class Progress:
+    """A line that replaces itself on a terminal; elsewhere a line of its own every few seconds."""
+
+    def __init__(self) -> None:
+        self._shown_at = time.monotonic()
+
+    def show(self, text: str) -> None:
+        if sys.stdout.isatty():
+            print(f"\r\x1b[K{text}", end="", flush=True)
+        elif time.monotonic() - self._shown_at >= LOGGED_PROGRESS_SECONDS:
+            self._shown_at = time.monotonic()
+            say(text)
+
+    def clear(self) -> None:
+        """Make room for other output."""
+        if sys.stdout.isatty():
+            print("\r\x1b[K", end="", flush=True)
 
 
 def rows_read(query: Any) -> int:

@@ -1,0 +1,56 @@
+"""The first command a user runs, as a user runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+LINES = 20_000
+
+
+def quickstart(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kafkalog.cli.main", "quickstart", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(320)
+def test_every_line_is_in_the_parquet_files_once_though_the_broker_is_killed(tmp_path: Path) -> None:
+    text = tmp_path / "input.log"
+    text.write_text("".join(f"line {n}\n" for n in range(LINES)) + "the last, without an end")
+    done = quickstart(str(text), "--kill-broker", "--partitions", "2", "--directory", "data", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "is killed" in done.stdout
+    assert f"acknowledged     {LINES + 1:,} in" in done.stdout
+    [directory] = (tmp_path / "data").iterdir()
+    files = [str(path) for path in directory.glob("parquet/*.parquet")]
+    rows = ds.dataset(files, format="parquet").to_table()
+    assert rows.num_rows == LINES + 1
+    assert sorted(rows["line"].to_pylist())[-1] == "the last, without an end"
+    assert len(set(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))) == LINES + 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.log"], "missing.log is not a file"),
+        (["binary"], "binary is empty or not text"),
+        (["--partitions", "0"], "--partitions must be at least 1"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, arguments: list[str], message: str) -> None:
+    (tmp_path / "binary").write_bytes(b"\0\1\2")
+    done = quickstart(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
