@@ -32,8 +32,9 @@ def test_every_column(reads: Reads, topics: Topics) -> None:
         "headers": [{"key": "a", "value": bytearray(b"1")}, {"key": "b", "value": None}],
     }
     assert (second.key, second.value, second.headers) == (None, None, None)
-    frame = reads.batch(subscribe=topic, startingTimestamp=T0_MS + 2).selectExpr("date_format(timestamp, 'yyyy SSS')")
-    assert frame.collect()[0][0] == f"{datetime.fromtimestamp(T0_MS / 1000, UTC).year} 002"
+    late = {"startingTimestamp": T0_MS + 2, "startingOffsetsByTimestampStrategy": "latest"}
+    (row,) = reads.batch(subscribe=topic, **late).selectExpr("date_format(timestamp, 'yyyy SSS')").collect()
+    assert row[0] == f"{datetime.fromtimestamp(T0_MS / 1000, UTC).year} 002"
 
 
 def test_an_empty_topic(reads: Reads, topics: Topics) -> None:

@@ -13,6 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_kafkalog.schema import source_schema
 from tests.spark.conftest import Reads
 from tests.spark.topics import Topics, numbers, values_of
 
@@ -53,7 +54,9 @@ class Sink:
     def values(self) -> list[bytes | None]:
         if not (self.output / "_spark_metadata").exists():
             return []
-        return values_of(self._spark.read.parquet(str(self.output)).collect())
+        # A sink that has committed empty batches only has no file to take a schema from.
+        frame = self._spark.read.schema(source_schema(False)).parquet(str(self.output))
+        return values_of(frame.select("partition", "offset", "value").collect())
 
     def offsets(self) -> list[dict[str, Any]]:
         """Offsets of the source in Spark's offset log, a batch each."""
@@ -80,7 +83,7 @@ def test_available_now_reads_what_is_there_and_no_more_than_once(reads: Reads, t
     sink.drain(frame)
     assert sorted(sink.values()) == sorted(numbers(150))  # type: ignore[type-var]
     batches = len(sink.offsets())
-    assert sink.drain(frame) == []
+    assert all(each["numInputRows"] == 0 for each in sink.drain(frame))
     assert len(sink.offsets()) == batches, "nothing new makes no batch"
 
 
