@@ -198,9 +198,9 @@ class LogOnALossyDisk(RuleBasedStateMachine):
         replay(log.segments, fresh, log.log_end_offset)
         for producer_id, entry in fresh.producers.items():
             kept = log.producers.producers[producer_id]
-            assert (kept.epoch, kept.next_sequence, kept.batches[-1:]) == (
-                entry.epoch, entry.next_sequence, entry.batches[-1:],
-            )  # fmt: skip
+            assert (kept.epoch, kept.next_sequence) == (entry.epoch, entry.next_sequence)
+            # But for its time: a snapshot has one for the batch and the marker after it.
+            assert [row[:3] for row in kept.batches[-1:]] == [row[:3] for row in entry.batches[-1:]]
 
 
 LogOnALossyDisk.TestCase.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
