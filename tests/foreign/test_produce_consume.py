@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -92,6 +94,20 @@ def test_partitions_are_apart(client: ForeignClient, referee: ForeignClient, top
     assert [r.value for r in client.consume(topic, 0, 0, 5)] == [b"p0"] * 5
     assert [r.value for r in client.consume(topic, 2, 0, 7)] == [b"p2"] * 7
     assert referee.list_offset(topic, 1, "latest")[0] == 0
+
+
+@pytest.mark.parametrize("client", client_params("consume_all"), indirect=True)
+def test_one_consumer_of_many_partitions(client: ForeignClient, referee: ForeignClient, topic: str) -> None:
+    """Records reach a consumer that waits for them, in partitions that were quiet while others were not."""
+    count = 40
+    referee.create_topic(topic, partitions=count, config=KEEP)
+    rounds = [[partition for partition in range(count) if partition % step == 0] for step in (2, 5, 1, 7)]
+    ends = [sum(partition in each for each in rounds) for partition in range(count)]
+    with ThreadPoolExecutor(1) as pool:
+        consumed = pool.submit(client.consume_all, topic, ends)
+        for partition in itertools.chain(*rounds):
+            referee.produce(topic, partition, [Record(None, b"x", (), BASE_TIME)])
+        assert consumed.result(60) == [list(range(end)) for end in ends]
 
 
 @pytest.mark.parametrize("client", client_params("timestamps"), indirect=True)

@@ -152,6 +152,32 @@ public class JavaClient {
         }
     }
 
+    void consumeAll(JsonNode request, ObjectNode reply) {
+        Properties settings = settings();
+        settings.put("enable.auto.commit", false);
+        settings.put("auto.offset.reset", "none");
+        ArrayNode offsets = reply.putArray("offsets");
+        List<TopicPartition> all = new ArrayList<>();
+        long missing = 0;
+        for (JsonNode end : request.get("ends")) {
+            all.add(new TopicPartition(request.get("topic").asText(), all.size()));
+            offsets.addArray();
+            missing += end.asLong();
+        }
+        var bytes = new ByteArrayDeserializer();
+        try (var consumer = new KafkaConsumer<byte[], byte[]>(settings, bytes, bytes)) {
+            consumer.assign(all);
+            all.forEach(each -> consumer.seek(each, 0));
+            long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(DEADLINE_MS);
+            while (missing > 0 && System.nanoTime() < deadline) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
+                    ((ArrayNode) offsets.get(record.partition())).add(record.offset());
+                    missing--;
+                }
+            }
+        }
+    }
+
     static void write(ConsumerRecord<byte[], byte[]> record, ObjectNode to) {
         to.put("offset", record.offset());
         to.put("timestamp", record.timestamp());
@@ -217,6 +243,7 @@ public class JavaClient {
             case "delete_topic" -> admin.deleteTopics(List.of(request.get("topic").asText())).all().get();
             case "produce" -> produce(request, reply);
             case "consume" -> consume(request, reply);
+            case "consume_all" -> consumeAll(request, reply);
             case "list_offset" -> listOffset(request, reply);
             case "describe_config" -> describeConfig(request, reply);
             case "alter_config" -> alterConfig(request);

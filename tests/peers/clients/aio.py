@@ -30,7 +30,7 @@ class AioKafkaClient(ForeignClient):
     name = "aiokafka"
     features = frozenset(
         {"idempotent", "transactions", "timestamps", "null_header", "admin", "acks_0", "list_offset"}
-        | {"delete_records", "describe_config"}
+        | {"delete_records", "describe_config", "consume_all"}
     )
 
     @classmethod
@@ -153,6 +153,30 @@ class AioKafkaClient(ForeignClient):
             fetch_max_wait_ms=200,
             **settings,
         )
+
+    def consume_all(self, topic: str, ends: Sequence[int]) -> list[list[int]]:
+        partitions = [aiokafka.TopicPartition(topic, partition) for partition in range(len(ends))]
+        offsets: list[list[int]] = [[] for _ in ends]
+
+        async def work() -> None:
+            consumer = self._consumer(auto_offset_reset="none")
+            await consumer.start()
+            try:
+                consumer.assign(partitions)
+                for where in partitions:
+                    consumer.seek(where, 0)
+                missing = sum(ends)
+                loop = asyncio.get_running_loop()
+                deadline = loop.time() + DEADLINE_S
+                while missing > 0 and loop.time() < deadline:
+                    for where, batch in (await consumer.getmany(*partitions, timeout_ms=200)).items():
+                        offsets[where.partition] += [message.offset for message in batch]
+                        missing -= len(batch)
+            finally:
+                await consumer.stop()
+
+        self._run(work())
+        return offsets
 
     def list_offset(self, topic: str, partition: int, at: str) -> tuple[int, int]:
         where = aiokafka.TopicPartition(topic, partition)

@@ -36,7 +36,8 @@ class ForeignClient(ABC):
 
     `codecs`: what it compresses and decompresses. `features`: which of the methods below it has, and what it
     can carry: "idempotent", "transactions", "timestamps" (sets them), "null_record" (neither key nor value),
-    "null_header", "admin", "list_offset", "max_timestamp", "delete_records", "describe_config", "acks_0".
+    "null_header", "admin", "list_offset", "max_timestamp", "delete_records", "describe_config", "acks_0",
+    "consume_all".
     """
 
     name: ClassVar[str]
@@ -78,6 +79,10 @@ class ForeignClient(ABC):
         self, topic: str, partition: int, start: int, end: int, *, isolation: str = "read_uncommitted"
     ) -> list[Record]:
         """The records of an assigned partition with start <= offset < end, in the order got."""
+
+    def consume_all(self, topic: str, ends: Sequence[int]) -> list[list[int]]:
+        """Offsets got of each partition, in order, by one consumer that is assigned them all, from 0 to `ends`."""
+        raise AssertionError(f"{self.name} has no consume_all")
 
     def list_offset(self, topic: str, partition: int, at: str) -> tuple[int, int]:
         """(offset, timestamp) of "earliest", "latest", "max_timestamp" or a time in ms; -1: there is none."""

@@ -37,7 +37,7 @@ class ConfluentClient(ForeignClient):
     name = "librdkafka"
     features = frozenset(
         {"idempotent", "transactions", "timestamps", "null_record", "null_header", "admin", "acks_0"}
-        | {"list_offset", "max_timestamp", "delete_records", "describe_config"}
+        | {"list_offset", "max_timestamp", "delete_records", "describe_config", "consume_all"}
     )
 
     def __init__(self, bootstrap: str) -> None:
@@ -155,6 +155,25 @@ class ConfluentClient(ForeignClient):
         finally:
             consumer.close()
         return got
+
+    def consume_all(self, topic: str, ends: Sequence[int]) -> list[list[int]]:
+        consumer = ck.Consumer(
+            {**self._settings, "group.id": "unused", "enable.auto.commit": False, "auto.offset.reset": "error"}
+        )
+        offsets: list[list[int]] = [[] for _ in ends]
+        deadline = time.monotonic() + DEADLINE_S
+        missing = sum(ends)
+        try:
+            consumer.assign([ck.TopicPartition(topic, partition, 0) for partition in range(len(ends))])
+            while missing > 0 and time.monotonic() < deadline:
+                for message in consumer.consume(1000, timeout=0.1):
+                    if message.error() is not None:
+                        raise _failed(message.error())
+                    offsets[message.partition()].append(message.offset())
+                    missing -= 1
+        finally:
+            consumer.close()
+        return offsets
 
     def list_offset(self, topic: str, partition: int, at: str) -> tuple[int, int]:
         spec = _SPECS[at]() if at in _SPECS else OffsetSpec.for_timestamp(int(at))

@@ -44,6 +44,7 @@ type request struct {
 	Isolation   string            `json:"isolation"`
 	At          string            `json:"at"`
 	Before      int64             `json:"before"`
+	Ends        []int64           `json:"ends"`
 }
 
 type reply map[string]any
@@ -189,6 +190,34 @@ func consume(ctx context.Context, ask request) (reply, error) {
 	return reply{"records": records}, nil
 }
 
+func consumeAll(ctx context.Context, ask request) (reply, error) {
+	partitions := map[int32]kgo.Offset{}
+	offsets := make([][]int64, len(ask.Ends))
+	missing := int64(0)
+	for partition, end := range ask.Ends {
+		partitions[int32(partition)] = kgo.NewOffset().At(0)
+		offsets[partition] = []int64{}
+		missing += end
+	}
+	client, err := connect(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{ask.Topic: partitions}),
+		kgo.FetchMaxWait(200*time.Millisecond))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	for missing > 0 && ctx.Err() == nil {
+		fetches := client.PollFetches(ctx)
+		for _, failed := range fetches.Errors() {
+			return nil, failed.Err
+		}
+		fetches.EachRecord(func(one *kgo.Record) {
+			offsets[one.Partition] = append(offsets[one.Partition], one.Offset)
+			missing--
+		})
+	}
+	return reply{"offsets": offsets}, nil
+}
+
 func listOffset(ctx context.Context, admin *kadm.Client, ask request) (reply, error) {
 	var listed kadm.ListedOffsets
 	var err error
@@ -231,6 +260,8 @@ func answer(admin *kadm.Client, ask request) (reply, error) {
 		return produce(ctx, ask)
 	case "consume":
 		return consume(ctx, ask)
+	case "consume_all":
+		return consumeAll(ctx, ask)
 	case "list_offset":
 		return listOffset(ctx, admin, ask)
 	case "describe_config":

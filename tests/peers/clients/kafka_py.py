@@ -33,7 +33,7 @@ class KafkaPythonClient(ForeignClient):
     name = "kafka-python"
     features = frozenset(
         {"idempotent", "transactions", "timestamps", "admin", "acks_0"}
-        | {"list_offset", "max_timestamp", "delete_records", "describe_config"}
+        | {"list_offset", "max_timestamp", "delete_records", "describe_config", "consume_all"}
     )
 
     def __init__(self, bootstrap: str) -> None:
@@ -141,6 +141,30 @@ class KafkaPythonClient(ForeignClient):
         finally:
             consumer.close()
         return got
+
+    def consume_all(self, topic: str, ends: Sequence[int]) -> list[list[int]]:
+        consumer = kafka.KafkaConsumer(
+            **self._settings, group_id=None, enable_auto_commit=False, auto_offset_reset="none"
+        )
+        partitions = [kafka.TopicPartition(topic, partition) for partition in range(len(ends))]
+        offsets: list[list[int]] = [[] for _ in ends]
+
+        def read() -> None:
+            consumer.assign(partitions)
+            for where in partitions:
+                consumer.seek(where, 0)
+            missing = sum(ends)
+            deadline = time.monotonic() + DEADLINE_S
+            while missing > 0 and time.monotonic() < deadline:
+                for where, batch in consumer.poll(timeout_ms=200).items():
+                    offsets[where.partition] += [message.offset for message in batch]
+                    missing -= len(batch)
+
+        try:
+            _told(read)
+        finally:
+            consumer.close()
+        return offsets
 
     def list_offset(self, topic: str, partition: int, at: str) -> tuple[int, int]:
         where = kafka.TopicPartition(topic, partition)

@@ -6,6 +6,7 @@ Bytes are hex, null is null. Requests have "op" and the arguments of the method 
 |--|--|
 | produce | {"offsets": [...]} |
 | consume | {"records": [{"offset", "timestamp", "key", "value", "headers"}, ...]} |
+| consume_all | {"offsets": [[...], ...]} |
 | list_offset | {"offset", "timestamp"} |
 | describe_config | {"config": {name: value}} |
 | delete_records | {"low": log start offset} |
@@ -42,7 +43,7 @@ class LineClient(ForeignClient, ABC):
 
     features = frozenset(
         {"idempotent", "transactions", "timestamps", "null_record", "null_header", "admin", "acks_0"}
-        | {"list_offset", "max_timestamp", "delete_records", "describe_config"}
+        | {"list_offset", "max_timestamp", "delete_records", "describe_config", "consume_all"}
     )
 
     def __init__(self, bootstrap: str, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
@@ -125,6 +126,10 @@ class LineClient(ForeignClient, ABC):
         reply = self._ask("consume", topic=topic, partition=partition, start=start, end=end, isolation=isolation)
         return [from_json(record) for record in reply["records"]]
 
+    def consume_all(self, topic: str, ends: Sequence[int]) -> list[list[int]]:
+        offsets: list[list[int]] = self._ask("consume_all", topic=topic, ends=list(ends))["offsets"]
+        return offsets
+
     def list_offset(self, topic: str, partition: int, at: str) -> tuple[int, int]:
         reply = self._ask("list_offset", topic=topic, partition=partition, at=at)
         return int(reply["offset"]), int(reply["timestamp"])
@@ -186,8 +191,8 @@ class KafkaJsClient(LineClient):
 
     name = "kafkajs"
     codecs = ("none", "gzip")
-    # no max-timestamp look-up; a header without a value is left out by it
-    features = LineClient.features - {"max_timestamp", "null_header"}
+    # no max-timestamp look-up; a header without a value is left out by it; consumes many partitions in groups only
+    features = LineClient.features - {"max_timestamp", "null_header", "consume_all"}
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap, node.node_line(NODE_SOURCE), node.environment())
