@@ -35,8 +35,8 @@ class OffsetIndex(IndexFile):
         if count == 0:
             return
         relative, position = self._entry(count - 1)
-        # An untrimmed file ends in zeros; so does the tail of one whose blocks were lost.
-        if relative < 0 or position < 0 or (count > 1 and (relative == 0 or position == 0)):
+        # An untrimmed file ends in zeros, and so does one whose last block was lost; the first batch has no entry.
+        if relative <= 0 or position <= 0:
             raise CorruptIndexError(f"{self.path}: last of {count} entries is ({relative}, {position})")
 
     def append(self, offset: int, position: int) -> None:

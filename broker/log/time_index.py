@@ -55,7 +55,8 @@ class TimeIndex(IndexFile):
             return
         timestamp, relative = self._entry(count - 1)
         first, _ = self._entry(0)
-        if timestamp < first or relative < 0 or (count > 1 and timestamp == first):
+        # Zeros alone are an entry that was lost; should it have been one of 1970, it is found again in the log.
+        if timestamp < first or relative < 0 or (count > 1 and timestamp == first) or (timestamp, relative) == (0, 0):
             raise CorruptIndexError(f"{self.path}: last of {count} entries is ({timestamp}, {relative})")
 
     @property

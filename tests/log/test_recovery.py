@@ -182,6 +182,19 @@ def test_a_damaged_index_is_rebuilt(tmp_path: Path, kind: str, damage: str) -> N
     assert again.append(batch(), leader_epoch=0, now_ms=NOW).first_offset == 30
 
 
+@pytest.mark.parametrize(("kind", "size"), [(names.INDEX, 8), (names.TIME_INDEX, 12)])
+def test_one_entry_of_zeros_is_one_that_was_lost(tmp_path: Path, kind: str, size: int) -> None:
+    """The trimmed size came to the disk, the entry did not: retention would take the segment for ancient."""
+    log = filled(tmp_path)
+    log.close()
+    segment_file(log, 0, kind).write_bytes(bytes(size))
+    again = open_log(tmp_path, CONFIG.with_changes(retention_ms=1000), clean=True)
+    again.high_watermark = 30
+    assert again.apply_retention(NOW) == []
+    look_ups_agree(again)
+    assert again.segments[0].offset_index.items() == log.segments[0].offset_index.items()
+
+
 def test_index_files_without_a_log_are_removed(tmp_path: Path) -> None:
     filled(tmp_path)
     stray = tmp_path / "t-0" / names.segment_name(7777, names.INDEX)
