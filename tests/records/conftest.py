@@ -1,0 +1,13 @@
+"""Fixtures of the tests of record batches."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog.records import kernels
+
+
+@pytest.fixture(scope="session")
+def compiled() -> None:
+    """The compiled kernels serve from here on."""
+    kernels.load()
