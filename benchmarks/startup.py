@@ -8,8 +8,9 @@ cache (``/proc/sys/vm/drop_caches``; leave that out with ``--warm-only``).
   holds a topic of so many and was stopped cleanly.
 - Memory: resident, of the process and its children, after ten quiet seconds: with nothing, then with 1,000 partitions.
 - Idle CPU: what the process used in those seconds.
-- Latency: one record of 100 bytes, Produce v7 over one socket in bytes made beforehand, the next one sent when the
-  answer to the last is there; and through confluent-kafka, ``linger.ms=0``, one record in flight.
+- Latency, from five seconds after the start on: one record of 100 bytes, Produce v7 over one socket in bytes made
+  beforehand, the next one sent when the answer to the last is there; and through confluent-kafka, ``linger.ms=0``, one
+  record in flight.
 """
 
 from __future__ import annotations
@@ -149,6 +150,7 @@ def client_latencies(broker: Broker, records: int) -> list[float]:
 def latencies(name: str, home: Path, options: argparse.Namespace, results: Results) -> None:
     records = RECORDS // 5 if options.quick else RECORDS
     with started(name, home, options.override) as (broker, _):
+        time.sleep(QUIET_S / 2)  # past the background work of the start
         for what, spent in (
             ("one record, acks=1", socket_latencies(broker, 1, records)),
             ("one record, acks=all", socket_latencies(broker, -1, records)),
