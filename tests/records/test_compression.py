@@ -12,7 +12,7 @@ import zlib
 import lz4.block
 import lz4.frame
 import pytest
-import snappy
+import snappy  # type: ignore[import-untyped]
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
