@@ -20,7 +20,11 @@ from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, create_topic, end_offset, exchange, fetch, list_offset, produce
 
-NOW_MS = time.time_ns() // 1_000_000
+HOUR_MS = 3_600_000
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def earliest(sock: socket.socket, topic: str) -> int:
@@ -29,17 +33,17 @@ def earliest(sock: socket.socket, topic: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("config", "timestamp"),
-    [({"retention_bytes": "3000"}, NOW_MS), ({"retention_ms": "60000"}, NOW_MS - 3_600_000)],
+    ("config", "age_ms"),
+    [({"retention_bytes": "3000"}, 0), ({"retention_ms": str(HOUR_MS)}, 2 * HOUR_MS)],
     ids=["by bytes", "by time"],
 )
-def test_retention(start_broker: Callable[..., KafkalogBroker], config: dict[str, str], timestamp: int) -> None:
+def test_retention(start_broker: Callable[..., KafkalogBroker], config: dict[str, str], age_ms: int) -> None:
     broker = start_broker({"log.retention.check.interval.ms": "100", "log.segment.delete.delay.ms": "100"})
     with broker.connect() as sock:
         create_topic(sock, "t", 1, segment_bytes="2000", **config)
         for n in range(10):
-            produce(sock, "t", batch([b"%d" % n + b"x" * 900], timestamp=timestamp))
-        produce(sock, "t", batch([b"kept"], timestamp=NOW_MS))
+            produce(sock, "t", batch([b"%d" % n + b"x" * 900], timestamp=now_ms() - age_ms))
+        produce(sock, "t", batch([b"kept"], timestamp=now_ms()))
         wait_until(lambda: earliest(sock, "t") > 0, "old segments are gone")
         start = earliest(sock, "t")
         assert start < 11, "the newest record stays"
