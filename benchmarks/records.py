@@ -1,0 +1,168 @@
+"""Records a second through the record kernels, on one core: `python -m benchmarks.records`.
+
+The records are those of Kafka's own perf tools: 100-byte values, no keys, no headers. Time is the process's CPU time,
+the least of several runs, so that other processes on the machine do not count. A decode reads fetches of 2 MiB to the
+columns named; an encode takes Arrow columns to batches; a validation is what the broker does with a produced batch.
+
+For each codec a decode (an encode) is compared with the same library doing nothing but decompress (compress) the same
+batches: the ratio says how much of the codec's own speed is left. Values are words here, which compress about as well
+as JSON does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from kafkalog.records import kernels
+from kafkalog.records.arrow import decode_arrow, encode_arrow
+from kafkalog.records.batch import HEADER_SIZE, assign_offsets, iter_headers, read_header
+from kafkalog.records.compression import Codec, compress, decompress
+from kafkalog.records.validate import check_batch
+
+VALUE_BYTES = 100
+FETCH_BYTES = 2 << 20
+START_MS = 1_700_000_000_000
+COLUMNS = {
+    "all columns but headers": ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType"),
+    "all columns": ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"),
+    "value": ("value",),
+    "offset": ("offset",),
+}
+TARGETS = {"decode": 15e6, "encode": 8e6, "validate": 20e6}
+
+
+def cpu_seconds(work: Callable[[], object], seconds: float) -> float:
+    """The least CPU time of one call of `work`, of as many as fit in the time."""
+    work()
+    best = float("inf")
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        started = time.process_time()
+        work()
+        best = min(best, time.process_time() - started)
+    return best
+
+
+def words(count: int, size: int) -> list[bytes]:
+    """Values of that size made of words, each another."""
+    chooser = random.Random(7)
+    vocabulary = ["".join(chooser.choices("abcdefghijklmnopqrstuvwxyz", k=chooser.randint(3, 9))) for _ in range(2000)]
+    text = " ".join(chooser.choices(vocabulary, k=count * size // 4)).encode()
+    return [text[at * size : (at + 1) * size] for at in range(count)]
+
+
+class Workload:
+    """As many records as one fetch holds, as Arrow columns and as batches."""
+
+    def __init__(self, batch_bytes: int, codec: Codec) -> None:
+        self.codec = codec
+        self.batch_bytes = batch_bytes
+        self.rows = FETCH_BYTES // (VALUE_BYTES + 10)
+        self.values = pa.array(words(self.rows, VALUE_BYTES), pa.binary())
+        self.timestamps = pa.array(range(START_MS, START_MS + self.rows), pa.int64())
+        self.batches = self.encode()
+        offset = 0
+        for batch in self.batches:
+            assign_offsets(batch, 0, offset, 0)
+            offset = read_header(batch).next_offset
+        self.fetched = b"".join(self.batches)
+        self.sections = [self.fetched[pos + HEADER_SIZE : pos + h.size] for pos, h in iter_headers(self.fetched)]
+        self.plain = [bytes(decompress(codec, section)) for section in self.sections]
+        self.size = sum(map(len, self.plain))
+
+    def encode(self) -> list[bytearray]:
+        return encode_arrow(None, self.values, self.timestamps, codec=self.codec, max_batch_bytes=self.batch_bytes)
+
+    def decode(self, columns: tuple[str, ...]) -> None:
+        batch, _ = decode_arrow(self.fetched, topic="t", partition=0, start=0, end=self.rows, columns=columns)
+        if batch is None or batch.num_rows != self.rows:
+            raise AssertionError("records were lost")
+
+    def validate(self) -> None:
+        for batch in self.batches:
+            check_batch(batch)
+
+    def decompress(self) -> None:
+        for section in self.sections:
+            decompress(self.codec, section)
+
+    def compress(self) -> None:
+        for section in self.plain:
+            compress(self.codec, section)
+
+
+def row(*cells: Any) -> None:
+    print("| " + " | ".join(str(cell) for cell in cells) + " |")
+
+
+def table(*names: str) -> None:
+    print()
+    row(*names)
+    row(*("---" for _ in names))
+
+
+def uncompressed(seconds: float) -> None:
+    table("batches", "what", "records/s", "MB/s", "ns a record", "target")
+    for batch_bytes in (16 << 10, 1 << 20):
+        work = Workload(batch_bytes, Codec.NONE)
+        cases: list[tuple[str, Callable[[], object], float]] = [
+            (f"decode, {name}", partial(work.decode, columns), TARGETS["decode"]) for name, columns in COLUMNS.items()
+        ]
+        cases += [("encode", work.encode, TARGETS["encode"]), ("validate", work.validate, TARGETS["validate"])]
+        for name, call, target in cases:
+            spent = cpu_seconds(call, seconds)
+            rate = work.rows / spent
+            row(
+                f"{batch_bytes >> 10} KiB",
+                name,
+                f"{rate / 1e6:.1f} M",
+                f"{work.size / spent / 1e6:.0f}",
+                f"{spent / work.rows * 1e9:.1f}",
+                f"{target / 1e6:.0f} M {'met' if rate >= target else 'MISSED'}",
+            )
+
+
+def compressed(seconds: float) -> None:
+    table("batches", "codec", "direction", "records/s", "MB/s", "codec alone MB/s", "ratio", "target 60 %")
+    columns = COLUMNS["all columns but headers"]
+    for batch_bytes in (16 << 10, 1 << 20):
+        for codec in list(Codec)[1:]:
+            work = Workload(batch_bytes, codec)
+            pairs: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
+                ("decode", partial(work.decode, columns), work.decompress),
+                ("encode", work.encode, work.compress),
+            ]
+            for name, call, alone in pairs:
+                spent, least = cpu_seconds(call, seconds), cpu_seconds(alone, seconds)
+                ratio = least / spent
+                row(
+                    f"{batch_bytes >> 10} KiB",
+                    codec.name.lower(),
+                    name,
+                    f"{work.rows / spent / 1e6:.2f} M",
+                    f"{work.size / spent / 1e6:.0f}",
+                    f"{work.size / least / 1e6:.0f}",
+                    f"{ratio:.0%}",
+                    "met" if ratio >= 0.6 else "MISSED",
+                )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--seconds", type=float, default=0.5, help="CPU seconds for each measurement (default 0.5)")
+    seconds = parser.parse_args().seconds
+    kernels.load()
+    print(f"{VALUE_BYTES}-byte values, fetches of {FETCH_BYTES >> 20} MiB, one core, CPU time")
+    uncompressed(seconds)
+    compressed(seconds)
+
+
+if __name__ == "__main__":
+    main()
