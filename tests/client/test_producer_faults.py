@@ -290,6 +290,16 @@ def test_closing_does_not_wait_for_ever(start_broker: Callable[..., KafkalogBrok
         os.kill(broker.pid, signal.SIGCONT)
 
 
+def test_closing_while_nobody_answers() -> None:
+    """Nothing can be reached at all, and what was sent before is given up when close() has waited long enough."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        sending = producer("{}:{}".format(*silent.getsockname()), max_block_ms=100)
+        assert isinstance(sending.send("t", b"x").exception(DEADLINE_S), ClientTimeoutError)
+        sending.close(timeout=0.1)
+
+
 def test_a_sequence_that_the_broker_lost(start_broker: Callable[..., KafkalogBroker]) -> None:
     """A topic deleted and created again knows nothing of the producer, which goes on in a new epoch."""
     broker = start_broker()

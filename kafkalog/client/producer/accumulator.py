@@ -76,6 +76,8 @@ class Plan:
     needs_producer_id: bool = False
     wake_at: float = float("inf")
     """When to look again (``time.monotonic``) if nothing happens before."""
+    expires_at: float = float("inf")
+    """When the first of the batches that wait will have waited too long."""
     finished: bool = False
     """Whether the producer is being closed and nothing is left."""
 
@@ -307,7 +309,7 @@ class Accumulator:
             batch = queue.ready[0] if queue.ready else queue.open
             assert batch is not None
             if batch.created + timeout > now:
-                plan.wake_at = min(plan.wake_at, batch.created + timeout)
+                plan.expires_at = min(plan.expires_at, batch.created + timeout)
                 return
             if queue.ready:
                 queue.ready.popleft()

@@ -152,6 +152,8 @@ class Producer:
         self._accumulator.close()
         if not self._sender.on_this_thread and not self._sender.join(timeout):
             self._sender.abort(ClientTimeoutError(f"not delivered within the {timeout} s that close() allowed"))
+            # It may be waiting for an answer of the cluster's.
+            self._cluster.close()
             self._sender.join(GRACE_S)
         self._cluster.close()
 

@@ -114,7 +114,8 @@ class Sender:
                 pass
         except Exception as error:
             # Whoever waits for a record must hear of it, whatever is wrong here.
-            _log.exception("the producer's thread failed")
+            if self._abort is None:
+                _log.exception("the producer's thread failed")
             self._abort = self._abort or ClientError(f"the producer failed: {error!r}")
         finally:
             self.accumulator.close()
@@ -137,10 +138,10 @@ class Sender:
             self._send(node_id, batches)
         again = bool(plan.requests)
         if plan.needs_producer_id and self._identify_at <= now:
-            again |= self._request_producer_id()
-        again |= self.topics.refresh_if_due(plan.leaderless)
+            again |= self._request_producer_id(min(plan.expires_at, self._link_deadline()))
+        again |= self.topics.refresh_if_due(plan.leaderless, min(plan.expires_at, self._link_deadline()))
         self._expire_in_flight(now)
-        wake_at = min(plan.wake_at, self.topics.due(plan.leaderless), self._link_deadline())
+        wake_at = min(plan.wake_at, plan.expires_at, self.topics.due(plan.leaderless), self._link_deadline())
         if plan.needs_producer_id:
             wake_at = min(wake_at, self._identify_at)
         self._wait(0.0 if again else wake_at)
@@ -237,13 +238,13 @@ class Sender:
         batch.identify(queue.producer_id, queue.producer_epoch, queue.next_sequence)
         queue.next_sequence = (queue.next_sequence + batch.count) & SEQUENCE_MASK
 
-    def _request_producer_id(self) -> bool:
-        """Ask for a producer id; whether there is one now."""
+    def _request_producer_id(self, limit: float) -> bool:
+        """Ask for a producer id, until ``limit`` or so; whether there is one now."""
         self._identify_at = time.monotonic() + self._config.client.retry_backoff
         try:
             response = self._cluster.request_any(
                 InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF),
-                deadline=self.topics.patience.deadline(),
+                deadline=self.topics.patience.deadline(limit),
             )
             if response.error_code:
                 raise error_for(response.error_code, "no producer id (enable.idempotence)")

@@ -20,7 +20,7 @@ created a moment ago, or be created because it was asked for (auto.create.topics
 class Patience:
     """How long the sender's thread may be away asking the cluster something, before it looks at time-outs again.
 
-    Not long, unless brokers turn out to be slow rather than gone.
+    Not long at first; longer and longer while no answer comes, for brokers may be slow rather than gone.
     """
 
     LEAST_S = 0.25
@@ -29,9 +29,10 @@ class Patience:
         self._most = max(config.client.connect_timeout, self.LEAST_S)
         self._seconds = self.LEAST_S
 
-    def deadline(self) -> float:
-        """Until when to wait for an answer now (``time.monotonic``)."""
-        return time.monotonic() + self._seconds
+    def deadline(self, limit: float) -> float:
+        """Until when to wait for an answer now, and hardly beyond ``limit`` (both ``time.monotonic``)."""
+        now = time.monotonic()
+        return min(now + self._seconds, max(limit, now + self.LEAST_S))
 
     def succeeded(self) -> None:
         """An answer came."""
@@ -39,10 +40,8 @@ class Patience:
 
     def failed(self, error: Exception) -> Exception:
         """None came; what is behind ``error``."""
-        cause = error.__cause__ if isinstance(error.__cause__, ClientError) else error
-        if isinstance(cause, ClientTimeoutError):
-            self._seconds = min(self._seconds * 2, self._most)
-        return cause
+        self._seconds = min(self._seconds * 2, self._most)
+        return error.__cause__ if isinstance(error.__cause__, ClientError) else error
 
 
 class TopicState:
@@ -139,8 +138,8 @@ class Topics:
             return self._next_at
         return self._aged_at if self.states else float("inf")
 
-    def refresh_if_due(self, leaderless: set[str]) -> bool:
-        """Fetch metadata if some is known to be old; whether there is new metadata."""
+    def refresh_if_due(self, leaderless: set[str], limit: float) -> bool:
+        """Fetch metadata if some is known to be old, until ``limit`` or so; whether there is new metadata."""
         now = time.monotonic()
         with self._accumulator.lock:
             wanted = self._stale | leaderless
@@ -151,7 +150,10 @@ class Topics:
         self._next_at = now + self._config.client.retry_backoff
         try:
             metadata = self._cluster.metadata(
-                sorted(wanted), refresh=True, deadline=self.patience.deadline(), allow_auto_topic_creation=True
+                sorted(wanted),
+                refresh=True,
+                deadline=self.patience.deadline(limit),
+                allow_auto_topic_creation=True,
             )
         except (ClientError, KafkaError) as error:
             self.last_error = self.patience.failed(error)

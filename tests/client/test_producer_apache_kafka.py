@@ -1,0 +1,148 @@
+"""The producer against Apache Kafka: its partitions, its security, its crashes."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.client.admin import Admin, NewTopic
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.errors import AuthenticationError
+from kafkalog.client.producer import DeliveryFuture, Producer
+from kafkalog.client.simple import SimpleConsumer
+from kafkalog.client.types import ConsumerRecord, TopicPartition
+from tests.client import certificates as openssl
+from tests.client.certificates import Certificates, make_certificates
+from tests.client.test_apache_kafka import SecureKafka
+from tests.peers import kafka, require
+from tests.peers.kafka import KAFKA_4, run_java_tool
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
+
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    require(openssl.missing())
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def server(certificates: Certificates) -> Iterator[SecureKafka]:
+    require(kafka.missing(KAFKA_4))
+    with SecureKafka(KAFKA_4, certificates) as running:
+        running.add_users()
+        yield running
+
+
+def new_topic(server: SecureKafka, partitions: int) -> str:
+    name = f"producer-{uuid.uuid4().hex[:12]}"
+    with Admin(ClientConfig.from_dict({"bootstrap.servers": server.bootstrap})) as admin:
+        admin.create_topics([NewTopic(name, partitions, 1)])
+    return name
+
+
+def read(server: SecureKafka, topic: str, partitions: int, count: int) -> list[ConsumerRecord]:
+    config = ClientConfig.from_dict({"bootstrap.servers": server.bootstrap, "auto.offset.reset": "earliest"})
+    records: list[ConsumerRecord] = []
+    with SimpleConsumer(config) as consumer:
+        consumer.assign(TopicPartition(topic, number) for number in range(partitions))
+        end = time.monotonic() + DEADLINE_S
+        while len(records) < count:
+            assert time.monotonic() < end
+            records += consumer.poll(0.5)
+        # Whatever is there beyond what was expected.
+        records += consumer.poll(0.5)
+    return records
+
+
+def test_keys_share_partitions_with_java(server: SecureKafka) -> None:
+    topic = new_topic(server, 7)
+    keys = [f"key-{n}-{'ü' * (n % 5)}" for n in range(100)]
+    run_java_tool(
+        "org.apache.kafka.tools.ConsoleProducer",
+        ["--bootstrap-server", server.bootstrap, "--topic", topic, "--property", "parse.key=true"],
+        stdin="".join(f"{key}\tjava\n" for key in keys),
+    )
+    with Producer({"bootstrap.servers": server.bootstrap}) as producer:
+        for key in keys:
+            producer.send(topic, b"ours", key.encode())
+    homes: dict[bytes | None, set[int]] = {}
+    records = read(server, topic, 7, 200)
+    assert len(records) == 200
+    for record in records:
+        homes.setdefault(record.key, set()).add(record.partition)
+    assert len(homes) == 100
+    assert all(len(partitions) == 1 for partitions in homes.values())
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanism"),
+    [("SSL", "PLAIN"), ("SASL_PLAINTEXT", "SCRAM-SHA-256"), ("SASL_SSL", "SCRAM-SHA-512")],
+)
+def test_secure_listeners(server: SecureKafka, certificates: Certificates, protocol: str, mechanism: str) -> None:
+    topic = new_topic(server, 1)
+    with secure_producer(server, certificates.authority, protocol, mechanism) as producer:
+        futures = [producer.send(topic, b"%d" % n * 100) for n in range(5000)]
+        assert [future.result(DEADLINE_S).offset for future in futures] == list(range(5000))
+
+
+def test_a_wrong_password(server: SecureKafka, certificates: Certificates) -> None:
+    with secure_producer(
+        server, certificates.authority, "SASL_SSL", "SCRAM-SHA-512", **{"sasl.password": "guessed"}
+    ) as producer:
+        error = producer.send("any", b"x").exception(DEADLINE_S)
+    assert isinstance(error, AuthenticationError)
+    assert "alice" in str(error)
+
+
+def secure_producer(server: SecureKafka, authority: Path, protocol: str, mechanism: str, **more: Any) -> Producer:
+    return Producer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{server.ports[protocol]}",
+            "security.protocol": protocol,
+            "ssl.ca.location": authority,
+            "sasl.mechanism": mechanism,
+            "sasl.username": "alice",
+            "sasl.password": "of-alice",
+            **more,
+        }
+    )
+
+
+@pytest.mark.crash
+def test_killed_while_written_to(certificates: Certificates) -> None:
+    """A broker that is killed and comes back has every record, once and in order."""
+    require(kafka.missing(KAFKA_4))
+    with SecureKafka(KAFKA_4, certificates) as server:
+        topic = new_topic(server, 1)
+        futures: list[DeliveryFuture] = []
+        stop = threading.Event()
+        with Producer({"bootstrap.servers": server.bootstrap, "reconnect.backoff.max.ms": 100}) as producer:
+
+            def write() -> None:
+                while not stop.wait(0.001):
+                    futures.extend([producer.send(topic, b"%d" % (len(futures) + n)) for n in range(20)])
+
+            writer = threading.Thread(target=write)
+            writer.start()
+            try:
+                wait_until(lambda: len(futures) > 2000 and futures[1000].done(), "records delivered")
+                server.process.kill()
+                server.exec()
+                goal = len(futures) + 1000
+                wait_until(lambda: len(futures) > goal and futures[goal].done(), "records delivered again", DEADLINE_S)
+            finally:
+                stop.set()
+                writer.join()
+            assert [future.result(DEADLINE_S).offset for future in futures] == list(range(len(futures)))
+        records = read(server, topic, 1, len(futures))
+        assert [record.value for record in records] == [b"%d" % n for n in range(len(futures))]
