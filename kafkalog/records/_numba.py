@@ -254,12 +254,12 @@ def scan_batches(data: Any, pos: Any, next_offset: Any, end_offset: Any, table: 
 
 
 @njit(**OPTIONS)
-def count_headers(data: Any, table: Any, totals: Any) -> Any:
+def count_headers(table: Any, totals: Any) -> Any:
     """Headers of the records of the batches in `table`: how many, bytes of keys, bytes of values, into `totals`.
 
-    Answers status, row of the table, index of the record.
+    START..END of each row are addresses. Answers status, row of the table, index of the record.
     """
-    base = address(data)
+    base = 0
     totals[:] = 0
     for batch in range(table.shape[0]):
         at, end = table[batch, t.START], table[batch, t.END]
@@ -344,15 +344,14 @@ def fill_headers(base: Any, at: Any, end: Any, limit: Any, out: Any, state: Any)
 
 
 @njit(**OPTIONS)
-def decode_batches(data: Any, table: Any, start: Any, end_offset: Any, wanted: Any, columns: Any, state: Any) -> Any:
+def decode_batches(table: Any, start: Any, end_offset: Any, wanted: Any, columns: Any, state: Any) -> Any:
     """Append the records of offsets start..end_offset-1 of the batches in `table` to columns in Arrow's layout.
 
-    `data` holds the batches' records (START..END of each row), `wanted` the columns' bits, `columns` their
-    addresses, `state` what they hold: all as in `table.py`. The columns have room for every record of the batches
-    and `table.SLACK` bytes more. Answers status, row of the table, index of the record.
+    START..END of each row are the addresses of the batch's records, wherever they lie. `wanted` are the columns' bits,
+    `columns` their addresses, `state` what they hold: as in `table.py`. The columns have room for every record of the
+    batches and `table.SLACK` bytes more. Answers status, row of the table, index of the record.
     """
-    base = address(data)
-    limit = base + len(data)
+    base = 0
     out = address(columns)
     key_offsets, key_data, key_valid = columns[t.KEY_OFFSETS], columns[t.KEY_DATA], columns[t.KEY_VALID]
     value_offsets, value_data, value_valid = columns[t.VALUE_OFFSETS], columns[t.VALUE_DATA], columns[t.VALUE_VALID]
@@ -361,6 +360,7 @@ def decode_batches(data: Any, table: Any, start: Any, end_offset: Any, wanted: A
     key_nulls, value_nulls = state[t.KEY_NULLS], state[t.VALUE_NULLS]
     for batch in range(table.shape[0]):
         at, end = table[batch, t.START], table[batch, t.END]
+        limit = end
         base_offset, last = table[batch, t.BASE_OFFSET], table[batch, t.LAST_OFFSET_DELTA]
         log_append = (table[batch, t.ATTRIBUTES] >> 3) & 1
         base_timestamp = table[batch, t.MAX_TIMESTAMP] if log_append else table[batch, t.BASE_TIMESTAMP]
@@ -436,7 +436,7 @@ def decode_batches(data: Any, table: Any, start: Any, end_offset: Any, wanted: A
 SIGNATURES: dict[Any, Any] = {
     validate_records: types.UniTuple(INT, 4)(BUFFER, INT, INT, INT, types.boolean),
     scan_batches: types.UniTuple(INT, 4)(BYTES, INT, INT, INT, TABLE),
-    count_headers: types.UniTuple(INT, 3)(BYTES, TABLE, WORDS),
-    decode_batches: types.UniTuple(INT, 3)(BYTES, TABLE, INT, INT, INT, WORDS, WORDS),
+    count_headers: types.UniTuple(INT, 3)(TABLE, WORDS),
+    decode_batches: types.UniTuple(INT, 3)(TABLE, INT, INT, INT, WORDS, WORDS),
 }
 """What to compile, and for which types; nothing else is ever compiled."""

@@ -28,7 +28,7 @@ __all__ = ["arrow_schema", "decode_arrow", "encode_arrow"]
 OFFSET_MAX = (1 << 31) - 1 - t.SLACK
 """Bytes that 32-bit Arrow offsets can count, less what buffers take beyond."""
 GROUP_BYTES = 256 * 1024
-"""Uncompressed batches are checked and decoded so many bytes at a time, while the cache still holds them."""
+"""Batches are checked, decompressed and decoded so many bytes at a time, while the cache still holds them."""
 TABLE_ROWS = 4096
 
 _ATTRIBUTES_AT = 21
@@ -76,7 +76,9 @@ def decode_arrow(
     decode = _Decode(buf, columns, topic, partition, start, end)
     table, next_offset = decode.scan()
     next_offset = min(max(start, next_offset), end)
-    for batch in _visible(buf, table, start, aborted):
+    batches = _visible(buf, table, start, aborted)
+    decode.expect(batches, max_decompressed)
+    for batch in batches:
         try:
             taken = decode.take(batch, check_crc, max_decompressed)
         except RecordsError as error:
@@ -108,10 +110,14 @@ class _Decode:
         self._partition = f"{topic}-{partition}"
         self._topic_size = len(topic.encode()) if "topic" in columns else 0
         self.columns = Columns(columns)
+        self._address = self._data.ctypes.data
+        # Batches that wait, and what they were decompressed to.
         self._group: list[list[int]] = []
+        self._sections: list[Any] = []
         self._group_bytes = self._group_rows = 0
-        # Of all batches taken: bytes of records, the decompressed ones of these, and rows.
-        self._bytes = self._decompressed = self._rows = 0
+        # Of all batches taken: bytes as fetched and of records, the decompressed ones of these, and rows.
+        self._fetched = self._bytes = self._decompressed = self._rows = 0
+        self._expected = self._most = 0
 
     def located(self, error: RecordsError, offset: int) -> RecordsError:
         """`error`, saying where."""
@@ -130,6 +136,11 @@ class _Decode:
             if rows < TABLE_ROWS:
                 return parts[0] if len(parts) == 1 else np.concatenate(parts), next_offset
 
+    def expect(self, batches: list[list[int]], max_decompressed: int) -> None:
+        """These batches are going to be taken."""
+        self._expected = sum(batch[t.SIZE] for batch in batches)
+        self._most = min(OFFSET_MAX, self._expected + max_decompressed)
+
     def take(self, batch: list[int], check_crc: bool, max_decompressed: int) -> bool:
         """Check the batch and decode it, now or with those after it; False where it has no room."""
         position, size, count = batch[t.POSITION], batch[t.SIZE], batch[t.COUNT]
@@ -137,14 +148,19 @@ class _Decode:
             computed = crc32c(self._view[position + _ATTRIBUTES_AT : position + size])
             if computed != batch[t.CRC]:
                 raise CorruptRecordError(f"CRC {computed:#010x}, stored {batch[t.CRC]:#010x}")
-        section: Buffer | None = None
-        length = batch[t.END] - batch[t.START]
+        begin, end = batch[t.START], batch[t.END]
         codec = batch[t.ATTRIBUTES] & CODEC_MASK
-        if codec and length:
-            section = decompress(codec, self._view[batch[t.START] : batch[t.END]], max_decompressed)
-            length = len(section)
-            if self._decompressed and self._decompressed + length > max_decompressed:
+        if codec and begin != end:
+            section = pa.py_buffer(decompress(codec, self._view[begin:end], max_decompressed))
+            if self._decompressed and self._decompressed + section.size > max_decompressed:
                 return False
+            self._decompressed += section.size
+            self._sections.append(section)
+            begin, end = section.address, section.address + section.size
+        else:
+            begin, end = begin + self._address, end + self._address
+        batch[t.START], batch[t.END] = begin, end
+        length = end - begin
         if count * MIN_RECORD_SIZE > length:
             raise InvalidRecordError(f"{count} records cannot be in {length} bytes")
         rows = self._rows + count
@@ -152,12 +168,7 @@ class _Decode:
             return False
         self._rows = rows
         self._bytes += length
-        if section is not None:
-            self._decompressed += length
-            self.flush()
-            batch[t.START], batch[t.END] = 0, length
-            self._fill(np.frombuffer(section, np.uint8), [batch], count, length)
-            return True
+        self._fetched += size
         self._group.append(batch)
         self._group_bytes += length
         self._group_rows += count
@@ -166,32 +177,31 @@ class _Decode:
         return True
 
     def flush(self) -> None:
-        """Decode the uncompressed batches that wait."""
-        if self._group:
-            self._fill(self._data, self._group, self._group_rows, self._group_bytes)
-            self._group = []
-            self._group_bytes = self._group_rows = 0
-
-    def _fill(self, data: Any, batches: list[list[int]], rows: int, size: int) -> None:
+        """Decode the batches that wait."""
+        if not self._group:
+            return
+        table = np.array(self._group, np.int64)
         columns = self.columns
-        table = np.array(batches, np.int64)
+        totals = np.zeros(3, np.int64)
         if columns.wanted & t.HEADERS:
-            totals = np.zeros(3, np.int64)
-            self._check(self._kernels.count_headers(data, table, totals), batches)
-            columns.reserve(rows, size, *totals.tolist())
-        else:
-            columns.reserve(rows, size)
+            self._check(self._kernels.count_headers(table, totals))
+        rows, size = self._group_rows, self._group_bytes
+        if not columns.rows:
+            # The batches to come are taken to be like the first, so that the columns need not be moved as they grow.
+            scale = 1.05 * max(1.0, self._expected / self._fetched)
+            size = max(size, min(int(size * scale), self._most))
+            rows = max(rows, min(int(rows * scale), size // MIN_RECORD_SIZE))
+        columns.reserve(rows, size, *totals.tolist())
         self._check(
-            self._kernels.decode_batches(
-                data, table, self._start, self._end, columns.wanted, columns.words, columns.state
-            ),
-            batches,
+            self._kernels.decode_batches(table, self._start, self._end, columns.wanted, columns.words, columns.state)
         )
+        self._group, self._sections = [], []
+        self._group_bytes = self._group_rows = 0
 
-    def _check(self, answer: tuple[int, int, int], batches: list[list[int]]) -> None:
+    def _check(self, answer: tuple[int, int, int]) -> None:
         status, batch, index = answer
         if status != OK:
-            raise self.located(error_for(status, index), batches[batch][t.BASE_OFFSET])
+            raise self.located(error_for(status, index), self._group[batch][t.BASE_OFFSET])
 
 
 def _visible(buf: Buffer, table: Any, start: int, aborted: Sequence[tuple[int, int]]) -> list[list[int]]:

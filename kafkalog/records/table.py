@@ -1,8 +1,8 @@
 """What the kernels and their callers share: numbers of columns, of the rows of tables and of addresses.
 
 A scan notes each batch as one row of int64. It describes the batch whose bytes are `buf[POSITION:POSITION + SIZE]`;
-START and END bound its records in the buffer that holds them uncompressed: the same buffer, or another where the
-batch is compressed.
+START and END bound its records uncompressed: a scan notes them as positions in `buf`, a decode takes them as addresses,
+since records that were compressed lie elsewhere.
 
 Numbers here are part of the compiled kernels: who changes one must change the kernels' files too, or numba's cache
 serves the old.
