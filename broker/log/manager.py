@@ -6,7 +6,11 @@ checkpoints and, only if all of a directory went well, its clean-shutdown marker
 offline alone.
 
 The periodic acts (``run_flushes``, ``run_retention``, the checkpoints) are the broker's to schedule, on its
-loop or on a worker, one at a time.
+loop or on a worker. Checkpoints may be asked for by several threads: they are written one after the other.
+
+A checkpoint's rows name a topic, not which of the topics of that name. So before a partition is made of which
+a checkpoint still has a row, left by a deleted topic, the checkpoint is written without it: read after a crash,
+it would vouch for, or hide, records of the new one.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
@@ -29,6 +34,7 @@ from kafkalog.protocol.errors import KafkaError, KafkaStorageError
 logger = logging.getLogger(__name__)
 
 TopicPartition = tuple[str, int]
+_Write = Callable[[LogDir, Mapping[TopicPartition, int]], None]
 
 
 class DuplicateLogError(Exception):
@@ -64,6 +70,9 @@ class LogManager:
         self._ops = ops
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._doomed: list[tuple[int, Path]] = []
+        self._checkpointing = threading.Lock()
+        # Partitions that each checkpoint file has a row of.
+        self._rows: dict[_Write, Set[TopicPartition]] = {}
         self.log_dirs: list[LogDir] = []
         try:
             for path in log_dirs:
@@ -118,6 +127,9 @@ class LogManager:
                 points = directory.read_recovery_points()
                 starts = directory.read_log_start_offsets()
                 watermarks = directory.read_high_watermarks()
+                self._note_rows(LogDir.write_recovery_points, points)
+                self._note_rows(LogDir.write_log_start_offsets, starts)
+                self._note_rows(LogDir.write_high_watermarks, watermarks)
 
                 def load(path: str, key: TopicPartition) -> PartitionLog:
                     log = PartitionLog.open(
@@ -189,6 +201,9 @@ class LogManager:
         if not online:
             raise KafkaStorageError("No log directory is online")
         directory = min(online, key=self._count_in) if len(online) > 1 else online[0]
+        self._forget_rows((topic, partition))
+        if directory.offline is not None:
+            raise KafkaStorageError(f"Cannot create {topic}-{partition}: {directory.path} is offline")
         try:
             log = PartitionLog.open(
                 directory.path / names.partition_dir(topic, partition),
@@ -243,11 +258,13 @@ class LogManager:
                 removed += log.remove_deleted(now_ms)
             except OSError as error:
                 logger.error("Cannot remove deleted segments of %s: %s", log.dir, error)
-        due = [path for when, path in self._doomed if when <= now_ms]
-        self._doomed = [(when, path) for when, path in self._doomed if when > now_ms]
-        for path in due:
-            shutil.rmtree(path, ignore_errors=True)
-            removed += 1
+        # In place: the loop's thread may add some meanwhile.
+        for entry in list(self._doomed):
+            when, path = entry
+            if when <= now_ms:
+                self._doomed.remove(entry)
+                shutil.rmtree(path, ignore_errors=True)
+                removed += 1
         return removed
 
     # -- periodic work ---------------------------------------------------------------------------------------
@@ -290,11 +307,23 @@ class LogManager:
         """Write each log's high watermark."""
         self._checkpoint(LogDir.write_high_watermarks, lambda log: log.high_watermark)
 
-    def _checkpoint(
-        self,
-        write: Callable[[LogDir, Mapping[TopicPartition, int]], None],
-        value: Callable[[PartitionLog], int | None],
-    ) -> None:
+    def _note_rows(self, write: _Write, rows: Mapping[TopicPartition, int]) -> None:
+        self._rows[write] = self._rows.get(write, frozenset()) | rows.keys()
+
+    def _forget_rows(self, key: TopicPartition) -> None:
+        """Rewrite the checkpoints that have a row of a partition that is not there any more."""
+        with self._checkpointing:
+            stale = any(key in rows for rows in self._rows.values())
+        if stale:
+            self.checkpoint_recovery_points()
+            self.checkpoint_log_start_offsets()
+            self.checkpoint_high_watermarks()
+
+    def _checkpoint(self, write: _Write, value: Callable[[PartitionLog], int | None]) -> None:
+        with self._checkpointing:
+            self._write_checkpoint(write, value)
+
+    def _write_checkpoint(self, write: _Write, value: Callable[[PartitionLog], int | None]) -> None:
         rows: dict[Path, dict[TopicPartition, int]] = {directory.path: {} for directory in self.log_dirs}
         for key, log in list(self._logs.items()):
             offset = value(log)
@@ -306,6 +335,7 @@ class LogManager:
                     write(directory, rows[directory.path])
                 except OSError as error:
                     self._fail(directory, f"cannot write a checkpoint: {error}")
+        self._rows[write] = frozenset().union(*rows.values())
 
     def _fail(self, directory: LogDir, reason: str) -> None:
         directory.offline = reason

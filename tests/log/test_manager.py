@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
 
@@ -258,3 +259,70 @@ def test_truncation_lowers_the_checkpoint_of_the_recovery_point(tmp_path: Path, 
     manager.checkpoint_recovery_points()
     manager.truncate_to("t", 0, 6)
     assert read_offsets(str(tmp_path / "recovery-point-offset-checkpoint")) == {("t", 0): 6}
+
+
+def test_a_topic_of_a_deleted_ones_name_is_not_read_by_the_old_ones_checkpoints(
+    tmp_path: Path, managers: list[LogManager]
+) -> None:
+    """Its rows in the checkpoints would hide the new topic's records, or vouch for them, after a crash."""
+    manager = start(managers, tmp_path)
+    fill(manager, "t")
+    old = manager.get("t", 0)
+    assert old is not None
+    old.flush()
+    old.delete_records(18)
+    manager.checkpoint_recovery_points()
+    manager.checkpoint_log_start_offsets()
+    manager.checkpoint_high_watermarks()
+    manager.delete("t", 0)
+    fill(manager, "t", count=5)
+    for name in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT):
+        assert ("t", 0) not in read_offsets(str(tmp_path / name))
+    manager.unlock()
+    after_crash = start(managers, tmp_path).get("t", 0)
+    assert after_crash is not None
+    assert (after_crash.log_start_offset, after_crash.log_end_offset) == (0, 10)
+
+
+def test_the_checkpoints_of_a_topic_deleted_before_a_restart_are_forgotten_too(
+    tmp_path: Path, managers: list[LogManager]
+) -> None:
+    manager = start(managers, tmp_path)
+    fill(manager, "t")
+    log = manager.get("t", 0)
+    assert log is not None
+    log.delete_records(18)
+    manager.checkpoint_log_start_offsets()
+    manager.delete("t", 0)
+    manager.unlock()
+    again = start(managers, tmp_path)
+    fill(again, "t", count=5)
+    again.unlock()
+    after_crash = start(managers, tmp_path).get("t", 0)
+    assert after_crash is not None
+    assert (after_crash.log_start_offset, after_crash.log_end_offset) == (0, 10)
+
+
+def test_a_topic_is_not_made_while_old_checkpoints_cannot_be_rewritten(
+    tmp_path: Path, managers: list[LogManager]
+) -> None:
+    manager = start(managers, tmp_path)
+    fill(manager, "t")
+    manager.checkpoint_recovery_points()
+    manager.delete("t", 0)
+    (tmp_path / (names.RECOVERY_POINT_CHECKPOINT + ".tmp")).mkdir()
+    with pytest.raises(KafkaStorageError):
+        manager.create("t", 0)
+    assert not (tmp_path / "t-0").exists()
+
+
+def test_checkpoints_asked_for_by_many_threads_at_once_are_written_one_after_the_other(
+    tmp_path: Path, managers: list[LogManager]
+) -> None:
+    manager = start(managers, tmp_path)
+    fill(manager, "t")
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(manager.checkpoint_recovery_points) for _ in range(400)]:
+            done.result()
+    assert manager.log_dirs[0].offline is None
+    assert read_offsets(str(tmp_path / names.RECOVERY_POINT_CHECKPOINT)) == {("t", 0): 0}
