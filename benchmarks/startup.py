@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import struct
 import sys
 import tempfile
 import time
@@ -117,18 +118,26 @@ def socket_latencies(broker: Broker, acks: int, records: int) -> list[float]:
     request = produce_request(topic, {0: batch([b"x" * 100])}, acks=acks)
     frame = encode_request(request, PRODUCE_VERSION, 1, "latency")
     whole = bytes(frame) if isinstance(frame, bytes | bytearray) else b"".join(frame)
-    spent = []
+    # correlation, count, name, count, partition: then the error code
+    error_at = 4 + 4 + 2 + len(topic) + 4 + 4
+    spent: list[float] = []
     with probe.connect(broker.bootstrap, 10) as sock:
-        for _ in range(WARM_UP + records):
+        end = time.monotonic() + START_DEADLINE_S
+        while len(spent) < WARM_UP + records:
             began = time.perf_counter()
             sock.sendall(whole)
             answer = receive_frame(sock)
-            spent.append(time.perf_counter() - began)
+            ended = time.perf_counter()
             if not answer:
                 raise ConnectionError(f"{broker.name} closed the connection")
+            (error,) = struct.unpack_from(">h", answer, error_at)
+            if error == 0:
+                spent.append(ended - began)
+            elif spent or time.monotonic() > end:  # at first the partition may not be led yet
+                raise RuntimeError(f"{broker.name} answered error code {error}")
     held = broker.end_offsets(topic, 1)[0]
-    if held != WARM_UP + records:
-        raise RuntimeError(f"{broker.name} holds {held} records of {WARM_UP + records}")
+    if held != len(spent):
+        raise RuntimeError(f"{broker.name} holds {held} records of {len(spent)}")
     return spent[WARM_UP:]
 
 
