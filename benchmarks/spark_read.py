@@ -11,6 +11,9 @@ that runs can take turns:
 - kafkalog from Kafka: ``spark.read.format("kafkalog")`` from the same topics;
 - kafkalog: the same from the kafkalog broker.
 
+Two tables come out: rows a second, and the CPU seconds that Spark's processes take for a million rows, which other load
+on the machine disturbs less.
+
 Cases: all columns and the value alone, as a batch, and all columns with Trigger.AvailableNow; always into Spark's
 ``noop`` sink. Time is that of the whole query, from ``load`` on. "value" selects the column from the connector, and
 chooses it by ``.schema("value BINARY")`` for kafkalog, as its users would.
@@ -26,9 +29,12 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+
+import psutil
 
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, PEERS, Broker, running
@@ -64,6 +70,13 @@ CONTESTANTS = (
 )
 
 
+class Result(NamedTuple):
+    """Of one run: million rows a second, and the CPU seconds of Spark (not of the broker) for a million rows."""
+
+    rate: float
+    cpu: float
+
+
 class Session:
     """A Spark in a process of its own that runs jobs on demand (``benchmarks.spark_job``)."""
 
@@ -94,6 +107,16 @@ class Session:
         if not answer:
             raise RuntimeError(f"the Spark of {self.contestant.name} ended with {self._process.wait()}")
         return float(json.loads(answer))
+
+    def cpu_seconds(self) -> float:
+        """User and system CPU time so far of driver, JVM and Python workers, those that have ended included."""
+        root = psutil.Process(self._process.pid)
+        total = 0.0
+        for process in (root, *root.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                total += times.user + times.system + times.children_user + times.children_system
+        return total
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -145,7 +168,7 @@ def main() -> None:
     options = arguments()
     records = options.records // QUICK_SHARE if options.quick else options.records
     runs = 1 if options.quick else options.runs
-    rates: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    results: dict[str, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     with running([OURS, KAFKA], options.dir) as started:
         brokers = {broker.name: broker for broker in started}
         topics = {codec: f"spark-read-{codec}" for codec in options.codecs}
@@ -164,22 +187,33 @@ def main() -> None:
                         session.run(job, topic)
                     for _ in range(runs):
                         for session in contestants:
-                            rate = records / session.run(job, topic)
-                            rates[case][session.contestant.name].append(rate)
-                            print(f"{session.contestant.name:20} {case:24} {rate:12,.0f}", file=sys.stderr, flush=True)
-    show(rates)
+                            result = measure(session, job, topic, records)
+                            results[case][session.contestant.name].append(result)
+                            print(f"{session.contestant.name:20} {case:24} {result}", file=sys.stderr, flush=True)
+    show(results)
 
 
-def show(rates: dict[str, dict[str, list[float]]]) -> None:
+def measure(session: Session, job: str, topic: str, records: int) -> Result:
+    """One run."""
+    before = session.cpu_seconds()
+    seconds = session.run(job, topic)
+    return Result(records / seconds / 1e6, (session.cpu_seconds() - before) / records * 1e6)
+
+
+def show(results: dict[str, dict[str, list[Result]]]) -> None:
+    """Medians and ratios, above 1 where kafkalog is better."""
     names = [contestant.name for contestant in CONTESTANTS]
     ours = names[1:]
-    rows = []
-    for case, found in rates.items():
-        medians = {name: report.median(found[name]) for name in names}
-        ratios = [f"{medians[name] / medians[CONNECTOR.name]:.2f}" for name in ours]
-        rows.append([case, *(f"{medians[name] / 1e6:.2f}" for name in names), *ratios])
-    heading = ["million rows/s", *names, *(f"{name} ÷ {CONNECTOR.name}" for name in ours)]
-    print(f"\n{report.table(heading, rows)}\n\n{report.machine()}; PySpark {older.PYSPARK}, {KAFKA}")
+    heading = [*names, *(f"{name} : {CONNECTOR.name}" for name in ours)]
+    for what, field in (("million rows/s", "rate"), ("CPU s / million rows", "cpu")):
+        rows = []
+        for case, found in results.items():
+            medians = {name: report.median([getattr(each, field) for each in found[name]]) for name in names}
+            ratios = [medians[name] / medians[CONNECTOR.name] for name in ours]
+            better = [ratio if field == "rate" else 1 / ratio for ratio in ratios]
+            rows.append([case, *(f"{medians[name]:.2f}" for name in names), *(f"{ratio:.2f}" for ratio in better)])
+        print(f"\n{report.table([what, *heading], rows)}")
+    print(f"\n{report.machine()}; PySpark {older.PYSPARK}, {KAFKA}")
 
 
 if __name__ == "__main__":
