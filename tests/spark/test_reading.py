@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +15,12 @@ from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 from spark_kafkalog import reader as reader_module
 from spark_kafkalog.data_loss import DataLossError
+from spark_kafkalog.discovery import Discovery
 from spark_kafkalog.options import OptionsError, SourceOptions
 from spark_kafkalog.reader import cut, read_range
 from tests.spark.topics import CODECS, T0_MS, Topics, numbers
 from tests.spark.without_spark import Batch, chosen
+from tests.support.kafkalog_broker import KafkalogBroker
 
 
 @pytest.fixture
@@ -130,6 +133,26 @@ def test_a_broker_that_is_not_there() -> None:
     options = {"kafka.default.api.timeout.ms": "300", "fetchOffset.numRetries": 1}
     with pytest.raises(ClientTimeoutError, match=r"127\.0\.0\.1:1"):
         Batch("127.0.0.1:1").values(subscribe="t", **options)
+
+
+def test_offsets_are_asked_for_again(start_broker: Callable[[], KafkalogBroker]) -> None:
+    """``fetchOffset.numRetries`` and ``fetchOffset.retryIntervalMs``: a broker that starts again is waited for."""
+    broker = start_broker()
+    topics = Topics(broker.bootstrap)
+    topic = topics.create("retried")
+    topics.produce(topic, numbers(3))
+    impatient = {"kafka.default.api.timeout.ms": 200, "fetchOffset.retryIntervalMs": 50}
+    broker.kill()
+    with pytest.raises(ClientTimeoutError):
+        Discovery(options_for(topics, topic, **impatient, **{"fetchOffset.numRetries": 1})).latest({})
+    starting = threading.Thread(target=broker.start)
+    starting.start()
+    try:
+        discovery = Discovery(options_for(topics, topic, **impatient, **{"fetchOffset.numRetries": 200}))
+        assert list(discovery.latest({}).values()) == [3]
+        discovery.close()
+    finally:
+        starting.join()
 
 
 # ---------------------------------------------------------------------------------------------- from where, to where
