@@ -185,7 +185,7 @@ class _RangeReader:
 
     def _check_gap(self, chunk: FetchedChunk) -> None:
         """Offsets without records are a loss only if the log begins behind them; else they never held any."""
-        if chunk.log_start_offset > self._position:
+        if chunk.log_start_offset > self._position and _START.unpack_from(chunk.records)[0] > self._position:
             self._lose(min(chunk.log_start_offset, self._end), f"the log now begins at {chunk.log_start_offset}")
 
     def _skip_lost(self) -> None:
@@ -200,6 +200,7 @@ class _RangeReader:
         if earliest <= self._position < latest:
             # The partition grew in the meantime, so the offset is there after all; or not, if this goes on.
             self._check_progress()
+            time.sleep(self._options.client.retry_backoff)
         elif self._position < earliest < self._end:
             self._lose(earliest, f"the log now begins at {earliest}")
         else:
