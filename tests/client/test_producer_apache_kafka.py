@@ -27,6 +27,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
 DEADLINE_S = 60.0
+RESTART_DEADLINE_S = 150.0
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +130,7 @@ def test_killed_while_written_to(certificates: Certificates) -> None:
         with Producer({"bootstrap.servers": server.bootstrap, "reconnect.backoff.max.ms": 100}) as producer:
 
             def write() -> None:
-                while not stop.wait(0.001):
+                while not stop.wait(0.005):
                     futures.extend([producer.send(topic, b"%d" % (len(futures) + n)) for n in range(20)])
 
             writer = threading.Thread(target=write)
@@ -139,7 +140,9 @@ def test_killed_while_written_to(certificates: Certificates) -> None:
                 server.process.kill()
                 server.exec()
                 goal = len(futures) + 1000
-                wait_until(lambda: len(futures) > goal and futures[goal].done(), "records delivered again", DEADLINE_S)
+                wait_until(
+                    lambda: len(futures) > goal and futures[goal].done(), "records delivered again", RESTART_DEADLINE_S
+                )
             finally:
                 stop.set()
                 writer.join()
