@@ -89,7 +89,10 @@ class TopicController:
     async def create(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, TopicState | KafkaError]:
-        """Create topics in one commit; for each its state, or the error that kept it from being made."""
+        """Create topics in one commit; for each its state, or the error that kept it from being made.
+
+        KafkaStorageError is the error of those that could not be stored.
+        """
         results: dict[str, TopicState | KafkaError] = {}
 
         def change(state: ClusterState) -> ClusterState:
@@ -104,7 +107,10 @@ class TopicController:
                 created.append(made)
             return state if validate_only or not created else state.with_topics(*created)
 
-        await self._commit(change)
+        try:
+            await self._commit(change)
+        except KafkaStorageError as error:
+            return {name: error if isinstance(result, TopicState) else result for name, result in results.items()}
         if not validate_only:
             for result in results.values():
                 if isinstance(result, TopicState):
@@ -113,7 +119,7 @@ class TopicController:
         return results
 
     async def delete(self, names: Sequence[str]) -> dict[str, KafkaError | None]:
-        """Delete topics in one commit; for each None, or the error."""
+        """Delete topics in one commit; for each None, or the error: KafkaStorageError when it cannot be stored."""
         results: dict[str, KafkaError | None] = {}
         gone: list[TopicState] = []
 
@@ -128,17 +134,35 @@ class TopicController:
                     gone.append(state.topics[name])
             return state.without_topics(*(topic.name for topic in gone)) if gone else state
 
-        await self._commit(change)
-        for topic in gone:
-            logger.info("deleting topic %s", topic.name)
-            await self.remove_logs(topic.name, topic.topic_id)
+        try:
+            await self._commit(change)
+        except KafkaStorageError as error:
+            return {name: result or error for name, result in results.items()}
+        # All of them before anything else is awaited: a topic of the same name may be made from then on.
+        complete = [self._remove_logs(topic) for topic in gone]
+        removed = {topic.topic_id for topic, done in zip(gone, complete, strict=True) if done}
+        if removed:
+            await self._forget(removed)
         return results
 
-    async def remove_logs(self, name: str, topic_id: uuid.UUID) -> None:
-        """Remove the logs of a topic that the registry no longer names, then let the registry forget it."""
-        for partition in self._replicas.drop(name, topic_id):
-            self._replicas.logs.delete(partition.topic, partition.index)
-        await self._commit(lambda state: replace(state, deleting=state.deleting - {topic_id}))
+    def _remove_logs(self, topic: TopicState) -> bool:
+        """Take the logs of a topic that the registry no longer names out of service; whether all went well."""
+        logger.info("deleting topic %s", topic.name)
+        complete = True
+        for partition in self._replicas.drop(topic.name):
+            try:
+                self._replicas.logs.delete(partition.topic, partition.index)
+            except KafkaError as error:
+                logger.error("a log of a deleted topic stays until the next start: %s", error)
+                complete = False
+        return complete
+
+    async def _forget(self, removed: set[uuid.UUID]) -> None:
+        try:
+            await self._commit(lambda state: replace(state, deleting=state.deleting - removed))
+        except KafkaStorageError:
+            # They are deleted all the same; the next start finds nothing left to do.
+            return
 
     async def grow(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Iterator
 
 from broker.config.definition import Value
@@ -14,7 +13,7 @@ from broker.log.manager import LogManager
 from broker.metadata.model import ClusterState, TopicState
 from broker.replica.partition import Partition
 from broker.replica.purgatory import Purgatory
-from kafkalog.protocol.errors import KafkaStorageError, UnknownTopicOrPartitionError
+from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError, UnknownTopicOrPartitionError
 
 logger = logging.getLogger("kafkalog.broker.replica")
 
@@ -62,7 +61,8 @@ class ReplicaManager:
     def host(self, state: TopicState) -> None:
         """Hold every partition of ``state`` that is assigned here, creating logs that do not exist yet.
 
-        A log that cannot be created leaves its partition offline; the others are served.
+        A log that cannot be created, or that a deleted topic of the same name left behind, leaves its partition
+        offline; the others are served.
         """
         overrides = parse_topic_config(state.config)
         log_config = self.config.log_config(overrides)
@@ -74,11 +74,9 @@ class ReplicaManager:
             partition = self._partitions.get(key)
             if partition is None:
                 try:
-                    log = self.logs.get(state.name, index) or self.logs.create(
-                        state.name, index, state.topic_id, log_config
-                    )
-                except OSError as error:
-                    logger.error("partition %s-%d is offline: its log cannot be created: %s", *key, error)
+                    log = self.logs.create(state.name, index, state.topic_id, log_config)
+                except (KafkaStorageError, InconsistentTopicIdError) as error:
+                    logger.error("partition %s-%d is offline: its log cannot be used: %s", *key, error)
                     self._offline.add(key)
                     continue
                 partition = Partition(state.name, index, self.broker_id, log, min_insync)
@@ -103,7 +101,7 @@ class ReplicaManager:
     def min_insync(self, overrides: dict[str, Value]) -> int:
         return int(self.config.topic_values(overrides)["min.insync.replicas"])
 
-    def drop(self, topic: str, topic_id: uuid.UUID) -> list[Partition]:
+    def drop(self, topic: str) -> list[Partition]:
         """Stop serving every partition of ``topic``; waiting operations are woken to find it gone."""
         dropped = []
         for key in [key for key in self._partitions if key[0] == topic]:

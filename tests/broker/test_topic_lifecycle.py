@@ -1,0 +1,199 @@
+"""Topics that come and go: names used again, registries and directories that cannot be written."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.config.server import BrokerConfig
+from broker.controller.topics import NewTopic, TopicController
+from broker.log.manager import LogManager
+from broker.metadata.local import FILE_NAME, LocalStore
+from broker.metadata.model import TopicState
+from broker.replica.manager import ReplicaManager
+from kafkalog.protocol.errors import ErrorCode, KafkaStorageError
+from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkalog.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest
+from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.waiting import wait_until
+from tests.support.wire import batch, create_topic, end_offset, exchange, list_offset, produce
+
+
+def delete_topics(sock: socket.socket, *names: str) -> list[int]:
+    response = exchange(sock, DeleteTopicsRequest(topic_names=list(names), timeout_ms=10_000), 5)
+    return [result.error_code for result in response.responses]
+
+
+def delete_records(sock: socket.socket, topic: str, offset: int) -> int:
+    wanted = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
+    response = exchange(sock, DeleteRecordsRequest(topics=[wanted], timeout_ms=10_000), 2)
+    code: int = response.topics[0].partitions[0].error_code
+    return code
+
+
+def test_records_of_a_name_used_again_survive_a_kill(start_broker: Callable[..., KafkalogBroker]) -> None:
+    broker = start_broker()
+    with broker.connect() as sock:
+        create_topic(sock, "t", 1)
+        produce(sock, "t", batch([b"old"] * 1000))
+        assert delete_records(sock, "t", 900) == ErrorCode.NONE
+        checkpoint = broker.log_dir / "log-start-offset-checkpoint"
+        wait_until(lambda: checkpoint.exists() and "t 0 900" in checkpoint.read_text(), "the start is checkpointed")
+        assert delete_topics(sock, "t") == [ErrorCode.NONE]
+        create_topic(sock, "t", 1)
+        assert produce(sock, "t", batch([b"new"] * 500)).error_code == ErrorCode.NONE
+    broker.kill()
+    broker.start()
+    with broker.connect() as sock:
+        assert (list_offset(sock, "t", timestamp=-2).offset, end_offset(sock, "t")) == (0, 500)
+
+
+def test_many_clients_that_delete_records_do_not_fail_the_log_directory(
+    start_broker: Callable[..., KafkalogBroker],
+) -> None:
+    broker = start_broker()
+    socks = [broker.connect() for _ in range(8)]
+    create_topic(socks[0], "t", 1)
+    produce(socks[0], "t", batch([b"x"] * 1000))
+    for offset in range(50):
+        for position, sock in enumerate(socks):
+            assert delete_records(sock, "t", 8 * offset + position) == ErrorCode.NONE
+    assert produce(socks[0], "t", batch([b"x"])).error_code == ErrorCode.NONE
+    for sock in socks:
+        sock.close()
+    assert broker.stop() == 0
+    assert "offline" not in broker.logged()
+
+
+class _Store(LocalStore):
+    """A registry that can be told to fail."""
+
+    failing = False
+
+    def write(self, state: object) -> None:
+        if self.failing:
+            raise OSError(28, "No space left on device")
+        super().write(state)  # type: ignore[arg-type]
+
+
+class _Cluster:
+    """A controller over real logs, without sockets."""
+
+    def __init__(self, directory: Path) -> None:
+        config = BrokerConfig({"log.dirs": str(directory)})
+        self.logs = LogManager([directory], config.log_config({}), clock=lambda: 0)
+        self.store = _Store(directory)
+        self.store.load()
+        self.replicas = ReplicaManager(asyncio.get_running_loop(), 0, config, self.logs)
+        self.topics = TopicController(self.store, self.replicas, [0])
+
+    async def make(self, *names: str) -> dict[str, TopicState]:
+        made = await self.topics.create([NewTopic(name, 1, 1) for name in names])
+        return {name: state for name, state in made.items() if isinstance(state, TopicState)}
+
+
+def run(directory: Path, scenario: Callable[[_Cluster], object]) -> None:
+    async def main() -> None:
+        cluster = _Cluster(directory)
+        try:
+            await scenario(cluster)  # type: ignore[misc]
+        finally:
+            cluster.logs.unlock()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("last", ["a", "b", "c"])
+def test_a_topic_made_while_topics_of_its_request_are_being_deleted_is_served(tmp_path: Path, last: str) -> None:
+    """A producer with auto-creation asks for a topic as soon as it is gone."""
+
+    async def scenario(cluster: _Cluster) -> None:
+        old = await cluster.make("a", "b", "c")
+        deletion = asyncio.create_task(cluster.topics.delete(["a", "b", "c"]))
+        while last in cluster.store.state.topics:
+            await asyncio.sleep(0)
+        new = await cluster.make(last)
+        assert await deletion == {"a": None, "b": None, "c": None}
+        partition = cluster.replicas.require(last, 0)
+        assert partition.log.topic_id == new[last].topic_id != old[last].topic_id
+        assert partition.log.offline is None
+        assert cluster.store.state.deleting == frozenset()
+
+    run(tmp_path, scenario)
+
+
+def test_a_log_that_cannot_be_deleted_is_not_taken_for_the_next_topic_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(cluster: _Cluster) -> None:
+        await cluster.make("a", "b")
+
+        def fail(topic: str, partition: int) -> None:
+            raise KafkaStorageError(f"cannot rename {topic}-{partition}")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(cluster.logs, "delete", fail)
+            assert await cluster.topics.delete(["a"]) == {"a": None}
+        assert len(cluster.store.state.deleting) == 1, "the next start tries again"
+        await cluster.make("a")
+        with pytest.raises(KafkaStorageError):
+            cluster.replicas.require("a", 0)
+        assert cluster.replicas.get("b", 0) is not None
+
+    run(tmp_path, scenario)
+
+
+def test_a_registry_that_cannot_be_stored_fails_each_topic_and_changes_nothing(tmp_path: Path) -> None:
+    async def scenario(cluster: _Cluster) -> None:
+        await cluster.make("a")
+        cluster.store.failing = True
+        made = await cluster.topics.create([NewTopic("b", 1, 1), NewTopic("bad name", 1, 1)])
+        assert isinstance(made["b"], KafkaStorageError)
+        assert not isinstance(made["bad name"], (KafkaStorageError, TopicState))
+        deleted = await cluster.topics.delete(["a", "nothing"])
+        assert isinstance(deleted["a"], KafkaStorageError)
+        assert not isinstance(deleted["nothing"], KafkaStorageError)
+        assert cluster.replicas.get("a", 0) is not None
+        assert list(cluster.store.state.topics) == ["a"]
+
+    run(tmp_path, scenario)
+
+
+def test_clients_are_told_of_a_registry_that_cannot_be_stored(start_broker: Callable[..., KafkalogBroker]) -> None:
+    broker = start_broker()
+    with broker.connect() as sock:
+        create_topic(sock, "t", 1)
+        (broker.log_dir / f"{FILE_NAME}.tmp").mkdir()
+        new = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
+        created = exchange(sock, CreateTopicsRequest(topics=[new], timeout_ms=10_000), 5)
+        assert created.topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert delete_topics(sock, "t") == [ErrorCode.KAFKA_STORAGE_ERROR]
+        wanted = [MetadataRequestTopic(name="t"), MetadataRequestTopic(name="new")]
+        told = exchange(sock, MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 9)
+        assert [topic.error_code for topic in told.topics] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert produce(sock, "t", batch([b"x"])).error_code == ErrorCode.NONE
+
+
+def test_a_partition_whose_log_cannot_be_made_leaves_the_others_served(
+    start_broker: Callable[..., KafkalogBroker],
+) -> None:
+    broker = start_broker()
+    with broker.connect() as sock:
+        (broker.log_dir / "t-1").write_text("a file where a directory is to be")
+        create_topic(sock, "t", 3)
+        codes = [produce(sock, "t", batch([b"x"]), partition).error_code for partition in range(3)]
+        assert codes == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+    broker.kill()
+    broker.start()
+    with broker.connect() as sock:
+        assert end_offset(sock, "t", 2) == 1
