@@ -137,7 +137,9 @@ def _read_records(data: bytes, end: int, header: BatchHeader, tp: TopicPartition
         found.append(
             make(record_type, (topic, partition, base_offset + delta, timestamp, timestamp_type, key, value, headers))
         )
-    return found if at == end and previous <= header.last_offset_delta else None
+    if at != end or previous > header.last_offset_delta or header.records_count < 0:
+        return None
+    return found
 
 
 def _headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:

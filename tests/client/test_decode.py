@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +10,7 @@ from kafkalog.client.decode import _read_records, read_batch
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.records.batch import HEADER_SIZE, Record, decode_batch, encode_batch, pack_header, read_header
 from kafkalog.records.compression import Codec
-from kafkalog.records.errors import RecordsError
+from kafkalog.records.errors import InvalidRecordError, RecordsError
 
 TP = TopicPartition("t", 3)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -50,6 +51,13 @@ def test_the_fast_way_is_taken() -> None:
     batch = encode_batch([*records, Record(500, 0, None, None)])
     header = read_header(batch)
     assert _read_records(bytes(batch[HEADER_SIZE:]), len(batch) - HEADER_SIZE, header, TP) == expected(batch)
+
+
+def test_a_negative_count_is_refused() -> None:
+    batch = encode_batch([])
+    damaged = pack_header(read_header(batch)._replace(records_count=-1), b"")
+    with pytest.raises(InvalidRecordError, match="-1 records"):
+        read_batch(memoryview(damaged), 0, read_header(damaged), TP)
 
 
 @given(batches(), st.data())
