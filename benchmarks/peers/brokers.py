@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from tests.peers import kafka
 from tests.support.kafkalog_broker import KafkalogBroker
@@ -24,6 +25,7 @@ OURS = "kafkalog"
 PEERS = {f"Kafka {version}": version for version in kafka.VERSIONS}
 NAMES = (OURS, *PEERS)
 _ADMIN_DEADLINE_S = 30.0
+_LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Broker:
         """User and system CPU time so far of the process, the children it has and those that ended."""
         process = psutil.Process(self.pid)
         own = process.cpu_times()
-        total = own.user + own.system + own.children_user + own.children_system
+        total: float = own.user + own.system + own.children_user + own.children_system
         for child in process.children(recursive=True):
             times = child.cpu_times()
             total += times.user + times.system
@@ -68,7 +70,7 @@ class Broker:
 
     def end_offsets(self, topic: str, partitions: int) -> list[int]:
         """The partitions' end offsets."""
-        wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+        wanted = {TopicPartition(topic, number): _LATEST for number in range(partitions)}
         # The client has to live until it has answered.
         admin = self.admin()
         futures = admin.list_offsets(wanted).values()

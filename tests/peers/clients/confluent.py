@@ -167,9 +167,12 @@ class ConfluentClient(ForeignClient):
             consumer.assign([ck.TopicPartition(topic, partition, 0) for partition in range(len(ends))])
             while missing > 0 and time.monotonic() < deadline:
                 for message in consumer.consume(1000, timeout=0.1):
-                    if message.error() is not None:
-                        raise _failed(message.error())
-                    offsets[message.partition()].append(message.offset())
+                    error, where, offset = message.error(), message.partition(), message.offset()
+                    if error is not None:
+                        raise _failed(error)
+                    assert where is not None
+                    assert offset is not None
+                    offsets[where].append(offset)
                     missing -= 1
         finally:
             consumer.close()
