@@ -76,9 +76,8 @@ def decode_arrow(
     decode = _Decode(buf, columns, topic, partition, start, end)
     table, next_offset = decode.scan()
     next_offset = min(max(start, next_offset), end)
-    batches = _visible(buf, table, start, aborted)
-    decode.expect(batches, max_decompressed)
-    for batch in batches:
+    table = _visible(buf, table, start, aborted)
+    for batch in decode.expect(table, max_decompressed):
         try:
             taken = decode.take(batch, check_crc, max_decompressed)
         except RecordsError as error:
@@ -111,8 +110,10 @@ class _Decode:
         self._topic_size = len(topic.encode()) if "topic" in columns else 0
         self.columns = Columns(columns)
         self._address = self._data.ctypes.data
-        # Batches that wait, and what they were decompressed to.
-        self._group: list[list[int]] = []
+        # The batches to take; those from `first` on of which `bounds` has begin and end wait, as do their sections.
+        self._table: Any = None
+        self._first = 0
+        self._bounds: list[tuple[int, int]] = []
         self._sections: list[Any] = []
         self._group_bytes = self._group_rows = 0
         # Of all batches taken: bytes as fetched and of records, the decompressed ones of these, and rows.
@@ -136,20 +137,22 @@ class _Decode:
             if rows < TABLE_ROWS:
                 return parts[0] if len(parts) == 1 else np.concatenate(parts), next_offset
 
-    def expect(self, batches: list[list[int]], max_decompressed: int) -> None:
-        """These batches are going to be taken."""
-        self._expected = sum(batch[t.SIZE] for batch in batches)
+    def expect(self, table: Any, max_decompressed: int) -> list[list[int]]:
+        """The batches of `table`, for `take` to be called with each in turn."""
+        self._table = table
+        self._expected = int(table[:, t.SIZE].sum())
         self._most = min(OFFSET_MAX, self._expected + max_decompressed)
+        batches: list[list[int]] = table.tolist()
+        return batches
 
     def take(self, batch: list[int], check_crc: bool, max_decompressed: int) -> bool:
         """Check the batch and decode it, now or with those after it; False where it has no room."""
-        position, size, count = batch[t.POSITION], batch[t.SIZE], batch[t.COUNT]
+        position, size, begin, end, _, _, crc, attributes, _, _, _, count = batch
         if check_crc:
             computed = crc32c(self._view[position + _ATTRIBUTES_AT : position + size])
-            if computed != batch[t.CRC]:
-                raise CorruptRecordError(f"CRC {computed:#010x}, stored {batch[t.CRC]:#010x}")
-        begin, end = batch[t.START], batch[t.END]
-        codec = batch[t.ATTRIBUTES] & CODEC_MASK
+            if computed != crc:
+                raise CorruptRecordError(f"CRC {computed:#010x}, stored {crc:#010x}")
+        codec = attributes & CODEC_MASK
         if codec and begin != end:
             section = pa.py_buffer(decompress(codec, self._view[begin:end], max_decompressed))
             if self._decompressed and self._decompressed + section.size > max_decompressed:
@@ -159,7 +162,6 @@ class _Decode:
             begin, end = section.address, section.address + section.size
         else:
             begin, end = begin + self._address, end + self._address
-        batch[t.START], batch[t.END] = begin, end
         length = end - begin
         if count * MIN_RECORD_SIZE > length:
             raise InvalidRecordError(f"{count} records cannot be in {length} bytes")
@@ -169,7 +171,7 @@ class _Decode:
         self._rows = rows
         self._bytes += length
         self._fetched += size
-        self._group.append(batch)
+        self._bounds.append((begin, end))
         self._group_bytes += length
         self._group_rows += count
         if self._group_bytes >= GROUP_BYTES:
@@ -178,9 +180,11 @@ class _Decode:
 
     def flush(self) -> None:
         """Decode the batches that wait."""
-        if not self._group:
+        after = self._first + len(self._bounds)
+        if after == self._first:
             return
-        table = np.array(self._group, np.int64)
+        table = self._table[self._first : after]
+        table[:, t.START : t.END + 1] = self._bounds
         columns = self.columns
         totals = np.zeros(3, np.int64)
         if columns.wanted & t.HEADERS:
@@ -195,23 +199,23 @@ class _Decode:
         self._check(
             self._kernels.decode_batches(table, self._start, self._end, columns.wanted, columns.words, columns.state)
         )
-        self._group, self._sections = [], []
+        self._first = after
+        self._bounds, self._sections = [], []
         self._group_bytes = self._group_rows = 0
 
     def _check(self, answer: tuple[int, int, int]) -> None:
         status, batch, index = answer
         if status != OK:
-            raise self.located(error_for(status, index), self._group[batch][t.BASE_OFFSET])
+            raise self.located(error_for(status, index), int(self._table[self._first + batch, t.BASE_OFFSET]))
 
 
-def _visible(buf: Buffer, table: Any, start: int, aborted: Sequence[tuple[int, int]]) -> list[list[int]]:
+def _visible(buf: Buffer, table: Any, start: int, aborted: Sequence[tuple[int, int]]) -> Any:
     """The rows of `table` whose records a consumer from `start` on sees."""
     visible = table[:, t.BASE_OFFSET] + table[:, t.LAST_OFFSET_DELTA] >= start
     visible &= table[:, t.ATTRIBUTES] & CONTROL_FLAG == 0
     if aborted:
         visible &= ~_aborted(buf, table, aborted)
-    rows: list[list[int]] = table[visible].tolist()
-    return rows
+    return table[visible]
 
 
 def _aborted(buf: Buffer, table: Any, transactions: Sequence[tuple[int, int]]) -> Any:
