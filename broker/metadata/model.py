@@ -66,6 +66,10 @@ class ClusterState:
         return replace(self, topics=kept, deleting=self.deleting | gone)
 
 
+HYPHEN = 62
+"""The value of a hyphen in URL-safe base64."""
+
+
 def new_cluster_id() -> str:
     """A random id in Kafka's form: 16 bytes in URL-safe base64 without padding."""
     while True:
@@ -75,10 +79,13 @@ def new_cluster_id() -> str:
 
 
 def new_topic_id(taken: set[uuid.UUID]) -> uuid.UUID:
-    """A random topic id (KIP-516): never the two reserved ones, never one in use."""
+    """A random topic id (KIP-516): never a reserved one or one in use, and none that a tool would take for an option.
+
+    As in Kafka, its text (URL-safe base64) does not begin with a hyphen.
+    """
     while True:
         candidate = uuid.uuid4()
-        if candidate.int > 1 and candidate not in taken:
+        if candidate.int > 1 and candidate.bytes[0] >> 2 != HYPHEN and candidate not in taken:
             return candidate
 
 

@@ -208,8 +208,9 @@ def _print_all(
         records = consumer.poll(wait, POLL_RECORDS if most is None else min(POLL_RECORDS, most - printed.count))
         if records:
             formatter.write(records, output, skip_errors=arguments.skip_message_on_error)
-            output.flush()
+            # Counted first: once they are flushed, whoever reads them may stop us.
             printed.count += len(records)
+            output.flush()
             quiet_since = time.monotonic()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import uuid
 from dataclasses import replace
@@ -129,3 +130,6 @@ def test_ids() -> None:
     assert all(len(new_cluster_id()) == 22 for _ in range(10))
     taken = {new_topic_id(set()) for _ in range(10)}
     assert new_topic_id(taken) not in taken
+    starts = {base64.urlsafe_b64encode(new_topic_id(set()).bytes)[:1] for _ in range(2000)}
+    assert b"-" not in starts, "a tool would take the id for an option"
+    assert len(starts) > 50
