@@ -50,7 +50,8 @@ PARTITIONS = 2
 CODECS = ("none", "lz4")
 JOBS = ("batch", "batch, value", "AvailableNow")
 KAFKA = next(iter(PEERS))
-JOB_DEADLINE_S = 900.0
+WARM_UPS = 2
+"""Spark compiles the code of each query anew, and the JVM compiles what runs often: the first runs show mostly that."""
 
 
 @dataclass(frozen=True)
@@ -183,8 +184,9 @@ def main() -> None:
                         raise RuntimeError(f"{session.contestant.name} reads {seen} of {records} records")
                 for job in options.jobs:
                     case = f"{job}, {'plain' if codec == 'none' else codec}"
-                    for session in contestants:
-                        session.run(job, topic)
+                    for _ in range(WARM_UPS):
+                        for session in contestants:
+                            session.run(job, topic)
                     for _ in range(runs):
                         for session in contestants:
                             result = measure(session, job, topic, records)
