@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, PEERS, Broker, running
