@@ -7,6 +7,7 @@ says are being deleted.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import re
@@ -74,6 +75,10 @@ def check_topic_name(name: str) -> None:
         )
 
 
+HOSTED_AT_ONCE = 8
+"""Partitions whose logs are made before other requests get their turn."""
+
+
 class TopicController:
     """See the module."""
 
@@ -115,8 +120,18 @@ class TopicController:
             for result in results.values():
                 if isinstance(result, TopicState):
                     logger.info("created topic %s with %d partitions", result.name, len(result.partitions))
-                    self._replicas.host(result)
+                    await self._host(result)
         return results
+
+    async def _host(self, topic: TopicState) -> None:
+        """Host a topic's partitions, a few at a time: each makes files, and others are served in between."""
+        count = len(topic.partitions)
+        for first in range(0, count, HOSTED_AT_ONCE):
+            registered = self._store.state.topics.get(topic.name)
+            if registered is None or registered.topic_id != topic.topic_id:
+                return
+            self._replicas.host(topic, range(first, min(first + HOSTED_AT_ONCE, count)))
+            await asyncio.sleep(0)
 
     async def delete(self, names: Sequence[str]) -> dict[str, KafkaError | None]:
         """Delete topics in one commit; for each None, or the error: KafkaStorageError when it cannot be stored."""
@@ -189,7 +204,7 @@ class TopicController:
 
         state = await self._commit(change)
         if not validate_only:
-            self._replicas.host(state.topics[name])
+            await self._host(state.topics[name])
 
     async def _commit(self, change: Change) -> ClusterState:
         try:

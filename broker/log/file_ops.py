@@ -91,19 +91,21 @@ def write_all(ops: FileOps, fd: int, data: Buffer, position: int) -> None:
         written += count
 
 
-def write_file_atomically(ops: FileOps, path: str, data: bytes, *, sync_dir: bool = True) -> None:
+def write_file_atomically(ops: FileOps, path: str, data: bytes, *, sync_dir: bool = True, sync: bool = True) -> None:
     """Replace the file at ``path`` by ``data`` so that a crash leaves the old or the new content, never a
     mixture.
 
-    Written to ``path + ".tmp"``, synced, renamed; with ``sync_dir`` the directory is synced too.
+    Written to ``path + ".tmp"``, synced, renamed; with ``sync_dir`` the directory is synced too. Without ``sync``
+    nothing is: a crash of the process leaves the old or the new content, a power failure possibly an empty file.
     """
     temporary = path + ".tmp"
     fd = ops.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         write_all(ops, fd, data, 0)
-        ops.fsync(fd)
+        if sync:
+            ops.fsync(fd)
     finally:
         os.close(fd)
     ops.rename(temporary, path)
-    if sync_dir:
+    if sync and sync_dir:
         ops.fsync_dir(os.path.dirname(path) or ".")

@@ -21,7 +21,7 @@ from pathlib import Path
 from uuid import UUID
 
 from broker.log import names, recovery
-from broker.log.checkpoints import read_partition_metadata, write_partition_metadata
+from broker.log.checkpoints import read_partition_metadata, sync_partition_metadata, write_partition_metadata
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps
 from broker.log.log_appender import LogAppender
@@ -282,6 +282,7 @@ class PartitionLog(LogAppender):
             self.producers.sync_snapshots()
             if self._dir_unsynced:
                 self._dir_unsynced = False
+                sync_partition_metadata(str(self.dir), self._ops)
                 self._ops.fsync_dir(str(self.dir))
                 self._ops.fsync_dir(str(self.dir.parent))
         except OSError as error:

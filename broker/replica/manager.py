@@ -30,7 +30,8 @@ class ReplicaManager:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: set[tuple[str, int]] = set()
         self._loop = loop
-        self._syncing: set[tuple[str, int]] = set()
+        self._syncing: dict[tuple[str, int], int] = {}
+        """Partitions whose log is being forced to the device, and up to which offset somebody waits for it."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -58,8 +59,8 @@ class ReplicaManager:
     def partitions_of(self, topic: str) -> list[Partition]:
         return [partition for (name, _), partition in self._partitions.items() if name == topic]
 
-    def host(self, state: TopicState) -> None:
-        """Hold every partition of ``state`` that is assigned here, creating logs that do not exist yet.
+    def host(self, state: TopicState, indexes: range | None = None) -> None:
+        """Hold the partitions of ``state`` (all, or ``indexes``) that are assigned here, making missing logs.
 
         A log that cannot be created, or that a deleted topic of the same name left behind, leaves its partition
         offline; the others are served.
@@ -67,7 +68,8 @@ class ReplicaManager:
         overrides = parse_topic_config(state.config)
         log_config = self.config.log_config(overrides)
         min_insync = self.min_insync(overrides)
-        for index, assigned in enumerate(state.partitions):
+        for index in range(len(state.partitions)) if indexes is None else indexes:
+            assigned = state.partitions[index]
             key = (state.name, index)
             if self.broker_id not in assigned.replicas:
                 continue
@@ -121,17 +123,18 @@ class ReplicaManager:
 
         One fsync is under way for a partition at a time; what is appended meanwhile is covered by the next.
         """
-        if partition.key in self._syncing:
+        under_way = partition.key in self._syncing
+        self._syncing[partition.key] = partition.log.log_end_offset
+        if under_way:
             return
-        self._syncing.add(partition.key)
         work = self._loop.run_in_executor(None, partition.log.flush)
         work.add_done_callback(lambda done: self._synced(partition, done))
 
     def _synced(self, partition: Partition, done: asyncio.Future[None]) -> None:
-        self._syncing.discard(partition.key)
+        wanted = self._syncing.pop(partition.key)
         error = None if done.cancelled() else done.exception()
         if error is not None:
             logger.error("%s-%d: %s", *partition.key, error)
-        elif partition.must_sync:
+        elif partition.log.recovery_point < wanted and partition.log.offline is None:
             self.sync(partition)
         self.produce_purgatory.notify(partition.key)

@@ -74,8 +74,13 @@ def test_partition_metadata_bytes(tmp_path: Path) -> None:
     assert checkpoints.read_partition_metadata(str(tmp_path)) == TOPIC_ID
 
 
+def test_partition_metadata_that_a_power_failure_emptied(tmp_path: Path) -> None:
+    (tmp_path / "partition.metadata").touch()
+    assert checkpoints.read_partition_metadata(str(tmp_path)) is None
+
+
 @pytest.mark.parametrize(
-    "text", ["", "version: 0", "version: 0\ntopic_id: short", "version: 7\ntopic_id: -zTeUkwfS1WdOwpRsqbC9A"]
+    "text", ["version: 0", "version: 0\ntopic_id: short", "version: 7\ntopic_id: -zTeUkwfS1WdOwpRsqbC9A"]
 )
 def test_damaged_partition_metadata_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "partition.metadata").write_text(text)
