@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+
 from broker.api.context import Request
 from broker.api.errors import error_code
+from broker.controller.topics import INTERNAL_TOPICS
 from broker.replica.partition import Partition
-from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.errors import ErrorCode, InvalidRequestError, InvalidTopicError, UnsupportedVersionError
 from kafkalog.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -27,18 +31,22 @@ from kafkalog.protocol.messages.offset_for_leader_epoch import (
 )
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""Versions since which each negative timestamp has its meaning."""
 UNKNOWN = -1
 FIRST_WITH_LEADER_EPOCH = 4
 
 
-def handle_list_offsets(request: Request) -> None:
+async def handle_list_offsets(request: Request) -> None:
     message: ListOffsetsRequest = request.message
+    counts = Counter((topic.name, wanted.partition_index) for topic in message.topics for wanted in topic.partitions)
     topics = []
     for topic in message.topics:
         results = []
         for wanted in topic.partitions:
             result = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
             try:
+                _check(request.version, wanted.timestamp, counts[topic.name, wanted.partition_index])
                 partition = request.broker.replicas.require(topic.name, wanted.partition_index)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
                 if request.version == 0:
@@ -50,8 +58,20 @@ def handle_list_offsets(request: Request) -> None:
             except Exception as error:
                 result.error_code = error_code(error)
             results.append(result)
+            if wanted.timestamp not in (LATEST, EARLIEST):
+                # A search may decompress a batch: let others have their turn in between.
+                await asyncio.sleep(0)
+                if request.connection.closed:
+                    return
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
     request.reply(ListOffsetsResponse(topics=topics))
+
+
+def _check(version: int, timestamp: int, count: int) -> None:
+    if count > 1:
+        raise InvalidRequestError
+    if version > 0 and timestamp < 0 and version < SINCE.get(timestamp, version + 1):
+        raise UnsupportedVersionError
 
 
 def _look_up(partition: Partition, timestamp: int, isolation: int, result: ListOffsetsPartitionResponse) -> None:
@@ -107,6 +127,8 @@ def handle_delete_records(request: Request) -> None:
         for wanted in topic.partitions:
             result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=UNKNOWN)
             try:
+                if topic.name in INTERNAL_TOPICS:
+                    raise InvalidTopicError
                 partition = request.broker.replicas.require(topic.name, wanted.partition_index)
                 result.low_watermark = partition.delete_records(wanted.offset)
             except Exception as error:

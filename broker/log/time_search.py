@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 from broker.log.batch_scan import headers
 from broker.log.segment import Segment
-from kafkalog.records.batch import BatchHeader, decode_batch
+from kafkalog.records.batch import BatchHeader, records_section
+from kafkalog.records.compression import DEFAULT_MAX_SIZE
 from kafkalog.records.errors import CorruptRecordError
+from kafkalog.records.varint import read_varint, read_varlong
 
 
 class TimestampOffset(NamedTuple):
@@ -50,7 +52,20 @@ def first_with_timestamp(
     epoch = header.partition_leader_epoch
     if header.is_log_append_time:
         return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), epoch)
-    for record in decode_batch(batch, 0, check_crc=False)[1]:
-        if record.timestamp >= timestamp and record.offset >= start_offset:
-            return TimestampOffset(record.timestamp, record.offset, epoch)
+    # Of each record no more is read than is asked for: a batch may hold many thousands.
+    section, at, end = records_section(batch, 0, header, DEFAULT_MAX_SIZE)
+    least, first = timestamp - header.base_timestamp, start_offset - header.base_offset
+    for _ in range(header.records_count):
+        length, body = read_varint(section, at, end)
+        at = body + length
+        if not body < at <= end:
+            raise CorruptRecordError(f"a record of {length} bytes in a batch at offset {header.base_offset}")
+        # After its attributes, one byte.
+        timestamp_delta, body = read_varlong(section, body + 1, at)
+        if timestamp_delta >= least:
+            offset_delta, _ = read_varint(section, body, at)
+            if offset_delta >= first:
+                return TimestampOffset(
+                    header.base_timestamp + timestamp_delta, header.base_offset + offset_delta, epoch
+                )
     return None

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import socket
+import sys
 from collections import Counter
+from collections.abc import Callable
 
 from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
@@ -16,20 +19,34 @@ from broker.net.memory import RequestMemory
 logger = logging.getLogger("kafkalog.broker.net")
 
 ACCEPTS_PER_EVENT = 64
+ACCEPT_RETRY_SECONDS = 1.0
+RESERVED_DESCRIPTORS = 256
+"""File descriptors that connections leave to the log, at most: a log directory that cannot open a file fails."""
 
 
 class Acceptor:
     """All listeners of a broker and the connections that came through them."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, config: BrokerConfig, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, config: Callable[[], BrokerConfig], dispatcher: Dispatcher
+    ) -> None:
         self._loop = loop
-        self._config = config
+        self._current_config = config
         self._dispatcher = dispatcher
-        self._memory = RequestMemory(config["queued.max.request.bytes"])
+        self._memory = RequestMemory(self._config["queued.max.request.bytes"])
+        self._retries: dict[int, asyncio.TimerHandle] = {}
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if limit == resource.RLIM_INFINITY:
+            limit = sys.maxsize
+        self._max_descriptor = limit - min(RESERVED_DESCRIPTORS, limit // 4)
         self._sockets: list[tuple[socket.socket, Endpoint]] = []
         self._per_address: Counter[str] = Counter()
         self._sweep: asyncio.TimerHandle | None = None
         self.connections: set[Connection] = set()
+
+    @property
+    def _config(self) -> BrokerConfig:
+        return self._current_config()
 
     def bind(self) -> list[Endpoint]:
         """Bind every listener without accepting yet; the endpoints with their real ports.
@@ -49,6 +66,9 @@ class Acceptor:
         self._schedule_sweep()
 
     def stop_accepting(self) -> None:
+        for retry in self._retries.values():
+            retry.cancel()
+        self._retries.clear()
         for sock, _ in self._sockets:
             self._loop.remove_reader(sock.fileno())
             sock.close()
@@ -72,13 +92,31 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # Out of file descriptors: keep serving those we have, and try again with the next event.
-                logger.error("cannot accept a connection on %s: %s", endpoint, error)
+                # Out of file descriptors: serve the connections we have, and look again later. Until one is closed
+                # the listening socket stays readable, and waking for it would take all of the processor.
+                logger.error("cannot accept a connection on %s, trying again in a second: %s", endpoint, error)
+                self._pause(listening, endpoint)
+                return
+            # A new descriptor is the lowest that is free.
+            if sock.fileno() >= self._max_descriptor:
+                sock.close()
+                logger.error("refusing connections on %s: too few file descriptors are left (ulimit -n)", endpoint)
+                self._pause(listening, endpoint)
                 return
             if not self._admit(str(address[0])):
                 sock.close()
                 continue
             self._open(sock, endpoint)
+
+    def _pause(self, listening: socket.socket, endpoint: Endpoint) -> None:
+        fd = listening.fileno()
+        self._loop.remove_reader(fd)
+
+        def resume() -> None:
+            del self._retries[fd]
+            self._loop.add_reader(fd, self._accept, listening, endpoint)
+
+        self._retries[fd] = self._loop.call_later(ACCEPT_RETRY_SECONDS, resume)
 
     def _admit(self, address: str) -> bool:
         if len(self.connections) >= self._config["max.connections"]:

@@ -209,6 +209,8 @@ class Connection:
             self._schedule_resume()
 
     def _flush(self) -> None:
+        if self._writing:
+            self.last_active = self._loop.time()
         try:
             done = self._write_out()
         except OSError:
@@ -309,8 +311,11 @@ class Connection:
     # -- end of life
 
     def idle_since(self) -> float:
-        """Loop time of the last activity; now, while a request is being served or a response written."""
-        return self._loop.time() if self._busy or self._writing else self.last_active
+        """Loop time of the last activity; now, while a request is being served.
+
+        A peer that takes nothing of its response is idle too.
+        """
+        return self._loop.time() if self._busy and not self._writing else self.last_active
 
     def trim(self) -> None:
         """Give back buffer memory of a connection that has been quiet."""

@@ -16,6 +16,7 @@ from kafkalog.protocol.errors import (
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     OffsetNotAvailableError,
+    PolicyViolationError,
     UnknownLeaderEpochError,
 )
 
@@ -141,11 +142,14 @@ class Partition:
         """Advance the log start offset to ``before`` (-1: the high watermark); the new log start offset.
 
         Raises:
+            PolicyViolationError: the topic's ``cleanup.policy`` is compaction alone.
             OffsetOutOfRangeError: ``before`` is above the high watermark.
             NotLeaderOrFollowerError: this broker does not lead the partition.
         """
         if not self.is_leader:
             raise NotLeaderOrFollowerError
+        if not self.log.config.delete:
+            raise PolicyViolationError
         return self.log.delete_records(self.high_watermark if before == -1 else before)
 
     def _advance_high_watermark(self) -> None:

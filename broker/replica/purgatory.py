@@ -11,6 +11,7 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Hashable, Iterable
+from typing import Any
 
 
 class DelayedOperation:
@@ -20,12 +21,13 @@ class DelayedOperation:
     called instead when the deadline passes first. Exactly one of them ends an operation, unless it is cancelled.
     """
 
-    __slots__ = ("_keys", "_purgatory", "completed")
+    __slots__ = ("_entry", "_keys", "_purgatory", "completed")
 
     def __init__(self) -> None:
         self.completed = False
         self._keys: tuple[Hashable, ...] = ()
         self._purgatory: Purgatory | None = None
+        self._entry: list[Any] = []
 
     def noticed(self, key: Hashable, amount: int) -> None:
         """``amount`` (bytes, for an append) was added to the partition ``key``; called before ``try_complete``."""
@@ -48,7 +50,8 @@ class Purgatory:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._watchers: dict[Hashable, set[DelayedOperation]] = {}
-        self._deadlines: list[tuple[float, int, DelayedOperation]] = []
+        self._deadlines: list[list[Any]] = []
+        """Heap of [deadline, number, operation]; None takes the place of an operation that has ended."""
         self._sequence = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -67,10 +70,11 @@ class Purgatory:
             self._watchers.setdefault(key, set()).add(operation)
         self._waiting += 1
         deadline = self._loop.time() + delay
-        heapq.heappush(self._deadlines, (deadline, next(self._sequence), operation))
+        operation._entry = [deadline, next(self._sequence), operation]
+        heapq.heappush(self._deadlines, operation._entry)
         if len(self._deadlines) > 1024 and len(self._deadlines) > 4 * self._waiting:
             # Most entries are of operations that ended early: keep the heap as small as what waits.
-            self._deadlines = [entry for entry in self._deadlines if not entry[2].completed]
+            self._deadlines = [entry for entry in self._deadlines if entry[2] is not None]
             heapq.heapify(self._deadlines)
         self._arm()
 
@@ -87,6 +91,8 @@ class Purgatory:
         if operation.completed:
             return
         operation.completed = True
+        # Its deadline may be days away: what it holds on to must not stay for so long.
+        operation._entry[2] = None
         self._waiting -= 1
         for key in operation._keys:
             watchers = self._watchers.get(key)
@@ -97,17 +103,19 @@ class Purgatory:
 
     def _look(self) -> None:
         dirty, self._dirty = self._dirty, {}
+        # Once each, however many of its partitions changed: a look may cost as much as it has partitions.
+        concerned: dict[DelayedOperation, None] = {}
         for key, amount in dirty.items():
-            for operation in list(self._watchers.get(key, ())):
-                if operation.completed:
-                    continue
+            for operation in self._watchers.get(key, ()):
                 operation.noticed(key, amount)
-                if operation.try_complete():
-                    self.remove(operation)
+                concerned[operation] = None
+        for operation in concerned:
+            if not operation.completed and operation.try_complete():
+                self.remove(operation)
 
     def _arm(self) -> None:
         deadlines = self._deadlines
-        while deadlines and deadlines[0][2].completed:
+        while deadlines and deadlines[0][2] is None:
             heapq.heappop(deadlines)
         if not deadlines:
             return
@@ -123,9 +131,9 @@ class Purgatory:
         self._timer = None
         now = self._loop.time()
         deadlines = self._deadlines
-        while deadlines and (deadlines[0][0] <= now or deadlines[0][2].completed):
+        while deadlines and (deadlines[0][0] <= now or deadlines[0][2] is None):
             operation = heapq.heappop(deadlines)[2]
-            if not operation.completed:
+            if operation is not None:
                 self.remove(operation)
                 operation.expire()
         self._arm()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Hashable
 
 from broker.replica.purgatory import DelayedOperation, Purgatory
@@ -89,5 +91,39 @@ def test_ended_operations_leave_nothing_behind() -> None:
         assert len(purgatory) == 0
         assert not purgatory._watchers
         assert len(purgatory._deadlines) <= 1025
+
+    asyncio.run(main())
+
+
+def test_an_operation_on_many_partitions_is_looked_at_once_when_all_of_them_change() -> None:
+    async def main() -> None:
+        purgatory = Purgatory(asyncio.get_running_loop())
+        keys = [("t", index) for index in range(100)]
+        operation, satisfied = Waits(1000), Waits(100)
+        purgatory.watch(operation, keys, 60)
+        purgatory.watch(satisfied, keys, 60)
+        for key in keys:
+            purgatory.notify(key, 1)
+        assert await asyncio.wait_for(satisfied.done, 10) == "complete"
+        assert (operation.looked, operation.needed) == (1, 900)
+        assert (satisfied.looked, satisfied.ended) == (1, ["complete"])
+
+    asyncio.run(main())
+
+
+def test_what_has_ended_is_let_go_before_its_deadline() -> None:
+    async def main() -> None:
+        purgatory = Purgatory(asyncio.get_running_loop())
+        cancelled, completed = Waits(1), Waits(1)
+        gone = [weakref.ref(operation.done) for operation in (cancelled, completed)]
+        purgatory.watch(cancelled, ["a"], 86_400)
+        purgatory.watch(completed, ["b"], 86_400)
+        cancelled.cancel()
+        purgatory.notify("b", 1)
+        await completed.done
+        del cancelled, completed
+        await asyncio.sleep(0)
+        gc.collect()
+        assert [reference() for reference in gone] == [None, None]
 
     asyncio.run(main())

@@ -197,3 +197,15 @@ def test_a_partition_whose_log_cannot_be_made_leaves_the_others_served(
     broker.start()
     with broker.connect() as sock:
         assert end_offset(sock, "t", 2) == 1
+
+
+def test_records_of_a_topic_that_is_only_compacted_are_not_deleted_by_request(
+    start_broker: Callable[..., KafkalogBroker],
+) -> None:
+    broker = start_broker()
+    with broker.connect() as sock:
+        create_topic(sock, "compacted", 1, cleanup_policy="compact")
+        create_topic(sock, "both", 1, cleanup_policy="compact,delete")
+        assert delete_records(sock, "compacted", 0) == ErrorCode.POLICY_VIOLATION
+        assert delete_records(sock, "both", 0) == ErrorCode.NONE
+        assert delete_records(sock, "__consumer_offsets", 0) == ErrorCode.INVALID_TOPIC_EXCEPTION

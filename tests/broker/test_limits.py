@@ -1,0 +1,84 @@
+"""One client must not take the broker from the others: descriptors, stalled readers, costly questions."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from kafkalog.protocol.codec import encode_request
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.waiting import wait_until
+from tests.support.wire import batch, create_topic, exchange, fetch_request, list_offset, produce, receive_frame
+
+DESCRIPTORS = 80
+
+
+def test_connections_leave_descriptors_to_the_log(tmp_path: Path) -> None:
+    broker = KafkalogBroker(tmp_path)
+    broker.prefix = ["prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}"]
+    with broker, ExitStack() as stack:
+        first = stack.enter_context(broker.connect())
+        create_topic(first, "t", 1)
+        crowd = [stack.enter_context(broker.connect()) for _ in range(DESCRIPTORS)]
+        broker.wait_logged("refusing connections")
+        create_topic(first, "u", 5)
+        for partition in range(5):
+            for _ in range(10):
+                assert produce(first, "u", batch([b"x"]), partition).error_code == ErrorCode.NONE
+        # Looked at once a second, not as often as the processor allows.
+        assert broker.logged().count("refusing connections") < 20
+        for sock in crowd:
+            sock.close()
+
+        def served() -> bool:
+            with broker.connect() as sock:
+                sock.sendall(encode_request(ListOffsetsRequest(replica_id=-1), 7, 1, "late"))
+                return receive_frame(sock) != b""
+
+        wait_until(served, "connections are accepted again")
+
+
+def test_a_peer_that_takes_nothing_of_its_response_is_idle(start_broker: Callable[..., KafkalogBroker]) -> None:
+    broker = start_broker({"connections.max.idle.ms": "500", "socket.send.buffer.bytes": "4096"})
+    with broker.connect() as sock:
+        create_topic(sock, "t", 1)
+        for _ in range(8):
+            assert produce(sock, "t", batch([b"x" * 1_000_000])).error_code == ErrorCode.NONE
+    stalled = socket.socket()
+    stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    stalled.connect((broker.host, broker.port))
+    before = open_sockets(broker)
+    with stalled:
+        stalled.sendall(encode_request(fetch_request("t", {0: 0}, partition_max_bytes=50 << 20), 12, 1, "stalled"))
+        wait_until(lambda: open_sockets(broker) < before, "the stalled connection is closed")
+
+
+def open_sockets(broker: KafkalogBroker) -> int:
+    """Sockets that the broker's process has open."""
+    links = Path(f"/proc/{broker.pid}/fd").iterdir()
+    return sum(link.is_symlink() and str(link.readlink()).startswith("socket:") for link in links)
+
+
+def test_a_partition_asked_for_twice_is_looked_up_for_neither(wire: socket.socket, topic: str) -> None:
+    produce(wire, topic, batch([b"x"]))
+    wanted = [ListOffsetsPartition(partition_index=index, timestamp=0) for index in (0, 1, 0)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=wanted)])
+    results = exchange(wire, request, 7).topics[0].partitions
+    assert [result.error_code for result in results] == [ErrorCode.INVALID_REQUEST, 0, ErrorCode.INVALID_REQUEST]
+    assert {result.offset for result in results} == {-1}
+
+
+@pytest.mark.parametrize(("timestamp", "since"), [(-1, 1), (-2, 1), (-3, 7), (-4, 8), (-5, 9), (-6, 99), (-100, 99)])
+@pytest.mark.parametrize("version", range(1, 10))
+def test_negative_timestamps_have_a_meaning_only_from_their_version_on(
+    wire: socket.socket, topic: str, version: int, timestamp: int, since: int
+) -> None:
+    produce(wire, topic, batch([b"x"]))
+    expected = ErrorCode.NONE if version >= since else ErrorCode.UNSUPPORTED_VERSION
+    assert list_offset(wire, topic, timestamp=timestamp, version=version).error_code == expected
