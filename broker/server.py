@@ -24,10 +24,10 @@ from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
-from broker.log.config import LogConfig
+from broker.controller.configs import effective_config
 from broker.log.manager import LogManager
 from broker.metadata.local import LocalStore
-from broker.metadata.model import ClusterState, PartitionState, TopicState
+from broker.metadata.model import ClusterState, PartitionState, TopicState, new_topic_id
 from broker.net.acceptor import Acceptor
 from broker.replica.manager import ReplicaManager
 from kafkalog.records import kernels
@@ -92,11 +92,13 @@ class Server:
         state = self.store.load(self.logs.stored_cluster_id())
         self.broker_id = self._resolve_broker_id()
         self.logs.claim(state.cluster_id, self.broker_id)
-        configs = {name: self._log_config(topic) for name, topic in state.topics.items()}
+        effective = effective_config(config, state, self.broker_id)
+        self.logs.default_config = effective.log_config({})
+        configs = {name: effective.log_config(parse_topic_config(topic.config)) for name, topic in state.topics.items()}
         await loop.run_in_executor(None, self.logs.load_all, configs)
         if fresh:
             state = await self._adopt()
-        self.replicas = ReplicaManager(loop, self.broker_id, config, self.logs)
+        self.replicas = ReplicaManager(loop, self.broker_id, effective, self.logs)
         self.broker = Broker(
             loop=loop,
             broker_id=self.broker_id,
@@ -105,12 +107,11 @@ class Server:
             replicas=self.replicas,
             now_ms=now_ms,
         )
-        self.replicas.config = self.broker.configs.effective(state)
         self._remove_strays(state)
         for topic in state.topics.values():
             self.replicas.host(topic)
         self.dispatcher = ApiDispatcher(self.broker)
-        self.acceptor = Acceptor(loop, config, self.dispatcher)
+        self.acceptor = Acceptor(loop, lambda: self.broker.config, self.dispatcher)
         self.endpoints = self.acceptor.bind()
         for endpoint in self.endpoints:
             self.broker.endpoints[endpoint.name] = config.advertised_endpoint(endpoint)
@@ -140,9 +141,6 @@ class Server:
             )
         return int(configured)
 
-    def _log_config(self, topic: TopicState) -> LogConfig:
-        return self.config.log_config(parse_topic_config(topic.config))
-
     async def _adopt(self) -> ClusterState:
         """Register the topics of a directory that has logs but no registry, such as one that Apache Kafka wrote."""
         found: dict[str, dict[int, uuid.UUID | None]] = {}
@@ -150,7 +148,7 @@ class Server:
             found.setdefault(present.topic, {})[present.partition] = present.topic_id
         topics = []
         for name, partitions in found.items():
-            topic_id = next((item for item in partitions.values() if item is not None), None) or uuid.uuid4()
+            topic_id = next((item for item in partitions.values() if item is not None), None) or new_topic_id(set())
             states = []
             for index in range(max(partitions) + 1):
                 log = self.logs.get(name, index)
@@ -161,8 +159,15 @@ class Server:
             topics.append(TopicState(name, topic_id, tuple(states)))
         if topics:
             logger.info("registered %d topics found in the log directories", len(topics))
+        # An id given again would let the log take a new producer's records for the old one's, and drop them.
+        used = max((producer for log in self.logs for producer in log.producers.producers), default=-1)
+
+        def register(state: ClusterState) -> ClusterState:
+            next_id = max(state.next_producer_id, used + 1)
+            return replace(state.with_topics(*topics), next_producer_id=next_id)
+
         # Stored even when empty: from now on a directory that the registry does not name is a stray.
-        return await self.store.commit(lambda state: replace(state.with_topics(*topics)))
+        return await self.store.commit(register)
 
     def _remove_strays(self, state: ClusterState) -> None:
         """Finish deletions that a crash cut short; set aside logs that the registry does not name."""

@@ -65,6 +65,12 @@ class Alteration:
     value: str | None
 
 
+def effective_config(static: BrokerConfig, state: ClusterState, broker_id: int) -> BrokerConfig:
+    """The configuration of a broker's file with the dynamic values that ``state`` has for it on top."""
+    dynamic = {**state.broker_config.get(ALL_BROKERS, {}), **state.broker_config.get(str(broker_id), {})}
+    return static.with_dynamic(dynamic)
+
+
 class ConfigController:
     """See the module."""
 
@@ -76,11 +82,7 @@ class ConfigController:
 
     def effective(self, state: ClusterState) -> BrokerConfig:
         """The broker's configuration with the dynamic values of ``state`` on top."""
-        dynamic = {
-            **state.broker_config.get(ALL_BROKERS, {}),
-            **state.broker_config.get(str(self._broker_id), {}),
-        }
-        return self._static.with_dynamic(dynamic)
+        return effective_config(self._static, state, self._broker_id)
 
     # -- describing
 
