@@ -6,7 +6,8 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -44,7 +45,6 @@ Without --from-beginning or --offset only what is written from now on is printed
 FORMATTERS = ("org.apache.kafka.tools.consumer.DefaultMessageFormatter", "kafka.tools.DefaultMessageFormatter")
 POLL_S = 0.5
 POLL_RECORDS = 10_000
-TERMINATED = 143
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -106,20 +106,58 @@ def run_consume(arguments: argparse.Namespace) -> int:
         properties["auto.offset.reset"] = "earliest"
     config = ClientConfig.from_dict(properties)
     warn_unknown(config.unknown)
-    signal.signal(signal.SIGTERM, _terminate)
     printed = Printed()
-    try:
-        with Cluster(config) as cluster, SimpleConsumer(config, cluster=cluster) as consumer:
-            _assign(arguments, cluster, consumer, offset)
-            _print_all(arguments, config, cluster, consumer, formatter, printed)
-    finally:
-        print(f"Processed a total of {printed.count} messages", file=sys.stderr)
-    return 0
+    with Interruption() as interruption:
+        try:
+            with Cluster(config) as cluster, SimpleConsumer(config, cluster=cluster) as consumer:
+                _assign(arguments, cluster, consumer, offset)
+                _print_all(arguments, config, cluster, consumer, formatter, printed, interruption)
+        except InterruptedCommand:
+            pass
+        finally:
+            print(f"Processed a total of {printed.count} messages", file=sys.stderr)
+    return interruption.exit_code
 
 
-def _terminate(number: int, frame: object) -> None:
-    # What is being printed is finished, and counted, as on Ctrl-C.
-    sys.exit(TERMINATED)
+class InterruptedCommand(BaseException):
+    """A signal asked for the end."""
+
+
+class Interruption:
+    """SIGINT and SIGTERM end the command, but not between printing records and counting them.
+
+    The first signal then waits for that; the second does not.
+    """
+
+    def __init__(self) -> None:
+        self.exit_code = 0
+        self._held = False
+
+    def __enter__(self) -> Interruption:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+
+    def _handle(self, number: int, frame: object) -> None:
+        again = self.exit_code != 0
+        self.exit_code = 128 + number
+        if again or not self._held:
+            raise InterruptedCommand
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the first signal back until the block ends."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        if self.exit_code:
+            raise InterruptedCommand
 
 
 def _formatter_properties(arguments: argparse.Namespace) -> dict[str, str]:
@@ -189,8 +227,10 @@ def _print_all(
     consumer: SimpleConsumer,
     formatter: Formatter,
     printed: Printed,
+    interruption: Interruption,
 ) -> None:
-    output = sys.stdout.buffer
+    # Buffered whatever PYTHONUNBUFFERED says: an unbuffered write may end before all is written.
+    output = open(sys.stdout.fileno(), "wb", closefd=False)  # noqa: SIM115
     most: int | None = arguments.max_messages
     silence = None if arguments.timeout_ms is None else arguments.timeout_ms / 1000
     quiet_since = time.monotonic()
@@ -207,10 +247,10 @@ def _print_all(
             look_again = now + config.metadata_max_age
         records = consumer.poll(wait, POLL_RECORDS if most is None else min(POLL_RECORDS, most - printed.count))
         if records:
-            formatter.write(records, output, skip_errors=arguments.skip_message_on_error)
-            # Counted first: once they are flushed, whoever reads them may stop us.
-            printed.count += len(records)
-            output.flush()
+            with interruption.held():
+                formatter.write(records, output, skip_errors=arguments.skip_message_on_error)
+                output.flush()
+                printed.count += len(records)
             quiet_since = time.monotonic()
 
 
