@@ -41,4 +41,7 @@ def error_code(error: Exception) -> ErrorCode:
 
 def error_message(error: Exception) -> str | None:
     """What a client is told in words, if it is."""
-    return str(error) or None if isinstance(error, (KafkaError, RecordsError)) else None
+    if isinstance(error, KafkaError):
+        # Without the code's name, which the response has beside it.
+        return error.message
+    return str(error) or None if isinstance(error, RecordsError) else None

@@ -107,7 +107,9 @@ def test_refused_topics(wire: socket.socket, fields: dict[str, Any], code: Error
 
 
 def test_a_topic_exists_once(wire: socket.socket, topic: str) -> None:
-    assert create(wire, name=topic).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    refused = create(wire, name=topic)
+    assert refused.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert refused.error_message == f"Topic '{topic}' already exists."
     dotted = new_name().replace("-", ".")
     assert create(wire, name=dotted).error_code == 0
     assert create(wire, name=dotted.replace(".", "_")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
