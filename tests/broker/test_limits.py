@@ -14,7 +14,16 @@ from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
-from tests.support.wire import batch, create_topic, exchange, fetch_request, list_offset, produce, receive_frame
+from tests.support.wire import (
+    batch,
+    create_topic,
+    end_offset,
+    exchange,
+    fetch_request,
+    list_offset,
+    produce,
+    receive_frame,
+)
 
 DESCRIPTORS = 80
 
@@ -53,8 +62,9 @@ def test_a_peer_that_takes_nothing_of_its_response_is_idle(start_broker: Callabl
     stalled = socket.socket()
     stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     stalled.connect((broker.host, broker.port))
-    before = open_sockets(broker)
     with stalled:
+        assert end_offset(stalled, "t") == 8
+        before = open_sockets(broker)
         stalled.sendall(encode_request(fetch_request("t", {0: 0}, partition_max_bytes=50 << 20), 12, 1, "stalled"))
         wait_until(lambda: open_sockets(broker) < before, "the stalled connection is closed")
 
