@@ -30,6 +30,7 @@ from kafkalog.protocol.errors import (
     InvalidTopicError,
     KafkaError,
     KafkaStorageError,
+    PolicyViolationError,
     TopicAlreadyExistsError,
     TopicDeletionDisabledError,
     UnknownTopicOrPartitionError,
@@ -75,6 +76,8 @@ def check_topic_name(name: str) -> None:
         )
 
 
+MAX_PARTITIONS_PER_REQUEST = 10_000
+"""New partitions that one request may ask for, as in Apache Kafka's own controller."""
 HOSTED_AT_ONCE = 8
 """Partitions whose logs are made before other requests get their turn."""
 
@@ -101,16 +104,20 @@ class TopicController:
         results: dict[str, TopicState | KafkaError] = {}
 
         def change(state: ClusterState) -> ClusterState:
-            created: list[TopicState] = []
+            planned = state
+            room = MAX_PARTITIONS_PER_REQUEST
             for topic in topics:
                 try:
-                    made = self._plan(state.with_topics(*created), topic)
+                    _check_room(max(topic.partitions, len(topic.assignments), 1), room)
+                    made = self._plan(planned, topic)
+                    _check_room(len(made.partitions), room)
                 except KafkaError as error:
                     results[topic.name] = error
                     continue
                 results[topic.name] = made
-                created.append(made)
-            return state if validate_only or not created else state.with_topics(*created)
+                room -= len(made.partitions)
+                planned = planned.with_topics(made)
+            return state if validate_only else planned
 
         try:
             await self._commit(change)
@@ -192,6 +199,7 @@ class TopicController:
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
             InvalidPartitionsError: ``count`` is not above the present number.
+            PolicyViolationError: more than MAX_PARTITIONS_PER_REQUEST would be made.
             InvalidReplicaAssignmentError: ``assignments`` does not fit.
         """
 
@@ -253,6 +261,7 @@ class TopicController:
         if count == present:
             raise InvalidPartitionsError(f"Topic already has {present} partitions.")
         added = count - present
+        _check_room(added, MAX_PARTITIONS_PER_REQUEST)
         if assignments is not None:
             if len(assignments) != added:
                 raise InvalidReplicaAssignmentError(
@@ -263,6 +272,14 @@ class TopicController:
             factor = len(topic.partitions[0].replicas)
             replicas = assign_replicas(self._brokers, added, factor, topic.partitions[0].leader, present)
         return replace(topic, partitions=topic.partitions + tuple(map(_led_by_first, replicas)))
+
+
+def _check_room(wanted: int, room: int) -> None:
+    if wanted > room:
+        raise PolicyViolationError(
+            f"Unable to perform excessively large batch operation: a request may ask for at most "
+            f"{MAX_PARTITIONS_PER_REQUEST} new partitions."
+        )
 
 
 def _led_by_first(replicas: tuple[int, ...]) -> PartitionState:

@@ -11,6 +11,8 @@ import pytest
 
 from kafkalog.protocol.codec import encode_request
 from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
@@ -92,3 +94,20 @@ def test_negative_timestamps_have_a_meaning_only_from_their_version_on(
     produce(wire, topic, batch([b"x"]))
     expected = ErrorCode.NONE if version >= since else ErrorCode.UNSUPPORTED_VERSION
     assert list_offset(wire, topic, timestamp=timestamp, version=version).error_code == expected
+
+
+def test_a_request_cannot_ask_for_any_number_of_partitions(wire: socket.socket, topic: str) -> None:
+    def create(*partitions: int) -> list[int]:
+        topics = [
+            CreatableTopic(name=f"{topic}-{index}", num_partitions=count, replication_factor=1)
+            for index, count in enumerate(partitions)
+        ]
+        request = CreateTopicsRequest(topics=topics, timeout_ms=10_000, validate_only=True)
+        return [result.error_code for result in exchange(wire, request, 5).topics]
+
+    assert create((1 << 31) - 1) == [ErrorCode.POLICY_VIOLATION]
+    assert create(10_000, 1) == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
+    assert create(6_000, 6_000, 4_000) == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION, ErrorCode.NONE]
+    growth = CreatePartitionsTopic(name=topic, count=(1 << 31) - 1, assignments=None)
+    result = exchange(wire, CreatePartitionsRequest(topics=[growth], timeout_ms=10_000, validate_only=True), 3)
+    assert result.results[0].error_code == ErrorCode.POLICY_VIOLATION
