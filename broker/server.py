@@ -26,7 +26,7 @@ from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
 from broker.controller.configs import effective_config
 from broker.log.manager import LogManager
-from broker.metadata.local import LocalStore
+from broker.metadata.local import LocalStore, registry_directory
 from broker.metadata.model import ClusterState, PartitionState, TopicState, new_topic_id
 from broker.net.acceptor import Acceptor
 from broker.replica.manager import ReplicaManager
@@ -87,7 +87,7 @@ class Server:
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config
-        self.store = LocalStore(config.log_dirs[0])
+        self.store = LocalStore(registry_directory(config.log_dirs))
         fresh = not self.store.exists
         state = self.store.load(self.logs.stored_cluster_id())
         self.broker_id = self._resolve_broker_id()

@@ -2,5 +2,5 @@
 
 - ``model``   what is registered: topics, partitions, configurations, producer-id blocks
 - ``store``   the interface
-- ``local``   one broker: an atomic file in the first log directory
+- ``local``   one broker: an atomic file in one of its log directories
 """

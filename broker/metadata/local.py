@@ -1,4 +1,6 @@
-"""The registry of a single broker: the file ``kafkalog.metadata.json`` in the first log directory.
+"""The registry of a single broker: the file ``kafkalog.metadata.json`` in one of its log directories.
+
+It is made in the first, and found in whichever has it: the order of ``log.dirs`` may change.
 
 A change is written to a temporary file, synced, and renamed over the old one, so that a crash leaves either the old
 registry or the new one, whole.
@@ -8,12 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from broker.metadata.model import ClusterState, MetadataError, from_json, new_cluster_id, to_json
 from broker.metadata.store import Change
 
 FILE_NAME = "kafkalog.metadata.json"
+
+
+def registry_directory(log_dirs: Sequence[Path]) -> Path:
+    """The log directory that holds the registry; the first when none does.
+
+    Raises:
+        MetadataError: several do.
+    """
+    found = [directory for directory in log_dirs if (directory / FILE_NAME).exists()]
+    if len(found) > 1:
+        raise MetadataError(
+            f"{FILE_NAME} lies in several log directories ({', '.join(map(str, found))}): "
+            "move all but the right one elsewhere"
+        )
+    return found[0] if found else log_dirs[0]
 
 
 class LocalStore:

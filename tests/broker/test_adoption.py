@@ -5,10 +5,14 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 from broker.metadata.local import FILE_NAME
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
+from tests.peers.process import PeerFailedError
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, create_topic, end_offset, exchange, produce
 
@@ -42,3 +46,25 @@ def test_producer_ids_found_in_the_log_are_not_given_again(start_broker: Callabl
         records = batch([b"new"], producer_id=new, producer_epoch=0, base_sequence=0, timestamp=now_ms)
         assert produce(sock, "t", records).base_offset == 3
         assert end_offset(sock, "t") == 4
+
+
+def test_the_registry_is_found_when_log_dirs_change_their_order(
+    start_broker: Callable[..., KafkalogBroker], tmp_path: Path
+) -> None:
+    """Begun anew it would lack the topics' configurations, and give producer ids again."""
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    broker = start_broker({"log.dirs": f"{first},{second}"})
+    with broker.connect() as sock:
+        create_topic(sock, "t", 2, max_message_bytes="300")
+        producer_id = new_producer(sock)
+    broker.stop()
+    broker.overrides["log.dirs"] = f"{third},{second},{first}"
+    broker.start()
+    with broker.connect() as sock:
+        assert produce(sock, "t", batch([b"x" * 500])).error_code == ErrorCode.MESSAGE_TOO_LARGE
+        assert new_producer(sock) > producer_id
+    broker.stop()
+    (second / FILE_NAME).write_bytes((first / FILE_NAME).read_bytes())
+    with pytest.raises(PeerFailedError):
+        broker.start()
+    assert f"lies in several log directories ({second}, {first})" in broker.logged()
