@@ -21,6 +21,10 @@ FINAL_EPOCH = -1
 MAX_EPOCH = (1 << 31) - 1
 EVICTION_SECONDS = 120.0
 """A session used within this time is not evicted for a new one."""
+MAX_PARTITIONS = 500_000
+"""Partitions kept in all sessions together: some 150 MB. Sessions outlive connections, so one client could fill memory.
+
+A client that is given no session, or loses it, sends its partitions with each request."""
 TOPIC_ID_VERSION = 13
 
 ZERO_ID = uuid.UUID(int=0)
@@ -100,10 +104,11 @@ class FetchContext:
 
 
 class FetchSessionCache:
-    """All sessions of a broker, at most ``slots`` of them."""
+    """All sessions of a broker, at most ``slots`` of them with at most ``max_partitions`` between them."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, max_partitions: int = MAX_PARTITIONS) -> None:
         self._slots = slots
+        self._max_partitions = max_partitions
         self._sessions: dict[int, FetchSession] = {}
 
     def __len__(self) -> int:
@@ -121,7 +126,11 @@ class FetchSessionCache:
             return FetchContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
         if session.uses_topic_ids != by_id:
             return FetchContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, [])
+        size = len(session.partitions)
         _merge(session.partitions, message, by_id, names)
+        if len(session.partitions) > size and self._partitions() > self._max_partitions:
+            del self._sessions[session.id]
+            return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
         session.last_used = now
         if not session.partitions:
             del self._sessions[session.id]
@@ -145,7 +154,16 @@ class FetchSessionCache:
             context.session, context.session_id = session, session.id
         return context
 
+    def _partitions(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def _make_room(self, size: int, now: float) -> bool:
+        if self._partitions() + size > self._max_partitions:
+            stale = [session for session in self._sessions.values() if now - session.last_used > EVICTION_SECONDS]
+            for session in stale:
+                del self._sessions[session.id]
+            if self._partitions() + size > self._max_partitions:
+                return False
         if len(self._sessions) < self._slots:
             return True
         if not self._sessions:

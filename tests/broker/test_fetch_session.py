@@ -111,3 +111,25 @@ def test_a_full_cache_evicts_only_what_is_stale(age: float) -> None:
 
 def test_no_slots_no_sessions() -> None:
     assert FetchSessionCache(0).context(12, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id == 0
+
+
+def test_sessions_hold_so_many_partitions_between_them_and_stale_ones_make_room() -> None:
+    cache = FetchSessionCache(10, max_partitions=4)
+    three = {("a", index): 0 for index in range(3)}
+    old = cache.context(12, fetch(0, 0, three), {}, 0.0)
+    refused = cache.context(12, fetch(0, 0, three), {}, 1.0)
+    assert (refused.error, refused.session_id, len(refused.partitions)) == (ErrorCode.NONE, 0, 3)
+    assert cache.context(12, fetch(0, 0, {("b", 0): 0}), {}, 1.0).session_id > 0
+    late = EVICTION_SECONDS + 2.0
+    assert cache.context(12, fetch(0, 0, three), {}, late).session_id > 0
+    assert cache.context(12, fetch(old.session_id, 1, {}), {}, late).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_session_that_grows_beyond_what_all_may_hold_ends() -> None:
+    cache = FetchSessionCache(10, max_partitions=4)
+    session_id = cache.context(12, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id
+    grown = cache.context(12, fetch(session_id, 1, {("a", index): 0 for index in range(4)}), {}, 0.0)
+    assert grown.error is ErrorCode.NONE
+    ended = cache.context(12, fetch(session_id, 2, {("b", 0): 0}), {}, 0.0)
+    assert ended.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(cache) == 0
