@@ -62,6 +62,10 @@ class Proxy:
         self.harm = 0.0
         """Chance of a break, for every piece of data in either direction."""
         self.broken = 0
+        self.mute = False
+        """Whether answers are kept back."""
+        self.shut = False
+        """Whether new connections are closed at once."""
         self._random = random.Random(seed)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -73,17 +77,22 @@ class Proxy:
         while not self._closed:
             with suppress(OSError):
                 near, _ = self._listener.accept()
+                if self.shut:
+                    near.close()
+                    continue
                 far = socket.create_connection(self.target)
                 self._open += [near, far]
-                for one, other in ((near, far), (far, near)):
-                    threading.Thread(target=self._copy, args=(one, other), daemon=True).start()
+                for one, other, answers in ((near, far, False), (far, near, True)):
+                    threading.Thread(target=self._copy, args=(one, other, answers), daemon=True).start()
 
-    def _copy(self, one: socket.socket, other: socket.socket) -> None:
+    def _copy(self, one: socket.socket, other: socket.socket, answers: bool) -> None:
         with suppress(OSError):
             while data := one.recv(1 << 16):
                 if self._random.random() < self.harm:
                     self.broken += 1
                     break
+                if answers and self.mute:
+                    continue
                 other.sendall(data)
         for each in (one, other):
             with suppress(OSError):
@@ -317,6 +326,28 @@ def test_a_sequence_that_the_broker_lost(start_broker: Callable[..., KafkalogBro
         assert sending.send("t", b"new").result(DEADLINE_S).offset == 0
         assert sending.send("t", b"newer").result(DEADLINE_S).offset == 1
     assert values(broker, "t") == [b"new", b"newer"]
+
+
+def test_what_follows_an_expired_batch_is_not_appended_twice(proxied: tuple[KafkalogBroker, Proxy]) -> None:
+    """Both batches are in the log, unknown to the producer; the first is given up, the second is sent again."""
+    broker, proxy = proxied
+    new_topic(broker, "t")
+    limits = {"request_timeout_ms": 1000, "delivery_timeout_ms": 3000}
+    with producer(f"127.0.0.1:{proxy.port}", **limits) as sending:
+        assert sending.send("t", b"before").result(DEADLINE_S).offset == 0
+        proxy.mute = True
+        first = sending.send("t", b"first")
+        first_sent = time.monotonic()
+        while values(broker, "t") != [b"before", b"first"] or time.monotonic() < first_sent + 0.7:
+            assert time.monotonic() < first_sent + DEADLINE_S
+            time.sleep(0.01)
+        second = sending.send("t", b"second")
+        proxy.shut = True
+        assert isinstance(first.exception(DEADLINE_S), ClientTimeoutError)
+        proxy.shut = proxy.mute = False
+        assert second.result(DEADLINE_S).offset == 2
+        assert sending.send("t", b"third").result(DEADLINE_S).offset == 3
+    assert values(broker, "t") == [b"before", b"first", b"second", b"third"]
 
 
 @pytest.mark.parametrize("bad_first", [True, False])

@@ -124,6 +124,7 @@ class ProducerBatch:
         "done",
         "encoded",
         "headers",
+        "in_doubt",
         "keys",
         "parent",
         "parent_start",
@@ -157,6 +158,8 @@ class ProducerBatch:
         self.base_sequence = NO_SEQUENCE
         self.attempts = 0
         self.retry_at = 0.0
+        self.in_doubt = False
+        """Whether it was sent under its present sequence number and may be in the log."""
         self.encoded: bytearray | None = None
         self.done = False
         self.parent: ProducerBatch | None = None
@@ -216,6 +219,7 @@ class ProducerBatch:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
+        self.in_doubt = False
         self.encoded = None
 
     def split(self, serial: int, limit: int) -> list[ProducerBatch]:

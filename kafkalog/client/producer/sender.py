@@ -5,7 +5,8 @@ counts records; a broker appends what continues the sequence, answers a repetiti
 refuses a gap. A batch keeps its number however often it is sent. After a failure it waits until nothing of its
 partition is in flight, and goes before everything else; so order is kept with several requests in flight. Where a
 batch was given up although it may be in the log, or the broker has lost track, the partition goes on with the next
-epoch, whose sequence begins at 0.
+epoch, whose sequence begins at 0. A batch that may be in the log goes there only when the broker has refused its number:
+under another one it could be appended twice.
 """
 
 from __future__ import annotations
@@ -188,6 +189,7 @@ class Sender:
         topics: dict[str, list[PartitionProduceData]] = {}
         for batch in encoded:
             batch.attempts += 1
+            batch.in_doubt = batch.base_sequence != NO_SEQUENCE
             data = PartitionProduceData(index=batch.partition, records=batch.encoded)
             topics.setdefault(batch.topic, []).append(data)
         request = ProduceRequest(
@@ -209,7 +211,7 @@ class Sender:
         queue = self._queue(batch)
         if not self._config.idempotence:
             return
-        if queue.reset:
+        if queue.reset and not batch.in_doubt:
             self._begin_epoch(queue, batch)
         elif batch.base_sequence == NO_SEQUENCE:
             if queue.producer_id == NO_PRODUCER_ID:
@@ -306,6 +308,7 @@ class Sender:
         queue = self._queue(batch)
         if code in _SEQUENCE_ERRORS and batch.base_sequence != NO_SEQUENCE:
             # A gap before it: either something earlier is to be sent again, or the broker has lost what it had.
+            batch.in_doubt = False
             if not self._follows(queue, batch):
                 queue.reset = True
             self._try_again(batch, error)
