@@ -28,7 +28,7 @@ COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"
 TOPIC_CONFIG = ConfigDefinition(
     [
         ConfigKey(
-            "cleanup.policy", Type.LIST, ("delete",), "What happens to old segments: delete them, compact them, or both.",
+            "cleanup.policy", Type.LIST, ("delete",), "What happens to old segments: delete them, compact them, or both. Compaction does not run yet: a compacted topic keeps every record.",
             list_of("delete", "compact"), synonyms=("log.cleanup.policy",),
         ),
         ConfigKey(
