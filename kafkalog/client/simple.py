@@ -240,22 +240,26 @@ class SimpleConsumer:
             # Anything else has been tried often enough there.
             self._block(error)
             return
+        failure = self._ask()
+        timeout = max(deadline - time.monotonic(), 0.0)
         try:
-            self._ask()
-            self._wait(max(deadline - time.monotonic(), 0.0))
+            # Where one leader cannot be asked, the others' answers are as welcome.
+            self._wait(timeout if failure is None else min(timeout, self._config.retry_backoff))
         except Exception as error:
-            self._block(error)
+            failure = error
+        if failure is not None:
+            self._block(failure)
 
     def _ask_quietly(self) -> None:
-        try:
-            self._ask()
-        except Exception as error:
-            if not is_retriable(error):
-                return
+        failure = self._ask()
+        if failure is not None and is_retriable(failure):
             self._blocked_until = time.monotonic() + self._config.retry_backoff
 
-    def _ask(self) -> None:
-        """Send a fetch to every leader that has none in flight, for the partitions with nothing fetched."""
+    def _ask(self) -> Exception | None:
+        """Send a fetch to every leader that has none in flight, for the partitions with nothing fetched.
+
+        Returns what kept some leader from being asked.
+        """
         busy = {tp for asked in self._asked.values() for tp in asked}
         by_leader: dict[Broker, list[tuple[TopicPartition, int, int]]] = defaultdict(list)
         failure: Exception | None = None
@@ -278,10 +282,13 @@ class SimpleConsumer:
                 partition_max_bytes=config.max_partition_fetch_bytes,
                 isolation_level=config.isolation_level,
             )
-            self._connected(broker).send(request, min_version=MIN_VERSION, max_version=MAX_VERSION)
+            try:
+                self._connected(broker).send(request, min_version=MIN_VERSION, max_version=MAX_VERSION)
+            except Exception as error:
+                failure = error
+                continue
             self._asked[broker.node_id] = {tp: offset for tp, offset, _ in wanted}
-        if failure is not None:
-            raise failure
+        return failure
 
     def _connected(self, broker: Broker) -> Connection:
         known = self._connections.get(broker.node_id)

@@ -96,12 +96,17 @@ class ScriptedBroker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._accepting.join(10)
+        self.stop_listening()
         self.hang_up()
         for thread in self._threads:
             thread.join(10)
+
+    def stop_listening(self) -> None:
+        """Refuse new connections."""
+        if self._accepting.is_alive():
+            self._listener.shutdown(socket.SHUT_RDWR)
+            self._accepting.join(10)
+            self._listener.close()
 
     def hang_up(self) -> None:
         """Close all connections."""

@@ -234,6 +234,22 @@ def test_one_partition_in_trouble_does_not_hold_up_the_others() -> None:
             assert [record.offset for record in drain(consumer, 5)] == [0, 1, 2, 3, 4]
 
 
+def test_a_leader_that_is_gone_does_not_hold_up_the_others() -> None:
+    def fetch(request: FetchRequest) -> FetchResponse:
+        (asked,) = request.topics[0].partitions
+        return response((asked.partition, 0, records(asked.fetch_offset, [b"good"])))
+
+    with ScriptedBroker() as gone, ScriptedBroker({FetchRequest: fetch}) as server:
+        listed = metadata({1: gone, 2: server}, {("t", 0): 1, ("t", 1): 2})
+        server.handlers[MetadataRequest] = lambda request: listed
+        gone.stop_listening()
+        with SimpleConsumer(config_for(server)) as consumer:
+            consumer.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
+            consumer.seek(TopicPartition("t", 0), 0)
+            consumer.seek(TopicPartition("t", 1), 0)
+            assert [(record.partition, record.offset) for record in drain(consumer, 3)] == [(1, 0), (1, 1), (1, 2)]
+
+
 def test_partitions_of_two_leaders_are_read_side_by_side() -> None:
     def fetch(request: FetchRequest) -> FetchResponse:
         (asked,) = request.topics[0].partitions
