@@ -204,6 +204,8 @@ class Connection:
             raise ClientTimeoutError(f"no connection to {self.address} in time") from error
         except OSError as error:
             raise ConnectionFailedError(f"cannot connect to {self.address}: {error.strerror or error}") from error
+        except UnicodeError as error:
+            raise ConnectionFailedError(f"cannot connect to {self.address}: this is no name of a host") from error
         try:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -155,6 +155,9 @@ def test_nobody_listens() -> None:
 def test_a_name_that_is_none() -> None:
     with pytest.raises(ConnectionFailedError, match="no-such-host"):
         Connection("no-such-host.invalid", 9092, CONFIG)
+    for name in ("a..b", "a" * 64):
+        with pytest.raises(ConnectionFailedError, match=f"{name}:9092: this is no name of a host"):
+            Connection(name, 9092, CONFIG)
 
 
 def test_a_server_that_says_nothing() -> None:
