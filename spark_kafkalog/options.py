@@ -251,8 +251,8 @@ class SourceOptions:
 
     strategy: Strategy
     client: ClientConfig
-    properties: Mapping[str, str]
-    """The ``kafka.*`` options, without that prefix."""
+    properties: Mapping[str, str] = field(repr=False)
+    """The ``kafka.*`` options, without that prefix; passwords may be among them."""
     starting: Limit | None = None
     ending: Limit | None = None
     fail_on_data_loss: bool = True

@@ -109,6 +109,18 @@ def test_kafka_properties_pass_through() -> None:
         parse(**{"kafka.isolation.level": "dirty"})
 
 
+def test_secrets_are_not_shown() -> None:
+    options = parse(
+        **{
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.username": "alice",
+            "kafka.sasl.password": "hidden",
+            "kafka.ssl.truststore.password": "hidden",
+        }
+    )
+    assert "hidden" not in repr(options)
+
+
 def test_group_id_is_allowed_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     parse(**{"kafka.group.id": "g", "groupIdPrefix": "p"})
     assert "'kafka.group.id' has been set on this query" in caplog.text
