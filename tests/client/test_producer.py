@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -322,6 +324,62 @@ def test_what_cannot_be_sent(broker_address: str, topic: str) -> None:
     sending.close()
 
 
+def test_a_record_that_cannot_be_encoded_fails_alone(broker_address: str, sock: socket.socket, topic: str) -> None:
+    """A header's name is encoded twice: for its size, and when its batch is sent."""
+
+    class Once(str):
+        encoded = False
+
+        def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+            if self.encoded:
+                raise UnicodeError("only once")
+            self.encoded = True
+            return super().encode(encoding, errors)
+
+    with producer(broker_address, batch_size=1) as sending:
+        assert sending.send(topic, b"before").result(DEADLINE_S).offset == 0
+        bad = sending.send(topic, b"bad", headers=[(Once("h"), b"")])
+        after = sending.send(topic, b"after")
+        assert isinstance(bad.exception(DEADLINE_S), UnicodeError)
+        assert after.result(DEADLINE_S).offset == 1
+        assert sending.send(topic, b"last").result(DEADLINE_S).offset == 2
+
+
+def test_a_forked_process_must_have_its_own(broker_address: str, topic: str) -> None:
+    script = f"""
+import os
+from kafkalog.client.producer import Producer, ProducerClosedError
+
+def refused(call):
+    try:
+        call()
+    except ProducerClosedError as error:
+        return "forked" in str(error)
+    return False
+
+producer = Producer({{"bootstrap.servers": {broker_address!r}}})
+producer.send({topic!r}, b"parent").result(30)
+child = os.fork()
+if not child:
+    calls = (
+        lambda: producer.send({topic!r}, b"x"),
+        lambda: producer.send("other", b"x"),
+        lambda: producer.send_values({topic!r}, [b"x"]),
+        producer.flush,
+    )
+    good = all(refused(call) for call in calls)
+    producer.close()
+    with Producer({{"bootstrap.servers": {broker_address!r}}}) as own:
+        good = good and own.send({topic!r}, b"child").result(30).offset == 1
+    os._exit(0 if good else 1)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+assert producer.send({topic!r}, b"parent").result(30).offset == 2
+producer.close()
+raise SystemExit(code)
+"""
+    subprocess.run([sys.executable, "-c", script], timeout=DEADLINE_S * 2, check=True)
+
+
 def test_a_topic_name_that_is_not_valid(broker_address: str) -> None:
     with producer(broker_address) as sending:
         error = sending.send("no/such name", b"x").exception(DEADLINE_S)
@@ -351,6 +409,9 @@ def test_nobody_listens() -> None:
         ({"bootstrap.servers": "a:1", "enable.idempotence": True, "acks": "1"}, "change acks"),
         ({"bootstrap.servers": "a:1", "transactional.id": "x"}, "transactional.id"),
         ({"bootstrap.servers": "a:1", "delivery.timeout.ms": "5"}, "delivery.timeout.ms=5"),
+        ({"bootstrap.servers": "a:1", "compression.gzip.level": "10"}, "compression.gzip.level=10.* -1 to 9"),
+        ({"bootstrap.servers": "a:1", "compression.lz4.level": "0"}, "compression.lz4.level=0.* 1 to 17"),
+        ({"bootstrap.servers": "a:1", "compression.zstd.level": "23"}, "compression.zstd.level=23"),
     ],
 )
 def test_settings_that_cannot_be(properties: dict[str, Any], message: str) -> None:
@@ -365,5 +426,7 @@ def test_settings() -> None:
     assert config.idempotence
     assert (config.compression, config.compression_level) == (Codec.ZSTD, 7)
     assert config.unknown == {"x.y": "z"}
+    secret = {"bootstrap.servers": "a:1", "ssl.truststore.password": "hidden"}
+    assert "hidden" not in repr(ProducerConfig.from_dict(secret))
     assert not ProducerConfig.from_dict({"bootstrap.servers": "a:1", "acks": "1"}).idempotence
     assert ProducerConfig.from_dict({"bootstrap.servers": "a:1", "batch.size": "5"}).batch_limit == 5

@@ -91,6 +91,7 @@ class Accumulator:
         """Notified when there is room again, and when topics become known."""
         self.used = 0
         self.closed = False
+        self.why_closed = "the producer is closed"
         self.idle = False
         """Whether the sender waits and must be woken for what is new."""
         self.sender_thread: int | None = None
@@ -170,7 +171,7 @@ class Accumulator:
         if self.used + size > self._memory:
             self._wait_for_memory(size)
         if self.closed:
-            raise ProducerClosedError("the producer is closed")
+            raise ProducerClosedError(self.why_closed)
         batch = queue.open
         if batch is None or batch.size + size > self._limit:
             if batch is not None and batch.size:
@@ -217,6 +218,16 @@ class Accumulator:
             self.closed = True
             self.changed.notify_all()
             self.rouse()
+
+    def disown(self, why: str) -> None:
+        """Take no more records, in a process that was forked off: the sender's thread is not in it.
+
+        A lock may be held for ever by a thread that is not there either.
+        """
+        self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)
+        self.closed = True
+        self.why_closed = why
 
     def patience(self) -> float:
         """Seconds to wait at most: none in a delivery callback, which would wait for itself."""

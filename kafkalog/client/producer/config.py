@@ -19,9 +19,9 @@ MAX_IN_FLIGHT_IDEMPOTENT = 5
 """A broker remembers the last five batches of a producer in a partition (KIP-98)."""
 
 _LEVELS = {
-    Codec.GZIP: "compression.gzip.level",
-    Codec.LZ4: "compression.lz4.level",
-    Codec.ZSTD: "compression.zstd.level",
+    Codec.GZIP: ("compression.gzip.level", integer(-1, 9)),
+    Codec.LZ4: ("compression.lz4.level", integer(1, 17)),
+    Codec.ZSTD: ("compression.zstd.level", integer(-(1 << 17), 22)),
 }
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
@@ -62,7 +62,7 @@ class ProducerConfig:
     compression_level: int | None = None
     batch_limit: int = UNSET_BATCH_LIMIT
     """Bytes of records that a batch may grow to; ``batch_size`` says when it no longer lingers."""
-    unknown: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    unknown: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     """Properties that neither the producer nor the client knows."""
 
     @classmethod
@@ -99,11 +99,7 @@ def _parse(key: str, text: str, parse: Any) -> Any:
 
 
 def _level(unknown: dict[str, str], codec: Codec) -> int | None:
-    levels = {
-        which: _parse(key, unknown.pop(key), integer(-(1 << 17), 22))
-        for which, key in _LEVELS.items()
-        if key in unknown
-    }
+    levels = {which: _parse(key, unknown.pop(key), parse) for which, (key, parse) in _LEVELS.items() if key in unknown}
     return levels.get(codec)
 
 

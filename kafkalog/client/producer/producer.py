@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from types import TracebackType
@@ -22,12 +24,15 @@ from .sender import Sender
 GRACE_S = 5.0
 """How long `Producer.close` waits for the sender's thread after it was told to give everything up."""
 
+FORKED = "the producer belongs to the process that this one was forked from; make another one here"
+
 
 class Producer:
     """Sends records to topics in the background. Safe for use by several threads.
 
     ``config`` holds Kafka's producer properties, or is a ProducerConfig; ConfigError for what cannot be used. Nothing
     is sent before the first record. A record is on its way when `send` returns; its future tells how that ended.
+    In a process that is forked off it is closed.
 
         with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
             future = producer.send("words", b"value", key=b"key")
@@ -43,7 +48,9 @@ class Producer:
         self._states = self._topics.states
         self._ignore_keys = self.config.ignore_keys
         self._max_request_size = self.config.max_request_size
+        self._forked = False
         self._sender.start()
+        _producers.add(self)
 
     def send(
         self,
@@ -140,6 +147,8 @@ class Producer:
 
         ClientTimeoutError after ``timeout`` seconds.
         """
+        if self._forked:
+            raise ProducerClosedError(FORKED)
         if self._sender.on_this_thread:
             raise RuntimeError("flush() in a delivery callback would wait for itself")
         self._accumulator.flush(timeout)
@@ -149,6 +158,8 @@ class Producer:
 
         What is not delivered by then fails with ClientTimeoutError.
         """
+        if self._forked:
+            return
         self._accumulator.close()
         if not self._sender.on_this_thread and not self._sender.join(timeout):
             self._sender.abort(ClientTimeoutError(f"not delivered within the {timeout} s that close() allowed"))
@@ -165,6 +176,21 @@ class Producer:
     ) -> None:
         # Whoever is interrupted does not want to wait for the rest.
         self.close(0.0 if kind is not None and not issubclass(kind, Exception) else None)
+
+    def _disown(self) -> None:
+        self._forked = True
+        self._accumulator.disown(FORKED)
+
+
+_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+def _disown_all() -> None:
+    for producer in list(_producers):
+        producer._disown()
+
+
+os.register_at_fork(after_in_child=_disown_all)
 
 
 def _as_bytes(data: object, what: str) -> bytes:

@@ -5,8 +5,8 @@ counts records; a broker appends what continues the sequence, answers a repetiti
 refuses a gap. A batch keeps its number however often it is sent. After a failure it waits until nothing of its
 partition is in flight, and goes before everything else; so order is kept with several requests in flight. Where a
 batch was given up although it may be in the log, or the broker has lost track, the partition goes on with the next
-epoch, whose sequence begins at 0. A batch that may be in the log goes there only when the broker has refused its number:
-under another one it could be appended twice.
+epoch, whose sequence begins at 0. A batch that may be in the log gets a new number only when the broker has refused its
+old one, or it could be appended twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalog.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest
 from kafkalog.protocol.messages.produce import TopicProduceData as TopicData
 from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from kafkalog.records.errors import RecordsError
 
 from .accumulator import Accumulator, PartitionQueue, ProducerClosedError
 from .batch import UNKNOWN_OFFSET, ProducerBatch
@@ -182,8 +181,9 @@ class Sender:
             try:
                 batch.encode(self._config.compression, self._config.compression_level)
                 encoded.append(batch)
-            except RecordsError as error:
-                self._finish([batch], error)
+            except Exception as error:
+                # Whatever is wrong with it, the others can go on without it.
+                self._refuse(self._queue(batch), batch, error)
         if not encoded:
             return
         topics: dict[str, list[PartitionProduceData]] = {}

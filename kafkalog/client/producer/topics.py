@@ -109,7 +109,7 @@ class Topics:
             accumulator.rouse()
             while True:
                 if accumulator.closed:
-                    raise ProducerClosedError("the producer is closed")
+                    raise ProducerClosedError(accumulator.why_closed)
                 if state.queues and (partition is None or partition < len(state.queues)):
                     return state
                 if state.error is not None:
@@ -136,7 +136,7 @@ class Topics:
         """When `refresh_if_due` has something to do (``time.monotonic``)."""
         if self._stale or leaderless:
             return self._next_at
-        return self._aged_at if self.states else float("inf")
+        return max(self._aged_at, self._next_at) if self.states else float("inf")
 
     def refresh_if_due(self, leaderless: set[str], limit: float) -> bool:
         """Fetch metadata if some is known to be old, until ``limit`` or so; whether there is new metadata."""
