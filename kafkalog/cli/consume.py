@@ -43,6 +43,7 @@ Without --from-beginning or --offset only what is written from now on is printed
 """
 
 FORMATTERS = ("org.apache.kafka.tools.consumer.DefaultMessageFormatter", "kafka.tools.DefaultMessageFormatter")
+MAX_OFFSET = (1 << 63) - 1
 POLL_S = 0.5
 POLL_RECORDS = 10_000
 
@@ -179,8 +180,8 @@ def _offset(arguments: argparse.Namespace) -> int | str | None:
         raise UsageError("--from-beginning and --offset cannot go together")
     if text.lower() in ("earliest", "latest"):
         return text.lower()
-    if not text.isdecimal():
-        raise UsageError(f"--offset {text}: expected earliest, latest or a number from 0 on")
+    if not text.isdecimal() or int(text) > MAX_OFFSET:
+        raise UsageError(f"--offset {text}: expected earliest, latest or a number from 0 to {MAX_OFFSET}")
     return int(text)
 
 

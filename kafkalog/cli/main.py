@@ -54,16 +54,27 @@ def _parser(wanted: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def _open_closed_streams() -> None:
+    """Let a standard stream that was closed by whoever started us be empty, instead of None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    _open_closed_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     wanted = next((word for word in words if not word.startswith("-")), None)
     arguments = _parser(wanted).parse_args(words)
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more when it closes standard output.
+    except OSError as error:
+        # Where whoever read our output has seen enough, there is nothing to say.
+        if not isinstance(error, BrokenPipeError):
+            print(f"kafkalog: {error}", file=sys.stderr)
+        # Python would complain once more when it closes standard output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ properties of the line reader (--property KEY=VALUE):
   null.marker=             a key, value or header value that equals it is null; nothing does unless it is set
   ignore.error=false       take a line whose separators are missing as a value, instead of stopping there
 
-Exit code 1 tells that some records were not delivered.
+Exit code 1 tells that some records were not delivered. SIGINT and SIGTERM end the input: what was read is delivered.
 """
 
 READ_SIZE = 1 << 20
@@ -95,24 +96,34 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 @reporting
 def run_produce(arguments: argparse.Namespace) -> int:
-    """Send every line; 1 where some were not delivered, 130 where interrupted."""
+    """Send every line; 1 where some were not delivered, 130 or 143 where SIGINT or SIGTERM came."""
     from kafkalog.client.producer import Producer, ProducerConfig
 
     reader = LineReader.from_properties(_reader_properties(arguments))
     config = ProducerConfig.from_dict(_producer_properties(arguments))
     warn_unknown(config.unknown)
     outcome = Deliveries(arguments.topic)
-    interrupted = False
+    signal.signal(signal.SIGTERM, _terminate)
+    interrupted = 0
     with Producer(config) as producer:
         try:
             _send_all(arguments, producer, reader, outcome, config.max_request_size)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             # What was read before is still delivered.
-            interrupted = True
+            interrupted = 128 + (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT)
         except LineError as error:
             complain(error)
             outcome.stopped = True
-    return 130 if interrupted else outcome.report()
+    failed = outcome.report()
+    return interrupted or failed
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came."""
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise Terminated
 
 
 def _reader_properties(arguments: argparse.Namespace) -> dict[str, str]:

@@ -195,6 +195,63 @@ def test_a_reader_that_has_enough(broker_address: str, topic: str) -> None:
             consumer.kill()
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_producer_delivers_what_it_has_read(
+    broker_address: str, topic: str, number: signal.Signals, code: int
+) -> None:
+    # The second prompt shows that the line, which lingers, has been read.
+    terminal, slave = pty.openpty()
+    words = ["produce", "--bootstrap-server", broker_address, "--topic", topic, "--timeout", "60000"]
+    with subprocess.Popen(command(*words), stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as producer:
+        os.close(slave)
+        try:
+            assert producer.stdout is not None
+            assert producer.stderr is not None
+            assert producer.stdout.read(1) == b">"
+            os.write(terminal, b"lingers\n")
+            assert producer.stdout.read(1) == b">"
+            producer.send_signal(number)
+            assert producer.wait(DEADLINE_S) == code
+            assert producer.stderr.read() == b""
+        finally:
+            producer.kill()
+            os.close(terminal)
+    assert consume(broker_address, topic, 1) == b"lingers\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_output_that_cannot_be_written(broker_address: str, topic: str) -> None:
+    produce(broker_address, topic, b"one\n")
+    for words in (
+        ["consume", "--topic", topic, "--from-beginning", "--max-messages", "1"],
+        ["topics", "list"],
+    ):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                command(*words, "--bootstrap-server", broker_address),
+                stdin=subprocess.DEVNULL,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                timeout=DEADLINE_S,
+                check=False,
+            )
+        assert done.returncode == 1
+        told = [line for line in done.stderr.decode().splitlines() if not line.startswith("Processed a total of")]
+        assert told == ["kafkalog: [Errno 28] No space left on device"]
+
+
+def test_streams_that_are_closed(broker_address: str, topic: str) -> None:
+    words = ["--bootstrap-server", broker_address, "--topic", topic]
+    for line in (
+        [*command("produce", *words), "<&-"],
+        [*command("consume", *words, "--from-beginning", "--timeout-ms", "0"), ">&-", "2>&-"],
+    ):
+        done = subprocess.run(
+            ["sh", "-c", " ".join(line)], stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE_S, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_read_committed(broker_address: str, topic: str) -> None:
     produce(broker_address, topic, b"one\n")
     assert consume(broker_address, topic, 1, "--isolation-level", "read_committed") == b"one\n"
@@ -249,6 +306,7 @@ def test_wrong_usage(broker_address: str, topic: str) -> None:
     for words, message in (
         (["--offset", "3"], "--offset needs --partition"),
         (["--offset", "x", "--partition", "0"], "expected earliest, latest or a number"),
+        (["--offset", str(1 << 63), "--partition", "0"], "expected earliest, latest or a number"),
         (["--offset", "3", "--partition", "0", "--from-beginning"], "cannot go together"),
         (["--partition", "-1"], "no integer from 0 on"),
         (["--property", "print.keys=true"], "print.keys: not known"),
