@@ -30,6 +30,7 @@ check-java:
 	version=$$("$${java_home}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -1); \
 	if [ -z "$$version" ] || [ "$$version" -lt 17 ]; then \
 	  echo "Spark needs Java 17 or newer$${version:+ and found Java $$version}."; \
+	  [ -z "$$JAVA_HOME" ] || echo "  JAVA_HOME is $$JAVA_HOME: set it to a Java of that version, or unset it to use the one on PATH."; \
 	  echo "  Debian/Ubuntu: sudo apt-get install openjdk-17-jre-headless"; \
 	  echo "  macOS:         brew install openjdk@17"; exit 1; fi
 

@@ -15,7 +15,7 @@ import sys
 
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
-from broker.log.log_dir import InconsistentClusterIdError, LogDirLockedError
+from broker.log.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
 from broker.log.manager import DuplicateLogError
 from broker.metadata.model import MetadataError
 from broker.server import Server
@@ -29,6 +29,7 @@ START_ERRORS = (
     InconsistentClusterIdError,
     KafkaStorageError,
     LogDirLockedError,
+    LogDirUnusableError,
     MetadataError,
     OSError,
 )

@@ -51,6 +51,7 @@ class Server:
     Raises (from ``start``):
         ConfigError: the configuration cannot be used as it is.
         LogDirLockedError: another broker uses a log directory.
+        LogDirUnusableError: a log directory cannot be made or written in.
         MetadataError: the stored registry is damaged.
         OSError: a directory cannot be used.
     """

@@ -32,6 +32,10 @@ class LogDirLockedError(Exception):
     """Another process, or another manager of this one, uses the log directory."""
 
 
+class LogDirUnusableError(Exception):
+    """The log directory can neither be made nor written in."""
+
+
 class InconsistentClusterIdError(Exception):
     """The log directory belongs to another cluster or broker."""
 
@@ -44,6 +48,7 @@ class LogDir:
 
     Raises:
         LogDirLockedError: somebody else uses it; the message names it.
+        LogDirUnusableError: it cannot be made or written in; the message names it.
         OSError: it cannot be made or used.
     """
 
@@ -51,10 +56,16 @@ class LogDir:
         self.path = path
         self.offline: str | None = None
         self._ops = ops
-        if not path.exists():
-            path.mkdir(parents=True)
-            ops.fsync_dir(str(path.parent))
-        self._lock_fd = self._lock()
+        try:
+            if not path.exists():
+                path.mkdir(parents=True)
+                ops.fsync_dir(str(path.parent))
+            self._lock_fd = self._lock()
+        except OSError as error:
+            raise LogDirUnusableError(
+                f"log.dirs: cannot use the directory {path}: {error.strerror or error}. "
+                "Name one that this user can create and write in"
+            ) from error
 
     def _lock(self) -> int:
         path = self.path / names.LOCK

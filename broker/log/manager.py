@@ -52,6 +52,7 @@ class LogManager:
 
     Raises:
         LogDirLockedError: another broker uses one of the directories.
+        LogDirUnusableError: one of them cannot be made or written in.
         OSError: one of them cannot be used.
     """
 

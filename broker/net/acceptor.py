@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import resource
 import socket
@@ -172,6 +173,13 @@ class Acceptor:
         self._schedule_sweep()
 
 
+_REMEDIES = {
+    errno.EADDRINUSE: "Is another broker running there? Stop it, or choose another port in listeners",
+    errno.EACCES: "Ports below 1024 need privileges; choose another port in listeners",
+}
+"""What to do about it, by errno."""
+
+
 def _listen(endpoint: Endpoint, backlog: int) -> socket.socket:
     host = endpoint.host
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -190,9 +198,8 @@ def _listen(endpoint: Endpoint, backlog: int) -> socket.socket:
     except OSError as error:
         if sock is not None:
             sock.close()
-        raise ConfigError(
-            f"Socket server failed to bind to {endpoint}: {error}. Is another broker running there?"
-        ) from error
+        remedy = _REMEDIES.get(error.errno or 0, "Name an address of this machine in listeners")
+        raise ConfigError(f"Socket server failed to bind to {endpoint}: {error.strerror or error}. {remedy}") from error
 
 
 def _nonblocking(sock: socket.socket) -> socket.socket:

@@ -100,8 +100,14 @@ def run(arguments: argparse.Namespace) -> int:
     except NoInputError as error:
         print(f"kafkalog: {error}", file=sys.stderr)
         return 2
-    directory = (arguments.directory / time.strftime("%Y%m%d-%H%M%S")).resolve()
-    directory.mkdir(parents=True)
+    try:
+        directory = own_directory(arguments.directory)
+    except OSError as error:
+        print(
+            f"kafkalog: --directory {arguments.directory}: {error.strerror}; name a directory that you can write in",
+            file=sys.stderr,
+        )
+        return 2
     say(f"input    {described}")
     say(f"output   {directory}")
     try:
@@ -117,6 +123,21 @@ def run(arguments: argparse.Namespace) -> int:
     return report(described, figures, directory)
 
 
+def own_directory(parent: Path) -> Path:
+    """A fresh directory for this run below ``parent``, named for the time; another run may begin in the same second."""
+    parent.mkdir(parents=True, exist_ok=True)
+    first = directory = parent.resolve() / time.strftime("%Y%m%d-%H%M%S")
+    attempt = 1
+    while True:
+        try:
+            directory.mkdir()
+        except FileExistsError:
+            attempt += 1
+            directory = first.with_name(f"{first.name}-{attempt}")
+        else:
+            return directory
+
+
 def missing_requirement() -> str | None:
     """What to install, or None when nothing is missing."""
     import re
@@ -125,7 +146,7 @@ def missing_requirement() -> str | None:
     try:
         import pyspark  # noqa: F401
     except ImportError:
-        return "Spark is not installed here; install it with: pip install 'kafkalog[spark]'"
+        return "Spark is not installed here; install it, in kafkalog's source directory, with: pip install '.[spark]'"
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     hint = "Debian/Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17"

@@ -9,6 +9,8 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
+from kafkalog.cli.quickstart import own_directory
+
 LINES = 20_000
 
 
@@ -45,12 +47,21 @@ def test_every_line_is_in_the_parquet_files_once_though_the_broker_is_killed(tmp
     [
         (["missing.log"], "missing.log is not a file"),
         (["binary"], "binary is empty or not text"),
+        (["text", "--directory", "binary"], "--directory binary: File exists; name a directory"),
+        (["text", "--directory", "binary/below"], "--directory binary/below: Not a directory"),
         (["--partitions", "0"], "--partitions must be at least 1"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, arguments: list[str], message: str) -> None:
     (tmp_path / "binary").write_bytes(b"\0\1\2")
+    (tmp_path / "text").write_text("a line\n")
     done = quickstart(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_runs_of_one_second_have_directories_of_their_own(tmp_path: Path) -> None:
+    made = [own_directory(tmp_path / "new") for _ in range(5)]
+    assert len(set(made)) == 5
+    assert all(directory.is_dir() for directory in made)

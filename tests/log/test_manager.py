@@ -14,7 +14,7 @@ from broker.log import names
 from broker.log.checkpoints import read_offsets
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps
-from broker.log.log_dir import InconsistentClusterIdError, LogDirLockedError
+from broker.log.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
 from broker.log.manager import DuplicateLogError, LogManager
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
 from tests.log.support import NOW, FaultyOps, batch, stored
@@ -112,6 +112,16 @@ def test_a_checkpoint_that_does_not_read_means_check_everything(tmp_path: Path, 
     log = start(managers, tmp_path).get("a", 0)
     assert log is not None
     assert (log.log_end_offset, log.high_watermark) == (20, 0)
+
+
+def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        LogDirUnusableError, match=f"log.dirs: cannot use the directory {tmp_path}/file: Not a directory"
+    ):
+        LogManager([tmp_path / "file"], CONFIG, clock=Clock())
+    with pytest.raises(LogDirUnusableError, match="file/below: Not a directory"):
+        LogManager([tmp_path / "file" / "below"], CONFIG, clock=Clock())
 
 
 def test_a_directory_is_one_brokers(tmp_path: Path, managers: list[LogManager]) -> None:

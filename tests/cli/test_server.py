@@ -1,0 +1,54 @@
+"""A broker that cannot start says why and what to do, in one line."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def start(*overrides: str) -> subprocess.CompletedProcess[str]:
+    options = [word for override in overrides for word in ("--override", override)]
+    return subprocess.run(
+        [sys.executable, "-m", "kafkalog.cli.main", "server", "start", *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listener = f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"
+        done = start(f"listeners={listener}", f"log.dirs={tmp_path}")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"kafkalog: Socket server failed to bind to {listener}: Address already in use. "
+        "Is another broker running there? Stop it, or choose another port in listeners\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code", "message"),
+    [
+        (["listeners=PLAINTEXT://192.0.2.255:0"], 1, "Name an address of this machine in listeners"),
+        (
+            ["listeners=PLAINTEXT://127.0.0.1:0", "log.dirs={}/file"],
+            1,
+            "log.dirs: cannot use the directory {}/file: Not a",
+        ),
+        (["listeners=SSL://127.0.0.1:0"], 2, "this broker serves PLAINTEXT only"),
+        (["num.partitions=four"], 2, "Invalid value four for configuration num.partitions"),
+        (["num.partitions"], 2, "--override num.partitions: expected KEY=VALUE"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, overrides: list[str], code: int, message: str) -> None:
+    (tmp_path / "file").write_text("")
+    done = start(f"log.dirs={tmp_path}/log", *(override.format(tmp_path) for override in overrides))
+    assert done.returncode == code
+    assert message.format(tmp_path) in done.stderr
+    assert len(done.stderr.splitlines()) == 1
