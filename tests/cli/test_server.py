@@ -35,7 +35,7 @@ def test_a_port_in_use(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "code", "message"),
     [
-        (["listeners=PLAINTEXT://192.0.2.255:0"], 1, "Name an address of this machine in listeners"),
+        (["listeners=PLAINTEXT://nowhere.invalid:0"], 1, "Name an address of this machine in listeners"),
         (
             ["listeners=PLAINTEXT://127.0.0.1:0", "log.dirs={}/file"],
             1,
