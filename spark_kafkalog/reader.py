@@ -139,9 +139,8 @@ class _RangeReader:
 
     def close(self) -> None:
         """Drop the fetch under way with its connection."""
-        if self._under_way is not None:
-            self._under_way[1].cancel()
-        self._thread.shutdown()
+        self._fetcher.stop()
+        self._thread.shutdown(cancel_futures=True)
         self._fetcher.close()
 
     # Fetching

@@ -10,6 +10,7 @@ time of receiving it. After any error the connection is closed: what would come 
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import ssl
@@ -177,6 +178,14 @@ class Connection:
         poller = select.poll()
         poller.register(connected, select.POLLIN)
         return bool(poller.poll(max(timeout, 0) * 1000))
+
+    def interrupt(self) -> None:
+        """Have a request under way fail; from another thread."""
+        connected = self._socket
+        if connected is not None:
+            with contextlib.suppress(OSError):
+                # Below TLS, whose state is the other thread's.
+                socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the socket; nothing is sent or received any more."""

@@ -17,7 +17,7 @@ from kafkalog.records.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHE
 from .cluster import Cluster
 from .config import ClientConfig
 from .connection import Connection
-from .errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError
+from .errors import ClientError, ClientTimeoutError, ConnectionFailedError, InvalidResponseError
 from .retry import Retry
 from .types import READ_UNCOMMITTED, TopicPartition
 
@@ -134,6 +134,7 @@ class PartitionFetcher:
         self._connection: Connection | None = None
         self._leader_epoch = -1
         self._asked: int | None = None
+        self._stopped = False
 
     def fetch(self, offset: int, *, deadline: float | None = None) -> FetchedChunk:
         """Record batches from ``offset`` on; none where nothing is written in ``max_wait``.
@@ -159,6 +160,13 @@ class PartitionFetcher:
             # The connection is closed now, and the next fetch makes a new one.
             self._asked = None
 
+    def stop(self) -> None:
+        """Have a fetch that another thread is waiting for fail with ClientError, and every later one."""
+        self._stopped = True
+        connection = self._connection
+        if connection is not None:
+            connection.interrupt()
+
     def close(self) -> None:
         """Close the connection."""
         self._asked = None
@@ -175,12 +183,19 @@ class PartitionFetcher:
         self.close()
 
     def _fetch_once(self, offset: int, retry: Retry) -> FetchedChunk:
+        self._check_not_stopped()
         connection = self._connected(retry)
+        # Perhaps it was not there yet when it was to be interrupted.
+        self._check_not_stopped()
         if self._asked is not None and self._asked != offset:
-            self._receive(connection)
+            self._receive(connection, retry)
         if self._asked is None:
             self._send(connection, offset)
-        return read_partition(self.tp, self._receive(connection), offset)
+        return read_partition(self.tp, self._receive(connection, retry), offset)
+
+    def _check_not_stopped(self) -> None:
+        if self._stopped:
+            raise ClientError(f"the fetch of {self.tp} was stopped")
 
     def _send(self, connection: Connection, offset: int) -> None:
         request = fetch_request(
@@ -194,9 +209,11 @@ class PartitionFetcher:
         connection.send(request, min_version=MIN_VERSION, max_version=MAX_VERSION)
         self._asked = offset
 
-    def _receive(self, connection: Connection) -> PartitionData:
+    def _receive(self, connection: Connection, retry: Retry) -> PartitionData:
         self._asked = None
-        response: FetchResponse = connection.receive(timeout=self._config.request_timeout + self._max_wait)
+        # However near the deadline is, a leader may take as long to answer as it was told to wait for records.
+        patience = max(min(self._config.request_timeout, retry.left), 0.001)
+        response: FetchResponse = connection.receive(timeout=patience + self._max_wait)
         if response.error_code:
             raise error_for(response.error_code)
         for topic in response.responses:

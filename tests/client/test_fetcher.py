@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -243,6 +244,20 @@ def test_a_leader_that_never_comes(server: ScriptedBroker, fetcher: PartitionFet
     server.handlers[FetchRequest] = lambda request: answer(6)
     with pytest.raises(ClientTimeoutError, match="NOT_LEADER_OR_FOLLOWER"):
         fetcher.fetch(0, deadline=time.monotonic() + 0.2)
+
+
+def test_a_leader_that_does_not_answer_before_the_deadline(server: ScriptedBroker, fetcher: PartitionFetcher) -> None:
+    given_up = threading.Event()
+    waited_for: list[bool] = []
+
+    def say_nothing(request: FetchRequest) -> None:
+        waited_for.append(given_up.wait(20))
+
+    server.handlers[FetchRequest] = say_nothing
+    with pytest.raises(ClientTimeoutError, match="FETCH"):
+        fetcher.fetch(0, deadline=time.monotonic() + 0.2)
+    assert not waited_for
+    given_up.set()
 
 
 def test_a_broker_without_record_batches_is_refused(server: ScriptedBroker, fetcher: PartitionFetcher) -> None:

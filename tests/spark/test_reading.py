@@ -291,6 +291,35 @@ def test_a_reader_that_is_not_read_to_its_end(topics: Topics) -> None:
     assert threading.active_count() == before
 
 
+def test_a_reader_that_ends_does_not_wait_for_the_leader() -> None:
+    """The next chunk has been asked for when the reader is closed; it never comes."""
+    from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+    from kafkalog.protocol.messages.metadata import MetadataRequest
+    from tests.client.scripted import ScriptedBroker, metadata
+    from tests.support.wire import batch
+
+    asked, ended = threading.Event(), threading.Event()
+    waited_for: list[bool] = []
+
+    def fetch(request: FetchRequest) -> FetchResponse | None:
+        if request.topics[0].partitions[0].fetch_offset:
+            asked.set()
+            waited_for.append(ended.wait(20))
+            return None
+        data = PartitionData(partition_index=0, high_watermark=9, log_start_offset=0, records=batch([b"x"]))
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+
+    with ScriptedBroker({FetchRequest: fetch}) as server:
+        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {("t", 0): 1})
+        options = SourceOptions.parse({"kafka.bootstrap.servers": server.address, "subscribe": "t"})
+        batches = read_range("t", 0, 0, 9, options, ("value",))
+        assert next(batches).num_rows == 1
+        assert asked.wait(20)
+        batches.close()  # type: ignore[attr-defined]
+        assert not waited_for
+        ended.set()
+
+
 # ---------------------------------------------------------------------------------------------- pieces
 
 
