@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from kafkalog.client.config import ClientConfig
@@ -36,6 +37,13 @@ _STREAM_REFUSED = {
     "endingOffsetsByTimestamp": "ending timestamp not valid in streaming queries",
     "endingTimestamp": "ending timestamp not valid in streaming queries",
 }
+_OPTIONS = (
+    *("subscribe", "subscribePattern", "assign", "failOnDataLoss", "includeHeaders", "groupIdPrefix"),
+    *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp", "startingOffsetsByTimestampStrategy"),
+    *("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "minPartitions", "maxRecordsPerPartition"),
+    *_BATCH_IGNORED,
+    *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
+)
 _OFFSETS_EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _TIMESTAMPS_EXAMPLE = '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'
 _PARTITIONS_EXAMPLE = '{"topicA":[0,1],"topicB":[0,1]}'
@@ -286,6 +294,7 @@ class SourceOptions:
         except ConfigError as error:
             raise OptionsError(f"kafka.{error}") from None
         _warn_about_groups(given)
+        _warn_about_unknown(options, client)
         least = given.get("minOffsetsPerTrigger", _positive, None)
         most = given.get("maxOffsetsPerTrigger", _positive, None)
         if least is not None and most is not None and least > most:
@@ -434,3 +443,16 @@ def _warn_about_groups(given: _Given) -> None:
         )
         if "groupIdPrefix" in given:
             _log.warning("Option groupIdPrefix will be ignored as option kafka.group.id has been set.")
+
+
+def _warn_about_unknown(options: Mapping[str, str], client: ClientConfig) -> None:
+    """Tell of options that nothing here knows: a misspelt one would otherwise do nothing in silence."""
+    known = {name.lower() for name in _OPTIONS}
+    for name in sorted(options):
+        if name.lower() not in known and not name.lower().startswith("kafka."):
+            close = get_close_matches(name.lower(), known, n=1)
+            meant = [option for option in _OPTIONS if option.lower() in close]
+            hint = f"; did you mean {meant[0]}?" if meant else ""
+            _log.warning("Option %s is not known and has no effect%s", name, hint)
+    for key in sorted(client.unknown.keys() - {"group.id"}):
+        _log.warning("Option kafka.%s is not known and has no effect", key)

@@ -216,6 +216,23 @@ def test_batch_refuses(given: dict[str, str], message: str) -> None:
         options.batch_limits()
 
 
+def test_an_option_that_is_not_known_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    parse(startingOffset="earliest", wholly="other", **{"kafka.fetch.min.bites": "1"})
+    assert "Option startingOffset is not known and has no effect; did you mean startingOffsets?" in caplog.text
+    assert "Option wholly is not known and has no effect" in caplog.text
+    assert "Option kafka.fetch.min.bites is not known and has no effect" in caplog.text
+
+
+def test_options_that_are_known_are_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    parse(
+        FAILONDATALOSS="false",
+        startingTimestamp="1",
+        startingOffsets="latest",
+        **{"kafkaConsumer.pollTimeoutMs": "10", "fetchOffset.numRetries": "1", "kafka.fetch.min.bytes": "1"},
+    )
+    assert not caplog.records
+
+
 def test_batch_says_what_it_ignores(caplog: pytest.LogCaptureFixture) -> None:
     parse(maxOffsetsPerTrigger="5", maxTriggerDelay="1s").batch_limits()
     assert "maxOffsetsPerTrigger option ignored in batch queries" in caplog.text
