@@ -85,10 +85,11 @@ def _set_up_logging(form: str) -> None:
     handler.setFormatter(
         JsonFormatter() if form == "json" else logging.Formatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
     )
-    root = logging.getLogger("kafkalog")
-    root.handlers[:] = [handler]
-    root.setLevel(logging.INFO)
-    root.propagate = False
+    for package in ("kafkalog", "broker"):
+        root = logging.getLogger(package)
+        root.handlers[:] = [handler]
+        root.setLevel(logging.INFO)
+        root.propagate = False
 
 
 def _raise_file_limit() -> None:

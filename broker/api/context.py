@@ -43,6 +43,8 @@ class Broker:
         self.configs = ConfigController(store, replicas, static_config, broker_id)
         self.producer_ids = ProducerIds(store)
         self.fetch_sessions = FetchSessionCache(static_config["max.incremental.fetch.session.cache.slots"])
+        self.told_of_coordinators: set[int] = set()
+        """Kinds of coordinators (FindCoordinator's key types) that clients were told in the log not to wait for."""
         self._named: tuple[ClusterState | None, dict[uuid.UUID, str]] = (None, {})
         self.endpoints: dict[str, Endpoint] = {}
         """Advertised endpoint of each listener, by its name."""

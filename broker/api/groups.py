@@ -6,6 +6,8 @@ the group coordinator's topic can be served: clients with assigned partitions go
 
 from __future__ import annotations
 
+import logging
+
 from broker.api.context import Request
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages import (
@@ -24,15 +26,22 @@ from kafkalog.protocol.messages import (
     sync_group,
 )
 
+logger = logging.getLogger("kafkalog.broker.groups")
+
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 BATCHED_COORDINATORS = 4
 BATCHED_GROUPS = 8
 OFFSET_FETCH_TOP_LEVEL_ERROR = 2
+_COORDINATORS = {
+    0: "consumer groups, which this broker does not have yet: subscribe() waits for it; assign() partitions instead",
+    1: "transactions, which this broker does not have yet: use a producer without transactional.id",
+}
 _MESSAGE = "The group coordinator is not available."
 
 
 def handle_find_coordinator(request: Request) -> None:
     message: find_coordinator.FindCoordinatorRequest = request.message
+    _tell_once(request, message.key_type)
     if request.version < BATCHED_COORDINATORS:
         response = find_coordinator.FindCoordinatorResponse(
             error_code=UNAVAILABLE, error_message=_MESSAGE, node_id=-1, host="", port=-1
@@ -47,6 +56,13 @@ def handle_find_coordinator(request: Request) -> None:
             ]
         )
     request.reply(response)
+
+
+def _tell_once(request: Request, key_type: int) -> None:
+    """Say in the log why a client waits: most retry a coordinator's lookup for ever and say nothing themselves."""
+    if key_type in _COORDINATORS and key_type not in request.broker.told_of_coordinators:
+        request.broker.told_of_coordinators.add(key_type)
+        logger.warning("client %r looks for a coordinator of %s", request.client_id, _COORDINATORS[key_type])
 
 
 def handle_join_group(request: Request) -> None:
