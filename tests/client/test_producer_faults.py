@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.producer import DeliveryFuture, Producer
+from kafkalog.client.producer import DeliveryFuture, Producer, ProducerClosedError
 from kafkalog.records.batch import decode_batch, iter_headers
 from tests.peers.process import free_port
 from tests.support.kafkalog_broker import KafkalogBroker
@@ -78,6 +78,7 @@ class Proxy:
             with suppress(OSError):
                 near, _ = self._listener.accept()
                 if self.shut:
+                    self.broken += 1
                     near.close()
                     continue
                 far = socket.create_connection(self.target)
@@ -95,6 +96,12 @@ class Proxy:
                     continue
                 other.sendall(data)
         for each in (one, other):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def hang_up(self) -> None:
+        """Break all connections."""
+        for each in self._open:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
@@ -297,6 +304,29 @@ def test_closing_does_not_wait_for_ever(start_broker: Callable[..., KafkalogBrok
         assert isinstance(stuck.exception(DEADLINE_S), ClientTimeoutError)
     finally:
         os.kill(broker.pid, signal.SIGCONT)
+
+
+def test_closing_in_a_callback_delivers_the_rest(proxied: tuple[KafkalogBroker, Proxy]) -> None:
+    """Even where that takes new connections and new metadata."""
+    broker, proxy = proxied
+    new_topic(broker, "t", 2)
+    sending = producer(broker.bootstrap, linger_ms=60_000, batch_size=1000)
+
+    def close(future: DeliveryFuture) -> None:
+        sending.close()
+        proxy.shut = True
+        proxy.hang_up()
+
+    lingering = sending.send("t", b"lingering", partition=1)
+    sending.send("t", b"x" * 1000, partition=0).add_done_callback(close)
+    end = time.monotonic() + DEADLINE_S
+    while proxy.broken < 5 and not lingering.done():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    proxy.shut = False
+    assert lingering.result(DEADLINE_S).offset == 0
+    with pytest.raises(ProducerClosedError):
+        sending.send("t", b"x")
 
 
 def test_closing_while_nobody_answers() -> None:

@@ -156,12 +156,15 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Send what is there, wait ``timeout`` seconds at most (None: as long as deliveries may take), and let go.
 
-        What is not delivered by then fails with ClientTimeoutError.
+        What is not delivered by then fails with ClientTimeoutError. In a delivery callback it does not wait.
         """
         if self._forked:
             return
         self._accumulator.close()
-        if not self._sender.on_this_thread and not self._sender.join(timeout):
+        if self._sender.on_this_thread:
+            # It has the rest to send, and lets go of the cluster then.
+            return
+        if not self._sender.join(timeout):
             self._sender.abort(ClientTimeoutError(f"not delivered within the {timeout} s that close() allowed"))
             # It may be waiting for an answer of the cluster's.
             self._cluster.close()

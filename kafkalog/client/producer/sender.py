@@ -123,6 +123,7 @@ class Sender:
             self.topics.close()
             for link in self._links.values():
                 link.close()
+            self._cluster.close()
             self._selector.close()
             self._receiver.close()
             self._waker.close()
