@@ -2,7 +2,7 @@
 
 A broker process, a topic, a producer that sends the lines of a real file, and a Spark query that streams them into
 Parquet meanwhile. Afterwards the Parquet files are compared with what was acknowledged: each offset must be there
-once. ``--kill-broker`` kills the broker (SIGKILL) halfway and starts it again; the outcome must be the same.
+once. ``--kill-broker`` kills the broker (SIGKILL) on the way and starts it again; the outcome must be the same.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="where the run's own directory is made (default: ./quickstart-data)",
     )
     parser.add_argument(
-        "--kill-broker", action="store_true", help="kill the broker halfway (SIGKILL) and start it again"
+        "--kill-broker", action="store_true", help="kill the broker on the way (SIGKILL) and start it again"
     )
     parser.set_defaults(run=run)
 
