@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from kafkalog.client.admin import Admin
+from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.producer import DeliveryFuture, Producer, ProducerClosedError
 from kafkalog.records.batch import decode_batch, iter_headers
@@ -378,6 +380,34 @@ def test_what_follows_an_expired_batch_is_not_appended_twice(proxied: tuple[Kafk
         assert second.result(DEADLINE_S).offset == 2
         assert sending.send("t", b"third").result(DEADLINE_S).offset == 3
     assert values(broker, "t") == [b"before", b"first", b"second", b"third"]
+
+
+def test_a_topic_created_again_with_fewer_partitions(start_broker: Callable[..., KafkalogBroker]) -> None:
+    """Keys go to the partitions that there are, also when there are more again."""
+    broker = start_broker({"auto.create.topics.enable": "false"})
+    new_topic(broker, "t", 4)
+    keys = [b"%d" % n for n in range(40)]
+    config = ClientConfig.from_dict({"bootstrap.servers": broker.bootstrap})
+    with producer(broker.bootstrap) as sending, Admin(config) as admin:
+
+        def partitions_of_keys() -> set[int]:
+            return {sending.send("t", b"x", key).result(DEADLINE_S).partition for key in keys}
+
+        assert partitions_of_keys() == {0, 1, 2, 3}
+        admin.delete_topics(["t"])
+        new_topic(broker, "t", 2)
+        # What is sent before the producer learns of that cannot be delivered.
+        end = time.monotonic() + DEADLINE_S
+        sending.send("t", b"x", partition=0).result(DEADLINE_S)
+        while sending.partitions_for("t") != [0, 1]:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert partitions_of_keys() == {0, 1}
+        admin.create_partitions({"t": 3})
+        while sending.partitions_for("t") != [0, 1, 2]:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert partitions_of_keys() == {0, 1, 2}
 
 
 @pytest.mark.parametrize("bad_first", [True, False])

@@ -96,11 +96,12 @@ class Producer:
             if partition is not None:
                 if partition < 0:
                     raise ValueError(f"partition {partition} is negative")
-                queue = state.queues[partition]
+                queue = self._topics.queue(topic, partition)
             elif key is None or self._ignore_keys:
                 queue = state.next_queue(size)
             else:
-                queue = state.queues[partition_for_key(key, len(state.queues))]
+                queues = state.queues
+                queue = queues[partition_for_key(key, len(queues))]
             batch, index = self._accumulator.append(queue, value, timestamp, key, headers, size)
         except ProducerClosedError:
             raise

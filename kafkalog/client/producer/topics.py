@@ -47,11 +47,14 @@ class Patience:
 class TopicState:
     """A topic: its queues by partition, and where records without a key go at present."""
 
-    __slots__ = ("available", "bytes_left", "error", "fetched", "name", "queues", "sticky", "tries")
+    __slots__ = ("available", "error", "fetched", "gone", "name", "queues", "sticky", "tries")
 
     def __init__(self, name: str, switch_bytes: int) -> None:
         self.name = name
         self.queues: list[PartitionQueue] = []
+        """Of the partitions that there are. Never changed, but replaced: senders of records read it without the lock."""
+        self.gone: dict[int, PartitionQueue] = {}
+        """Of partitions that there were no more, because the topic was deleted and created again with fewer."""
         self.available: list[int] = []
         """Partitions with a leader."""
         self.sticky = StickyPartitioner(switch_bytes)
@@ -63,11 +66,12 @@ class TopicState:
 
     def next_queue(self, size: int) -> PartitionQueue:
         """The queue of a record without a key that takes ``size`` bytes."""
-        sticky = self.sticky
-        if sticky.bytes_left <= 0 or sticky.partition >= len(self.queues):
-            sticky.next(self.available or range(len(self.queues)))
+        sticky, queues = self.sticky, self.queues
+        if sticky.bytes_left <= 0 or sticky.partition >= len(queues):
+            available = [partition for partition in self.available if partition < len(queues)]
+            sticky.next(available or range(len(queues)))
         sticky.bytes_left -= size
-        return self.queues[sticky.partition]
+        return queues[sticky.partition]
 
 
 class Topics:
@@ -87,7 +91,8 @@ class Topics:
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
         """The queue of a partition that has records."""
-        return self.states[topic].queues[partition]
+        state = self.states[topic]
+        return state.queues[partition] if partition < len(state.queues) else state.gone[partition]
 
     # For those who send records
 
@@ -189,8 +194,15 @@ class Topics:
         self._stale.discard(state.name)
         state.tries = 0
         state.fetched += 1
-        for number in range(len(state.queues), len(found.partitions)):
-            state.queues.append(PartitionQueue(state.name, number))
+        count, known = len(found.partitions), state.queues
+        if count < len(known):
+            for queue in known[count:]:
+                queue.leader = NO_LEADER
+                state.gone[queue.partition] = queue
+            state.queues = known[:count]
+        elif count > len(known):
+            new = range(len(known), count)
+            state.queues = known + [state.gone.get(n) or PartitionQueue(state.name, n) for n in new]
         state.available = []
         for queue in state.queues:
             partition = found.partitions.get(queue.partition)
