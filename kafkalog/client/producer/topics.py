@@ -52,7 +52,7 @@ class TopicState:
     def __init__(self, name: str, switch_bytes: int) -> None:
         self.name = name
         self.queues: list[PartitionQueue] = []
-        """Of the partitions that there are. Never changed, but replaced: senders of records read it without the lock."""
+        """Of the partitions that there are. Replaced, never changed: senders of records read it without the lock."""
         self.gone: dict[int, PartitionQueue] = {}
         """Of partitions that there were no more, because the topic was deleted and created again with fewer."""
         self.available: list[int] = []
