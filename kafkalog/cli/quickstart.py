@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -110,6 +111,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     say(f"input    {described}")
     say(f"output   {directory}")
+    # The broker has a session of its own: whatever ends this process must stop it too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         with LocalBroker(directory / "log", directory / "broker.out") as broker:
             say(f"broker   process {broker.pid} accepts connections on {broker.bootstrap}")
