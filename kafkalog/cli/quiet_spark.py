@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,11 @@ def quiet_session(name: str, directory: Path) -> Any:
     with log.open("ab") as file:
         # What the JVM's launcher prints before its logging is set up.
         os.dup2(file.fileno(), 2)
+        # Ctrl-C waits until Spark is up: a JVM that is interrupted before outlives the process that started it.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             return builder.getOrCreate()
         finally:
             os.dup2(terminal, 2)
             os.close(terminal)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
