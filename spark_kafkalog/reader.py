@@ -22,6 +22,7 @@ from kafkalog.client.fetcher import FetchedChunk, PartitionFetcher
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from kafkalog.records.allocator import keep_freed_memory
 from kafkalog.records.arrow import decode_arrow
 from kafkalog.records.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT, read_header
 
@@ -60,6 +61,7 @@ def read_range(
     Raises DataLossError where records are gone and ``failOnDataLoss`` is set, TimeoutError where the position does not
     move for ``kafkaConsumer.pollTimeoutMs``, and what fetching and decoding raise.
     """
+    keep_freed_memory()
     reading = _RangeReader(TopicPartition(topic, partition), start, end, options)
     try:
         yield from reading.batches(columns)
