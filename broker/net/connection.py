@@ -274,9 +274,12 @@ class Connection:
 
     def _send_slice(self, piece: Any) -> bool:
         position, remaining = piece.position, len(piece)
-        if piece is not self._read_in and not resident(piece.fd, position, remaining):
-            self._wait_for_disk(piece)
-            return False
+        if piece is not self._read_in:
+            if not resident(piece.fd, position, remaining):
+                self._wait_for_disk(piece)
+                return False
+            # Asked once a slice, not each time the socket takes some more of it.
+            self._read_in = piece
         while remaining:
             try:
                 sent = os.sendfile(self.fd, piece.fd, position, min(remaining, _SENDFILE_MAX))
