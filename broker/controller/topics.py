@@ -163,7 +163,7 @@ class TopicController:
         # All of them before anything else is awaited: a topic of the same name may be made from then on.
         complete = [self._remove_logs(topic) for topic in gone]
         removed = {topic.topic_id for topic, done in zip(gone, complete, strict=True) if done}
-        if removed:
+        if removed and await self._settle_names():
             await self._forget(removed)
         return results
 
@@ -173,11 +173,20 @@ class TopicController:
         complete = True
         for partition in self._replicas.drop(topic.name):
             try:
-                self._replicas.logs.delete(partition.topic, partition.index)
+                self._replicas.logs.delete(partition.topic, partition.index, sync=False)
             except KafkaError as error:
                 logger.error("a log of a deleted topic stays until the next start: %s", error)
                 complete = False
         return complete
+
+    async def _settle_names(self) -> bool:
+        """Force the deleted logs' new names to the device, once for all of them; whether that went well."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self._replicas.logs.sync_directories)
+        except KafkaStorageError as error:
+            logger.error("deleted topics are looked for again at the next start: %s", error)
+            return False
+        return True
 
     async def _forget(self, removed: set[uuid.UUID]) -> None:
         try:

@@ -7,6 +7,8 @@ The parts of a log, each upon the one before: its state (here), reading (``log_r
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections import deque
 from pathlib import Path
 from uuid import UUID
@@ -21,15 +23,18 @@ from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
 
 logger = logging.getLogger(__name__)
 
+COMPLAINT_SECONDS = 10.0
+"""A partition's storage errors are told at most this often."""
+
 
 class LogState:
     """Segments, offsets and producers of one partition. See ``PartitionLog`` for the attributes."""
 
     __slots__ = (
-        "_active", "_bases", "_config", "_deletions", "_dir_unsynced", "_flush_from_roll", "_high_watermark",
-        "_label", "_last_append_ms", "_ops", "_segments", "_truncations", "_unflushed_since_ms", "dir", "epochs",
-        "log_end_offset", "log_start_offset", "offline", "partition", "producers", "recovery_point", "topic",
-        "topic_id",
+        "_active", "_bases", "_complained_at", "_complaints", "_config", "_deletions", "_dir_unsynced",
+        "_flush_from_roll", "_high_watermark", "_label", "_last_append_ms", "_ops", "_segments", "_truncations",
+        "_unflushed_since_ms", "dir", "epochs", "log_end_offset", "log_start_offset", "offline", "partition",
+        "producers", "recovery_point", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +59,8 @@ class LogState:
         self.offline: str | None = None
         self._config = config
         self._ops = ops
+        self._complained_at = -math.inf
+        self._complaints = 0
         self._label = f"{self.topic}-{self.partition}"
         self._high_watermark = loaded.log_start_offset
         self._set_segments(loaded.segments)
@@ -149,8 +156,18 @@ class LogState:
         if isinstance(error, SegmentWriteError):
             self._go_offline(f"cannot {act} it: {error}")
         else:
-            logger.error("Cannot %s %s: %s", act, self.dir, error)
+            self._complain(f"Cannot {act} {self.dir}: {error}")
         return KafkaStorageError(f"Cannot {act} {self._label}: {error}")
+
+    def _complain(self, what: str) -> None:
+        """Say it in the log, but not again and again: producers retry many times a second on a full disk."""
+        now = time.monotonic()
+        if now - self._complained_at < COMPLAINT_SECONDS:
+            self._complaints += 1
+            return
+        more = f" (and {self._complaints} times more since the last such line)" if self._complaints else ""
+        logger.error("%s%s", what, more)
+        self._complained_at, self._complaints = now, 0
 
     def _go_offline(self, reason: str) -> None:
         if self.offline is None:

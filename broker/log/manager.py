@@ -222,9 +222,9 @@ class LogManager:
     def _count_in(self, directory: LogDir) -> int:
         return sum(log.dir.parent == directory.path for log in self._logs.values())
 
-    def delete(self, topic: str, partition: int) -> None:
+    def delete(self, topic: str, partition: int, *, sync: bool = True) -> None:
         """Take a partition out of service: its directory is renamed now and removed ``file.delete.delay.ms``
-        later.
+        later. Without ``sync`` the new name is safe after ``sync_directories``.
 
         Raises:
             KafkaStorageError: the disk failed; the log stays.
@@ -233,9 +233,22 @@ class LogManager:
         if log is None:
             return
         delay = log.config.file_delete_delay_ms
-        path = log.rename_for_delete()
+        path = log.rename_for_delete(sync=sync)
         del self._logs[topic, partition]
         self._doomed.append((self._clock() + delay, path))
+
+    def sync_directories(self) -> None:
+        """Force the names of all partitions' directories to the device. Blocks: for a worker's thread.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        for directory in self.log_dirs:
+            if directory.offline is None:
+                try:
+                    self._ops.fsync_dir(str(directory.path))
+                except OSError as error:
+                    raise KafkaStorageError(f"Cannot force {directory.path} to the device: {error}") from error
 
     def set_aside(self, topic: str, partition: int) -> None:
         """Take a log that belongs to no known topic out of service, and keep it: its directory is renamed

@@ -324,11 +324,12 @@ class PartitionLog(LogAppender):
         if self.offline is not None:
             raise KafkaStorageError(f"{self._label} was not closed cleanly: {self.offline}")
 
-    def rename_for_delete(self, kind: str = names.DELETE_DIR) -> Path:
+    def rename_for_delete(self, kind: str = names.DELETE_DIR, *, sync: bool = True) -> Path:
         """Give the directory a name that marks it for removal, and close the log to appends; returns the new
         path.
 
-        With ``kind`` ``names.STRAY_DIR`` the name marks it as a log that nobody knows, and it is kept.
+        With ``kind`` ``names.STRAY_DIR`` the name marks it as a log that nobody knows, and it is kept. Without ``sync``
+        the new name is safe once the caller has forced the parent directory to the device.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -336,7 +337,8 @@ class PartitionLog(LogAppender):
         target = self.dir.parent / names.delete_dir(self.topic, self.partition, kind)
         try:
             self._ops.rename(str(self.dir), str(target))
-            self._ops.fsync_dir(str(self.dir.parent))
+            if sync:
+                self._ops.fsync_dir(str(self.dir.parent))
         except OSError as error:
             raise self._storage_error("delete", error) from error
         self.offline = "it was deleted"

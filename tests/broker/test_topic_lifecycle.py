@@ -138,7 +138,7 @@ def test_a_log_that_cannot_be_deleted_is_not_taken_for_the_next_topic_of_its_nam
     async def scenario(cluster: _Cluster) -> None:
         await cluster.make("a", "b")
 
-        def fail(topic: str, partition: int) -> None:
+        def fail(topic: str, partition: int, *, sync: bool) -> None:
             raise KafkaStorageError(f"cannot rename {topic}-{partition}")
 
         with monkeypatch.context() as broken:

@@ -336,3 +336,37 @@ def test_checkpoints_asked_for_by_many_threads_at_once_are_written_one_after_the
             done.result()
     assert manager.log_dirs[0].offline is None
     assert read_offsets(str(tmp_path / names.RECOVERY_POINT_CHECKPOINT)) == {("t", 0): 0}
+
+
+def test_the_names_of_many_deleted_logs_are_forced_to_the_device_once(
+    tmp_path: Path, managers: list[LogManager]
+) -> None:
+    ops = FaultyOps()
+    manager = start(managers, tmp_path, ops=ops)
+    for partition in range(20):
+        manager.create("t", partition)
+    ops.calls.clear()
+    for partition in range(20):
+        manager.delete("t", partition, sync=False)
+    assert not [call for call in ops.calls if call[0] == "fsync_dir"]
+    manager.sync_directories()
+    assert [call for call in ops.calls if call[0] == "fsync_dir"] == [("fsync_dir", str(tmp_path))]
+    ops.fail["fsync_dir"] = 1
+    with pytest.raises(KafkaStorageError, match=str(tmp_path)):
+        manager.sync_directories()
+
+
+def test_a_full_disk_does_not_flood_the_log(
+    tmp_path: Path, managers: list[LogManager], caplog: pytest.LogCaptureFixture
+) -> None:
+    ops = FaultyOps()
+    log = start(managers, tmp_path, ops=ops).create("t", 0)
+    ops.fail["pwrite"] = 1
+    for _ in range(50):
+        with pytest.raises(KafkaStorageError):
+            log.append(batch(), leader_epoch=0, now_ms=NOW)
+    lines = [record.getMessage() for record in caplog.records if "Cannot append" in record.getMessage()]
+    assert len(lines) == 1
+    assert "injected failure" in lines[0]
+    ops.heal()
+    assert log.append(batch(), leader_epoch=0, now_ms=NOW).first_offset == 0
