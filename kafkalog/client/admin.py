@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from kafkalog.protocol.errors import ErrorCode, error_for
 from kafkalog.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
@@ -38,6 +37,7 @@ from kafkalog.protocol.messages.incremental_alter_configs import AlterableConfig
 from kafkalog.protocol.messages.incremental_alter_configs import AlterConfigsResource as IncrementalResource
 from kafkalog.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
+from .closing import Closing
 from .cluster import Cluster, ClusterMetadata, TopicMetadata
 from .config import ClientConfig
 from .retry import Retry
@@ -122,7 +122,7 @@ class NewTopic(NamedTuple):
     assignments: Mapping[int, Sequence[int]] | None = None
 
 
-class Admin:
+class Admin(Closing):
     """Administration of a cluster. Calls wait up to ``default.api.timeout.ms`` and then raise ClientTimeoutError."""
 
     def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
@@ -134,14 +134,6 @@ class Admin:
         """Close all connections."""
         if self._own_cluster:
             self.cluster.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # Topics
 

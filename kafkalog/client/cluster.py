@@ -13,8 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from kafkalog.protocol.errors import (
@@ -32,6 +31,7 @@ from kafkalog.protocol.messages.metadata import (
 )
 from kafkalog.protocol.schema import ZERO_UUID, Request
 
+from .closing import Closing
 from .config import Address, ClientConfig
 from .connection import Connection
 from .errors import ClientTimeoutError, ConfigError, ConnectionFailedError
@@ -98,7 +98,7 @@ class _Slot:
         self.connection: Connection | None = None
 
 
-class Cluster:
+class Cluster(Closing):
     """The brokers behind ``bootstrap.servers``. Nothing is sent before it is needed."""
 
     def __init__(self, config: ClientConfig) -> None:
@@ -266,14 +266,6 @@ class Cluster:
             connection = slot.connection
             if connection is not None:
                 connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # Inside
 

@@ -17,8 +17,7 @@ import ssl
 import time
 from collections import deque
 from struct import Struct
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from kafkalog import __version__
 from kafkalog.protocol.api_keys import ApiKey
@@ -29,6 +28,7 @@ from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kafkalog.protocol.schema import Request
 
+from .closing import Closing
 from .config import ClientConfig
 from .errors import (
     AuthenticationError,
@@ -57,7 +57,7 @@ class _InFlight(NamedTuple):
     version: int
 
 
-class Connection:
+class Connection(Closing):
     """A connection to the broker at ``host``:``port``; made, negotiated and authenticated when the constructor returns.
 
     ``timeout``: seconds for all of that, ``socket.connection.setup.timeout.ms`` unless given. Raises
@@ -195,14 +195,6 @@ class Connection:
         if connected is not None:
             connected.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     # Opening
 
     def _open(self, deadline: float) -> socket.socket:
@@ -238,7 +230,7 @@ class Connection:
             raise ClientTimeoutError(f"TLS handshake with {self.address} not done in time") from error
         except OSError as error:
             connected.close()
-            raise ConnectionFailedError(f"connection to {self.address}: {error.strerror or error}") from error
+            raise self._broken(error) from error
         except BaseException:
             connected.close()
             raise
@@ -314,7 +306,7 @@ class Connection:
             raise ClientTimeoutError(f"{self.address} did not take a request in time") from None
         except OSError as error:
             self.close()
-            raise ConnectionFailedError(f"connection to {self.address}: {error.strerror or error}") from error
+            raise self._broken(error) from error
         except BaseException:
             self.close()
             raise
@@ -369,11 +361,14 @@ class Connection:
             raise
         except OSError as error:
             self.close()
-            raise ConnectionFailedError(f"connection to {self.address}: {error.strerror or error}") from error
+            raise self._broken(error) from error
         except BaseException:
             self.close()
             raise
         return response
+
+    def _broken(self, error: OSError) -> ConnectionFailedError:
+        return ConnectionFailedError(f"connection to {self.address}: {error.strerror or error}")
 
     def _buffer(self, size: int) -> memoryview:
         """Room for a response, into which nothing else looks."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from struct import Struct
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
 from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from kafkalog.records.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT
 
+from .closing import Closing
 from .cluster import Cluster
 from .config import ClientConfig
 from .connection import Connection
@@ -107,7 +107,7 @@ def read_partition(tp: TopicPartition, data: PartitionData, offset: int) -> Fetc
     return FetchedChunk(records, data.high_watermark, data.last_stable_offset, data.log_start_offset, aborted)
 
 
-class PartitionFetcher:
+class PartitionFetcher(Closing):
     """Fetches of one partition over a connection of its own, to whoever leads the partition at the time.
 
     ``max_bytes`` of one fetch; the first batch comes in whole even where it is larger. ``max_wait``: seconds that the
@@ -173,14 +173,6 @@ class PartitionFetcher:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _fetch_once(self, offset: int, retry: Retry) -> FetchedChunk:
         self._check_not_stopped()

@@ -55,6 +55,8 @@ class Retry:
         seconds = min(self._backoff * 2 ** min(self._tries, 16), self._backoff_max) * random.uniform(0.8, 1.2)
         self._tries += 1
         if self.left <= seconds:
+            if isinstance(error, ClientTimeoutError):
+                raise error
             raise ClientTimeoutError(f"gave up after {self._tries} tries: {error}") from error
         return float(seconds)
 

@@ -11,12 +11,11 @@ import select
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import Self
 
 from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
 from kafkalog.protocol.messages.fetch import FetchResponse
 
+from .closing import Closing
 from .cluster import Broker, Cluster
 from .config import ClientConfig
 from .connection import Connection
@@ -81,7 +80,7 @@ class _Partition:
         return taken
 
 
-class SimpleConsumer:
+class SimpleConsumer(Closing):
     """Reads the partitions that it is told to (`assign`). Not safe for use by several threads at once."""
 
     def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
@@ -173,14 +172,6 @@ class SimpleConsumer:
         self._asked.clear()
         if self._own_cluster:
             self._cluster.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # Inside
 

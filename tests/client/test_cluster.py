@@ -246,3 +246,12 @@ def test_a_closed_cluster_says_so(cluster: Cluster) -> None:
     cluster.close()
     with pytest.raises(RuntimeError, match="closed"):
         cluster.metadata(refresh=True)
+
+
+def test_that_time_is_up_is_said_once() -> None:
+    retry = Retry(ClientConfig(), time.monotonic() - 1)
+    with pytest.raises(ClientTimeoutError, match="gave up after 1 tries: down") as inner:
+        retry.pause(ConnectionFailedError("down"))
+    with pytest.raises(ClientTimeoutError) as outer:
+        Retry(ClientConfig(), time.monotonic() - 1).pause(inner.value)
+    assert str(outer.value) == str(inner.value)
