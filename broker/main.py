@@ -1,6 +1,6 @@
 """Running a broker as a process: logging, signals, the line that says it is ready.
 
-Exit codes: 0 after SIGTERM or SIGINT, 1 when the broker cannot start or fails.
+Exit codes: 0 after SIGTERM or SIGINT, 1 when the broker cannot start or all of its log directories have failed.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import asyncio
 import gc
 import json
 import logging
+import os
 import resource
 import signal
 import sys
+from typing import NoReturn
 
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
@@ -75,9 +77,20 @@ async def _serve(config: BrokerConfig) -> None:
     gc.freeze()
     addresses = ", ".join(str(server.broker.endpoints[endpoint.name]) for endpoint in server.endpoints)
     print(f"kafkalog broker {server.broker_id} is accepting connections on {addresses}", flush=True)
-    await stop.wait()
+    ends = [loop.create_task(event.wait()) for event in (stop, server.failed)]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    if server.failed.is_set():
+        _halt(server.all_failed)
     logger.info("stopping")
     await server.stop()
+
+
+def _halt(reason: str) -> NoReturn:
+    """End the process here and now, as Kafka does: closing logs on a failed disk may hang for ever."""
+    logger.critical(reason)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def _set_up_logging(form: str) -> None:

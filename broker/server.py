@@ -8,6 +8,7 @@ finished, logs are flushed and closed, and the clean-shutdown marker is written 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -15,6 +16,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from broker import compiler_pages
@@ -25,9 +27,10 @@ from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
 from broker.controller.configs import effective_config
+from broker.log.log_dir import LogDirUnusableError
 from broker.log.manager import LogManager
-from broker.metadata.local import LocalStore, registry_directory
-from broker.metadata.model import ClusterState, PartitionState, TopicState, new_topic_id
+from broker.metadata.local import FILE_NAME, LocalStore
+from broker.metadata.model import ClusterState, MetadataError, PartitionState, TopicState, new_topic_id
 from broker.net.acceptor import Acceptor
 from broker.replica.manager import ReplicaManager
 from kafkalog.records import kernels
@@ -48,10 +51,13 @@ def now_ms() -> int:
 class Server:
     """See the module. ``start`` and ``stop`` run on one event loop.
 
+    Attributes:
+        failed: set once every log directory has failed: the broker is of no use any more, and its process should end.
+
     Raises (from ``start``):
         ConfigError: the configuration cannot be used as it is.
         LogDirLockedError: another broker uses a log directory.
-        LogDirUnusableError: a log directory cannot be made or written in.
+        LogDirUnusableError: no log directory can be used.
         MetadataError: the stored registry is damaged.
         OSError: a directory cannot be used.
     """
@@ -65,6 +71,7 @@ class Server:
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         self._loop = loop
+        self.failed = asyncio.Event()
         loop.set_default_executor(self._workers)
         for name in self.config.unknown:
             logger.warning("%s is not a known configuration", name)
@@ -88,9 +95,18 @@ class Server:
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config
-        self.store = LocalStore(registry_directory(config.log_dirs))
+        self.store = LocalStore(*(directory.path for directory in self.logs.online_dirs))
+        self.logs.on_directory_failure = self._directory_failed
+        self.store.on_failure = self.logs.fail_directory
         fresh = not self.store.exists
-        state = self.store.load(self.logs.stored_cluster_id())
+        stored_cluster_id = self.logs.stored_cluster_id()
+        if fresh and stored_cluster_id is not None and self.logs.offline_dirs:
+            raise MetadataError(
+                f"{FILE_NAME} is in none of the log directories that can be used, and "
+                f"{', '.join(str(directory.path) for directory in self.logs.offline_dirs)} cannot: make that usable "
+                f"again, or put a copy of {FILE_NAME} into another log directory"
+            )
+        state = self.store.load(stored_cluster_id)
         self.broker_id = self._resolve_broker_id()
         self.logs.claim(state.cluster_id, self.broker_id)
         effective = effective_config(config, state, self.broker_id)
@@ -99,6 +115,8 @@ class Server:
         await loop.run_in_executor(None, self.logs.load_all, configs)
         if fresh:
             state = await self._adopt()
+        elif self.store.behind:
+            self.store.write(state)
         self.replicas = ReplicaManager(loop, self.broker_id, effective, self.logs)
         self.broker = Broker(
             loop=loop,
@@ -110,7 +128,9 @@ class Server:
         )
         self._remove_strays(state)
         for topic in state.topics.values():
-            self.replicas.host(topic)
+            self.replicas.host(topic, is_new=False)
+        if not self.logs.online_dirs:
+            raise LogDirUnusableError(self.all_failed)
         self.dispatcher = ApiDispatcher(self.broker)
         self.acceptor = Acceptor(loop, lambda: self.broker.config, self.dispatcher)
         self.endpoints = self.acceptor.bind()
@@ -182,8 +202,29 @@ class Server:
                 or log.partition >= len(topic.partitions)
             ):
                 self.logs.set_aside(log.topic, log.partition)
-        if state.deleting:
+        if state.deleting and not self.logs.offline_dirs:
             self.store.write(replace(state, deleting=frozenset()))
+
+    # -- failing log directories
+
+    @property
+    def all_failed(self) -> str:
+        """What there is to say once every log directory has failed."""
+        paths = ", ".join(str(directory.path) for directory in self.logs.log_dirs)
+        return f"Shutdown broker because all log dirs in {paths} have failed"
+
+    def _directory_failed(self, path: Path) -> None:
+        """On any thread."""
+        self.store.drop(path)
+        # A directory that fails while the broker stops has nobody left to tell.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._settle_failure, path)
+
+    def _settle_failure(self, path: Path) -> None:
+        if self.acceptor is not None:
+            self.replicas.directory_failed(path)
+        if not self.logs.online_dirs:
+            self.failed.set()
 
     # -- background work
 

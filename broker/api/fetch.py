@@ -147,7 +147,7 @@ class Fetch(DelayedOperation):
 
     def _lost_partition(self) -> bool:
         replicas = self._request.broker.replicas
-        return any(replicas.get(state.name, state.partition) is None for state in self._context.partitions)
+        return not all(replicas.is_online(state.name, state.partition) for state in self._context.partitions)
 
     def respond(self) -> None:
         """Send what was read last."""

@@ -7,6 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from broker.api.context import Request
+from broker.log.log_dir import LogDir
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.describe_log_dirs import (
@@ -25,14 +26,17 @@ def handle_describe_log_dirs(request: Request) -> None:
     for partition in request.broker.replicas:
         if wanted is None or partition.index in wanted.get(partition.topic, ()):
             by_dir[partition.log.dir.parent].append(partition)
-    results = [_describe(entry.path, by_dir[entry.path]) for entry in request.broker.replicas.logs.log_dirs]
+    results = [_describe(entry, by_dir[entry.path]) for entry in request.broker.replicas.logs.log_dirs]
     request.reply(DescribeLogDirsResponse(results=results))
 
 
-def _describe(directory: Path, partitions: list[Partition]) -> DescribeLogDirsResult:
-    result = DescribeLogDirsResult(log_dir=str(directory.absolute()))
+def _describe(directory: LogDir, partitions: list[Partition]) -> DescribeLogDirsResult:
+    result = DescribeLogDirsResult(log_dir=str(directory.path))
+    if directory.offline is not None:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return result
     try:
-        usage = shutil.disk_usage(directory)
+        usage = shutil.disk_usage(directory.path)
         result.total_bytes, result.usable_bytes = usage.total, usage.free
     except OSError:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR

@@ -108,8 +108,8 @@ def _topic(broker: Broker, name: str | None, topic_id: uuid.UUID) -> MetadataRes
 def _partitions(broker: Broker, state: TopicState) -> list[MetadataResponsePartition]:
     result = []
     for index, partition in enumerate(state.partitions):
-        hosted = broker.replicas.get(state.name, index)
-        lost = hosted is None
+        # As Kafka's controller answers for the only replica of a failed log directory: no leader, the ISR as it was.
+        lost = not broker.replicas.is_online(state.name, index)
         result.append(
             MetadataResponsePartition(
                 error_code=ErrorCode.LEADER_NOT_AVAILABLE if lost else ErrorCode.NONE,

@@ -170,7 +170,8 @@ class TopicController:
     def _remove_logs(self, topic: TopicState) -> bool:
         """Take the logs of a topic that the registry no longer names out of service; whether all went well."""
         logger.info("deleting topic %s", topic.name)
-        complete = True
+        # A log directory that is offline may hold some of its logs: the start that finds it again removes them.
+        complete = not self._replicas.logs.offline_dirs
         for partition in self._replicas.drop(topic.name):
             try:
                 self._replicas.logs.delete(partition.topic, partition.index, sync=False)

@@ -33,7 +33,7 @@ class LogDirLockedError(Exception):
 
 
 class LogDirUnusableError(Exception):
-    """The log directory can neither be made nor written in."""
+    """The log directory cannot be made, read, written in, or told whose it is."""
 
 
 class InconsistentClusterIdError(Exception):
@@ -48,24 +48,40 @@ class LogDir:
 
     Raises:
         LogDirLockedError: somebody else uses it; the message names it.
-        LogDirUnusableError: it cannot be made or written in; the message names it.
-        OSError: it cannot be made or used.
+        LogDirUnusableError: it cannot be made, read or written in; the message names it.
     """
 
     def __init__(self, path: Path, ops: FileOps = OS) -> None:
         self.path = path
         self.offline: str | None = None
         self._ops = ops
+        self._lock_fd = -1
+        self._identity: dict[str, str] = {}
         try:
             if not path.exists():
                 path.mkdir(parents=True)
                 ops.fsync_dir(str(path.parent))
             self._lock_fd = self._lock()
-        except OSError as error:
+            os.listdir(path)
+            self._identity = checkpoints.read_meta_properties(str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            self.unlock()
+            what = error.strerror or str(error) if isinstance(error, OSError) else f"{names.META_PROPERTIES}: {error}"
+            if isinstance(error, OSError) and str(error.filename or "").endswith(names.META_PROPERTIES):
+                what = f"{names.META_PROPERTIES}: {what}"
             raise LogDirUnusableError(
-                f"log.dirs: cannot use the directory {path}: {error.strerror or error}. "
-                "Name one that this user can create and write in"
+                f"log.dirs: cannot use the directory {path}: {what}. Name one that this user can create and write in"
             ) from error
+
+    @classmethod
+    def broken(cls, path: Path, reason: str) -> LogDir:
+        """A log directory that is offline from the start: nothing of it is locked or read."""
+        directory = cls.__new__(cls)
+        directory.path = path
+        directory.offline = reason
+        directory._lock_fd = -1
+        directory._identity = {}
+        return directory
 
     def _lock(self) -> int:
         path = self.path / names.LOCK
@@ -91,15 +107,16 @@ class LogDir:
 
     def identity(self) -> dict[str, str]:
         """Keys of ``meta.properties``; empty for a directory never used."""
-        return checkpoints.read_meta_properties(str(self.path))
+        return self._identity
 
     def claim(self, cluster_id: str, broker_id: int) -> None:
         """Check that the directory belongs to this broker, or make it so.
 
         Raises:
             InconsistentClusterIdError: it belongs to another.
+            OSError: it could not be marked.
         """
-        found = self.identity()
+        found = self._identity
         wanted = {"version": "0", "broker.id": str(broker_id), "cluster.id": cluster_id}
         for key in ("cluster.id", "broker.id"):
             if key in found and found[key] != wanted[key]:
@@ -108,6 +125,7 @@ class LogDir:
                 )
         if not found:
             checkpoints.write_meta_properties(str(self.path), wanted, self._ops)
+            self._identity = wanted
 
     # -- checkpoints -----------------------------------------------------------------------------------------
 

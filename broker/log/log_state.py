@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
@@ -33,8 +34,8 @@ class LogState:
     __slots__ = (
         "_active", "_bases", "_complained_at", "_complaints", "_config", "_deletions", "_dir_unsynced",
         "_flush_from_roll", "_high_watermark", "_label", "_last_append_ms", "_ops", "_segments", "_truncations",
-        "_unflushed_since_ms", "dir", "epochs", "log_end_offset", "log_start_offset", "offline", "partition",
-        "producers", "recovery_point", "topic", "topic_id",
+        "_unflushed_since_ms", "dir", "epochs", "log_end_offset", "log_start_offset", "offline", "on_offline",
+        "partition", "producers", "recovery_point", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +58,8 @@ class LogState:
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.offline: str | None = None
+        # Told why, on whichever thread it happened, when the disk takes the log offline.
+        self.on_offline: Callable[[Path, str], None] | None = None
         self._config = config
         self._ops = ops
         self._complained_at = -math.inf
@@ -173,3 +176,5 @@ class LogState:
         if self.offline is None:
             self.offline = reason
             logger.error("%s goes offline: %s", self.dir, reason)
+            if self.on_offline is not None:
+                self.on_offline(self.dir.parent, f"{self._label}: {reason}")

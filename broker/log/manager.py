@@ -2,8 +2,12 @@
 
 A partition lives in one log directory; a new one goes to the directory with the fewest. Loading opens every
 partition (in parallel, for recovery reads whole segments); shutting down closes every log, writes the
-checkpoints and, only if all of a directory went well, its clean-shutdown marker. A directory that fails goes
-offline alone.
+checkpoints and, only if all of a directory went well, its clean-shutdown marker.
+
+A directory that fails goes offline alone, with every log in it, as in Apache Kafka: at the start when it cannot be
+made, locked or read, or one of its logs cannot be loaded; later when a checkpoint cannot be written or a log in it no
+longer knows what its files hold. It stays offline until the next start, and no log is made anew elsewhere for a
+partition that may lie in it.
 
 The periodic acts (``run_flushes``, ``run_retention``, the checkpoints) are the broker's to schedule, on its
 loop or on a worker. Checkpoints may be asked for by several threads: they are written one after the other.
@@ -25,9 +29,10 @@ from pathlib import Path
 from uuid import UUID
 
 from broker.log import names
+from broker.log.checkpoints import CorruptCheckpointError
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps
-from broker.log.log_dir import LogDir
+from broker.log.log_dir import LogDir, LogDirUnusableError
 from broker.log.partition_log import PartitionLog
 from kafkalog.protocol.errors import KafkaError, KafkaStorageError
 
@@ -50,10 +55,12 @@ class LogManager:
         clock: milliseconds since the epoch.
         num_recovery_threads: how many partitions are opened at once.
 
+    Attributes:
+        on_directory_failure: called with its path, on whichever thread it happened, when a directory goes offline.
+
     Raises:
         LogDirLockedError: another broker uses one of the directories.
-        LogDirUnusableError: one of them cannot be made or written in.
-        OSError: one of them cannot be used.
+        LogDirUnusableError: none of them can be used, or one is named twice.
     """
 
     def __init__(
@@ -74,13 +81,51 @@ class LogManager:
         self._checkpointing = threading.Lock()
         # Partitions that each checkpoint file has a row of.
         self._rows: dict[_Write, Set[TopicPartition]] = {}
+        self._failing = threading.Lock()
+        self.on_directory_failure: Callable[[Path], None] = lambda path: None
         self.log_dirs: list[LogDir] = []
         try:
-            for path in log_dirs:
-                self.log_dirs.append(LogDir(Path(path).absolute(), ops))
+            self._lock_all([Path(path).absolute() for path in log_dirs])
         except BaseException:
             self.unlock()
             raise
+
+    def _lock_all(self, paths: list[Path]) -> None:
+        errors = []
+        used: set[str] = set()
+        for path in paths:
+            real = os.path.realpath(path)
+            if real in used:
+                raise LogDirUnusableError(f"log.dirs: Duplicate log directory found: {path}. Name each once")
+            used.add(real)
+            try:
+                directory = LogDir(path, self._ops)
+            except LogDirUnusableError as error:
+                logger.error("%s; its partitions are offline", error)
+                directory = LogDir.broken(path, str(error))
+                errors.append(error)
+            self.log_dirs.append(directory)
+        if len(errors) == len(paths) == 1:
+            raise errors[0]
+        if len(errors) == len(paths):
+            self._refuse_start()
+
+    def _refuse_start(self) -> None:
+        reasons = "; ".join(f"{directory.path}: {directory.offline}" for directory in self.log_dirs)
+        raise LogDirUnusableError(
+            "Shutdown broker because none of the specified log dirs from "
+            f"{', '.join(str(directory.path) for directory in self.log_dirs)} can be created or validated: {reasons}"
+        )
+
+    @property
+    def online_dirs(self) -> list[LogDir]:
+        """The log directories in service, in the order of ``log.dirs``."""
+        return [directory for directory in self.log_dirs if directory.offline is None]
+
+    @property
+    def offline_dirs(self) -> list[LogDir]:
+        """The log directories that have failed."""
+        return [directory for directory in self.log_dirs if directory.offline is not None]
 
     def unlock(self) -> None:
         """Let other brokers use the directories, after a start that failed; ``shutdown`` does it after one
@@ -96,9 +141,15 @@ class LogManager:
 
         Raises:
             InconsistentClusterIdError: one belongs to another.
+            LogDirUnusableError: none of them could be marked.
         """
-        for directory in self.log_dirs:
-            directory.claim(cluster_id, broker_id)
+        for directory in self.online_dirs:
+            try:
+                directory.claim(cluster_id, broker_id)
+            except OSError as error:
+                self.fail_directory(directory.path, f"cannot write {names.META_PROPERTIES}: {error}")
+        if not self.online_dirs:
+            self._refuse_start()
 
     def stored_cluster_id(self) -> str | None:
         """Cluster id that a log directory was marked with, or None when all are fresh."""
@@ -118,37 +169,17 @@ class LogManager:
         Raises:
             DuplicateLogError: a partition lies in two directories.
             OldFormatError: a log is of an older message format.
-            OSError: a directory cannot be read or repaired.
+            LogDirUnusableError: no directory is left whose logs could be read or repaired.
         """
         configs = configs_by_topic or {}
-        now_ms = self._clock()
         with ThreadPoolExecutor(self._threads, thread_name_prefix="log-recovery") as pool:
-            for directory in self.log_dirs:
-                clean = directory.take_clean_shutdown()
-                points = directory.read_recovery_points()
-                starts = directory.read_log_start_offsets()
-                watermarks = directory.read_high_watermarks()
-                self._note_rows(LogDir.write_recovery_points, points)
-                self._note_rows(LogDir.write_log_start_offsets, starts)
-                self._note_rows(LogDir.write_high_watermarks, watermarks)
-
-                def load(path: str, key: TopicPartition) -> PartitionLog:
-                    log = PartitionLog.open(
-                        path,
-                        configs.get(key[0], self.default_config),
-                        clean=clean,  # noqa: B023 - every job of a directory ends before the next directory begins
-                        log_start_offset=starts.get(key, 0),  # noqa: B023
-                        recovery_point=points.get(key, 0),  # noqa: B023
-                        now_ms=now_ms,
-                        ops=self._ops,
-                    )
-                    log.high_watermark = watermarks.get(key, log.log_start_offset)  # noqa: B023
-                    return log
-
-                found = list(self._partition_dirs(directory, now_ms))
-                # Threads help recovery, which waits for the disk; after a clean stop they only take turns.
-                run = map if clean else pool.map
-                for log in run(lambda item: load(*item), found):
+            for directory in self.online_dirs:
+                try:
+                    loaded = self._load_directory(directory, configs, pool)
+                except (OSError, CorruptCheckpointError) as error:
+                    self.fail_directory(directory.path, f"cannot load its logs: {error}")
+                    continue
+                for log in loaded:
                     key = (log.topic, log.partition)
                     if key in self._logs:
                         raise DuplicateLogError(
@@ -156,7 +187,41 @@ class LogManager:
                             f"{self._logs[key].dir}; remove one of them"
                         )
                     self._logs[key] = log
-                logger.info("Loaded %d logs from %s, clean stop: %s", len(found), directory.path, clean)
+        if not self.online_dirs:
+            self._refuse_start()
+
+    def _load_directory(
+        self, directory: LogDir, configs: Mapping[str, LogConfig], pool: ThreadPoolExecutor
+    ) -> list[PartitionLog]:
+        now_ms = self._clock()
+        clean = directory.take_clean_shutdown()
+        points = directory.read_recovery_points()
+        starts = directory.read_log_start_offsets()
+        watermarks = directory.read_high_watermarks()
+        self._note_rows(LogDir.write_recovery_points, points)
+        self._note_rows(LogDir.write_log_start_offsets, starts)
+        self._note_rows(LogDir.write_high_watermarks, watermarks)
+
+        def load(found: tuple[str, TopicPartition]) -> PartitionLog:
+            path, key = found
+            log = PartitionLog.open(
+                path,
+                configs.get(key[0], self.default_config),
+                clean=clean,
+                log_start_offset=starts.get(key, 0),
+                recovery_point=points.get(key, 0),
+                now_ms=now_ms,
+                ops=self._ops,
+            )
+            log.high_watermark = watermarks.get(key, log.log_start_offset)
+            log.on_offline = self.fail_directory
+            return log
+
+        found = list(self._partition_dirs(directory, now_ms))
+        # Threads help recovery, which waits for the disk; after a clean stop they only take turns.
+        loaded = list((map if clean else pool.map)(load, found))
+        logger.info("Loaded %d logs from %s, clean stop: %s", len(found), directory.path, clean)
+        return loaded
 
     def _partition_dirs(self, directory: LogDir, now_ms: int) -> Iterator[tuple[str, TopicPartition]]:
         with os.scandir(directory.path) as entries:
@@ -185,22 +250,38 @@ class LogManager:
         return iter(list(self._logs.values()))
 
     def create(
-        self, topic: str, partition: int, topic_id: UUID | None = None, config: LogConfig | None = None
+        self,
+        topic: str,
+        partition: int,
+        topic_id: UUID | None = None,
+        config: LogConfig | None = None,
+        *,
+        is_new: bool = True,
     ) -> PartitionLog:
         """The log of a partition, made if there is none.
 
+        Without ``is_new`` the partition may have had a log before, and none is made while a log directory that may
+        hold it is offline.
+
         Raises:
             InconsistentTopicIdError: it exists under another topic id.
-            KafkaStorageError: the disk failed, or no log directory is online.
+            KafkaStorageError: the disk failed, its log directory is offline, or all are.
         """
         found = self._logs.get((topic, partition))
         if found is not None:
+            if found.offline is not None:
+                raise KafkaStorageError(f"{topic}-{partition} is offline: {found.offline}")
             if topic_id is not None:
                 found.assign_topic_id(topic_id)
             return found
-        online = [directory for directory in self.log_dirs if directory.offline is None]
+        online = self.online_dirs
         if not online:
             raise KafkaStorageError("No log directory is online")
+        if not is_new and self.offline_dirs:
+            offline = ", ".join(str(directory.path) for directory in self.offline_dirs)
+            raise KafkaStorageError(
+                f"Can not create log for {topic}-{partition} because log directories {offline} are offline"
+            )
         directory = min(online, key=self._count_in) if len(online) > 1 else online[0]
         self._forget_rows((topic, partition))
         if directory.offline is not None:
@@ -216,7 +297,12 @@ class LogManager:
             )
         except OSError as error:
             raise KafkaStorageError(f"Cannot create {topic}-{partition} in {directory.path}: {error}") from error
+        log.on_offline = self.fail_directory
         self._logs[topic, partition] = log
+        if directory.offline is not None:
+            # It failed on another thread meanwhile, before this log was there to be told.
+            log.offline = directory.offline
+            raise KafkaStorageError(f"Cannot create {topic}-{partition}: {directory.path} is offline")
         return log
 
     def _count_in(self, directory: LogDir) -> int:
@@ -232,6 +318,8 @@ class LogManager:
         log = self._logs.get((topic, partition))
         if log is None:
             return
+        if log.offline is not None:
+            raise KafkaStorageError(f"{topic}-{partition} is offline: {log.offline}")
         delay = log.config.file_delete_delay_ms
         path = log.rename_for_delete(sync=sync)
         del self._logs[topic, partition]
@@ -243,12 +331,12 @@ class LogManager:
         Raises:
             KafkaStorageError: the disk failed.
         """
-        for directory in self.log_dirs:
-            if directory.offline is None:
-                try:
-                    self._ops.fsync_dir(str(directory.path))
-                except OSError as error:
-                    raise KafkaStorageError(f"Cannot force {directory.path} to the device: {error}") from error
+        for directory in self.online_dirs:
+            try:
+                self._ops.fsync_dir(str(directory.path))
+            except OSError as error:
+                self.fail_directory(directory.path, f"cannot force it to the device: {error}")
+                raise KafkaStorageError(f"Cannot force {directory.path} to the device: {error}") from error
 
     def set_aside(self, topic: str, partition: int) -> None:
         """Take a log that belongs to no known topic out of service, and keep it: its directory is renamed
@@ -268,6 +356,8 @@ class LogManager:
         """
         removed = 0
         for log in self:
+            if log.offline is not None:
+                continue
             try:
                 removed += log.remove_deleted(now_ms)
             except OSError as error:
@@ -343,20 +433,25 @@ class LogManager:
             offset = value(log)
             if offset is not None:
                 rows[log.dir.parent][key] = offset
-        for directory in self.log_dirs:
-            if directory.offline is None:
-                try:
-                    write(directory, rows[directory.path])
-                except OSError as error:
-                    self._fail(directory, f"cannot write a checkpoint: {error}")
+        for directory in self.online_dirs:
+            try:
+                write(directory, rows[directory.path])
+            except OSError as error:
+                self.fail_directory(directory.path, f"cannot write a checkpoint: {error}")
         self._rows[write] = frozenset().union(*rows.values())
 
-    def _fail(self, directory: LogDir, reason: str) -> None:
-        directory.offline = reason
-        logger.error("Log directory %s goes offline: %s", directory.path, reason)
+    def fail_directory(self, path: Path, reason: str) -> None:
+        """Take a log directory and every log in it out of service. On any thread; the first reason stays."""
+        with self._failing:
+            directory = next((item for item in self.online_dirs if item.path == path), None)
+            if directory is None:
+                return
+            directory.offline = reason
+        logger.error("Stopping serving logs in dir %s: %s", path, reason)
         for log in self:
-            if log.dir.parent == directory.path and log.offline is None:
+            if log.dir.parent == path and log.offline is None:
                 log.offline = reason
+        self.on_directory_failure(path)
 
     def truncate_to(self, topic: str, partition: int, offset: int) -> None:
         """Truncate a log and write the recovery points: an older, higher one would vouch for records yet to

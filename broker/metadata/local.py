@@ -1,46 +1,48 @@
-"""The registry of a single broker: the file ``kafkalog.metadata.json`` in one of its log directories.
+"""The registry of a single broker: the file ``kafkalog.metadata.json``, a copy in each of its log directories.
 
-It is made in the first, and found in whichever has it: the order of ``log.dirs`` may change.
-
-A change is written to a temporary file, synced, and renamed over the old one, so that a crash leaves either the old
-registry or the new one, whole.
+A change is written to a temporary file in every directory, synced, and then renamed over the old ones, so that a crash
+leaves either the old registry or the new one, whole, in each. Every change raises the revision by one: at a start the
+newest copy counts, and a directory that lacked changes while it was offline, or is new, is given it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+from broker.log.file_ops import OS, FileOps, write_all
 from broker.metadata.model import ClusterState, MetadataError, from_json, new_cluster_id, to_json
 from broker.metadata.store import Change
 
+logger = logging.getLogger("kafkalog.broker.metadata")
+
 FILE_NAME = "kafkalog.metadata.json"
 
-
-def registry_directory(log_dirs: Sequence[Path]) -> Path:
-    """The log directory that holds the registry; the first when none does.
-
-    Raises:
-        MetadataError: several do.
-    """
-    found = [directory for directory in log_dirs if (directory / FILE_NAME).exists()]
-    if len(found) > 1:
-        raise MetadataError(
-            f"{FILE_NAME} lies in several log directories ({', '.join(map(str, found))}): "
-            "move all but the right one elsewhere"
-        )
-    return found[0] if found else log_dirs[0]
+_BROKEN = frozenset({errno.EIO, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENXIO, errno.ENODEV, errno.ESTALE})
+"""Errors by which the directory itself is gone or damaged; after others, such as ENOSPC, a later try may succeed."""
 
 
 class LocalStore:
-    """See the module. ``commit`` may be called concurrently on one event loop."""
+    """See the module. ``commit`` may be called concurrently on one event loop.
 
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / FILE_NAME
+    Attributes:
+        on_failure: called with a directory and the reason when it cannot be written any more, on whichever thread it
+            happened.
+    """
+
+    def __init__(self, *directories: Path, ops: FileOps = OS) -> None:
+        self._directories = directories
+        self._ops = ops
         self._state: ClusterState | None = None
         self._lock = asyncio.Lock()
+        self.on_failure: Callable[[Path, str], None] = lambda directory, reason: None
+        self.behind = False
+        """Whether a directory lacked the newest copy when it was loaded: ``write`` mends it."""
 
     @property
     def state(self) -> ClusterState:
@@ -50,19 +52,46 @@ class LocalStore:
 
     @property
     def exists(self) -> bool:
-        return self.path.exists()
+        return any((directory / FILE_NAME).exists() for directory in self._directories)
+
+    def drop(self, directory: Path) -> None:
+        """Write no more copies there: the directory has failed. On any thread."""
+        self._directories = tuple(item for item in self._directories if item != directory)
 
     def load(self, cluster_id: str | None = None) -> ClusterState:
-        """Read the file; without one begin an empty registry under ``cluster_id``, or a new one."""
-        try:
-            text = self.path.read_text(encoding="utf-8")
-        except FileNotFoundError:
+        """Read the newest copy; without any begin an empty registry under ``cluster_id``, or a new one."""
+        copies: dict[Path, ClusterState] = {}
+        unreadable: dict[Path, str] = {}
+        for directory in self._directories:
+            path = directory / FILE_NAME
+            try:
+                copies[directory] = from_json(path.read_text(encoding="utf-8"), str(path))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                unreadable[directory] = f"{path} cannot be read: {error}"
+            except UnicodeDecodeError as error:
+                raise MetadataError(f"{path} cannot be read: {error}") from error
+        if unreadable and not copies:
+            raise MetadataError("; ".join(unreadable.values()))
+        for directory, reason in unreadable.items():
+            self.drop(directory)
+            self.on_failure(directory, reason)
+        if not copies:
             self._state = ClusterState(cluster_id or new_cluster_id())
             return self._state
-        except (OSError, UnicodeDecodeError) as error:
-            raise MetadataError(f"{self.path} cannot be read: {error}") from error
-        self._state = from_json(text, str(self.path))
-        return self._state
+        newest = max(copies.values(), key=lambda state: state.revision)
+        if any(
+            state.cluster_id != newest.cluster_id or (state.revision == newest.revision and state != newest)
+            for state in copies.values()
+        ):
+            raise MetadataError(
+                f"{FILE_NAME} lies in several log directories ({', '.join(map(str, copies))}) and says different "
+                "things: move all but the right one elsewhere"
+            )
+        self.behind = any(copies.get(directory) != newest for directory in self._directories)
+        self._state = newest
+        return newest
 
     async def commit(self, change: Change) -> ClusterState:
         async with self._lock:
@@ -71,19 +100,48 @@ class LocalStore:
             if new is old:
                 return old
             await asyncio.get_running_loop().run_in_executor(None, self.write, new)
-            return new
+            return self.state
 
     def write(self, state: ClusterState) -> None:
-        """Store ``state`` and make it the newest; blocks for the sync."""
-        temporary = self.path.with_name(self.path.name + ".tmp")
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(to_json(state))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self.path)
-        directory = os.open(self.path.parent, os.O_RDONLY)
+        """Store ``state`` under the next revision and make it the newest; blocks for the syncs.
+
+        Raises:
+            OSError: it could not be stored. The old state stays in force, unless the new one is to be seen on the
+                disk already and only whether it would survive a power failure is not known: then that is in force.
+        """
+        state = replace(state, revision=self.state.revision + 1)
+        text = to_json(state).encode()
+        directories = self._directories
+        if not directories:
+            raise OSError(errno.EIO, "every log directory has failed")
+        for directory in directories:
+            try:
+                self._write_temporary(directory, text)
+            except OSError as error:
+                if error.errno in _BROKEN:
+                    self.on_failure(directory, f"cannot write the registry: {error}")
+                raise
+        stored = 0
+        failure: OSError | None = None
+        for directory in directories:
+            path = str(directory / FILE_NAME)
+            try:
+                self._ops.rename(path + ".tmp", path)
+                # It is what a start would read from now on, whether or not it can be forced to the device.
+                self._state = state
+                self._ops.fsync_dir(str(directory))
+                stored += 1
+            except OSError as error:
+                failure = error
+                logger.error("The registry cannot be stored in %s: %s", directory, error)
+                self.on_failure(directory, f"cannot write the registry: {error}")
+        if failure is not None and not stored:
+            raise failure
+
+    def _write_temporary(self, directory: Path, text: bytes) -> None:
+        fd = self._ops.open(str(directory / FILE_NAME) + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
-            os.fsync(directory)
+            write_all(self._ops, fd, text, 0)
+            self._ops.fsync(fd)
         finally:
-            os.close(directory)
-        self._state = state
+            os.close(fd)

@@ -2,11 +2,12 @@
 
 The text form is JSON, one object:
 
-    {"format": 1, "cluster_id": "…", "next_producer_id": 0,
+    {"format": 1, "revision": 7, "cluster_id": "…", "next_producer_id": 0,
      "topics": {name: {"id": uuid, "partitions": [[replicas], …], "leader_epochs": […], "config": {…}}},
      "broker_config": {"<id>" or "": {…}},
      "deleting": [uuid, …]}
 
+``revision`` counts the changes, so that of several copies the newest is known; a text without it has revision 0.
 ``deleting`` names topics whose removal is decided and whose directories may still exist: start-up finishes the job.
 """
 
@@ -54,6 +55,7 @@ class ClusterState:
     broker_config: dict[str, dict[str, str]] = field(default_factory=dict)
     deleting: frozenset[uuid.UUID] = frozenset()
     next_producer_id: int = 0
+    revision: int = 0
 
     def with_topics(self, *topics: TopicState) -> ClusterState:
         merged = dict(self.topics)
@@ -103,6 +105,7 @@ def to_json(state: ClusterState) -> str:
     return json.dumps(
         {
             "format": FORMAT,
+            "revision": state.revision,
             "cluster_id": state.cluster_id,
             "next_producer_id": state.next_producer_id,
             "topics": topics,
@@ -129,6 +132,7 @@ def from_json(text: str, source: str) -> ClusterState:
             broker_config={str(name): dict(entry) for name, entry in data["broker_config"].items()},
             deleting=frozenset(uuid.UUID(item) for item in data["deleting"]),
             next_producer_id=int(data["next_producer_id"]),
+            revision=int(data.get("revision", 0)),
         )
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise MetadataError(f"{source} is damaged ({error!r}); restore it from a copy") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 from broker.config.definition import Value
 from broker.config.server import BrokerConfig
@@ -54,16 +55,23 @@ class ReplicaManager:
             if (topic, index) in self._offline:
                 raise KafkaStorageError
             raise UnknownTopicOrPartitionError
+        if partition.log.offline is not None:
+            raise KafkaStorageError(f"{topic}-{index} is offline: {partition.log.offline}")
         return partition
+
+    def is_online(self, topic: str, index: int) -> bool:
+        """Whether the partition is hosted here in a log directory that has not failed."""
+        partition = self._partitions.get((topic, index))
+        return partition is not None and partition.log.offline is None
 
     def partitions_of(self, topic: str) -> list[Partition]:
         return [partition for (name, _), partition in self._partitions.items() if name == topic]
 
-    def host(self, state: TopicState, indexes: range | None = None) -> None:
+    def host(self, state: TopicState, indexes: range | None = None, *, is_new: bool = True) -> None:
         """Hold the partitions of ``state`` (all, or ``indexes``) that are assigned here, making missing logs.
 
-        A log that cannot be created, or that a deleted topic of the same name left behind, leaves its partition
-        offline; the others are served.
+        A log that cannot be created, that a deleted topic of the same name left behind, or, without ``is_new``, that
+        may lie in a log directory that is offline leaves its partition offline; the others are served.
         """
         overrides = parse_topic_config(state.config)
         log_config = self.config.log_config(overrides)
@@ -76,7 +84,7 @@ class ReplicaManager:
             partition = self._partitions.get(key)
             if partition is None:
                 try:
-                    log = self.logs.create(state.name, index, state.topic_id, log_config)
+                    log = self.logs.create(state.name, index, state.topic_id, log_config, is_new=is_new)
                 except (KafkaStorageError, InconsistentTopicIdError) as error:
                     logger.error("partition %s-%d is offline: its log cannot be used: %s", *key, error)
                     self._offline.add(key)
@@ -112,6 +120,18 @@ class ReplicaManager:
             self.produce_purgatory.notify(key)
         self._offline = {key for key in self._offline if key[0] != topic}
         return dropped
+
+    def directory_failed(self, path: Path) -> None:
+        """Wake what waits for partitions of a log directory that has failed, so that clients learn of it."""
+        lost = [partition.key for partition in self if partition.log.dir.parent == path]
+        logger.warning(
+            "Logs for partitions %s are offline due to failure on log directory %s",
+            ", ".join(f"{topic}-{index}" for topic, index in lost) or "(none)",
+            path,
+        )
+        for key in lost:
+            self.fetch_purgatory.notify(key)
+            self.produce_purgatory.notify(key)
 
     def appended(self, partition: Partition, nbytes: int) -> None:
         """Wake what waits for ``partition``: ``nbytes`` were appended and its high watermark may have moved."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import os
 import uuid
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.log.file_ops import FileOps
 from broker.metadata.local import FILE_NAME, LocalStore
 from broker.metadata.model import (
     ClusterState,
@@ -133,3 +135,94 @@ def test_ids() -> None:
     starts = {base64.urlsafe_b64encode(new_topic_id(set()).bytes)[:1] for _ in range(2000)}
     assert b"-" not in starts, "a tool would take the id for an option"
     assert len(starts) > 50
+
+
+class FailsOnce(FileOps):
+    """Fails one call in one directory, the first time only."""
+
+    __slots__ = ("call", "where")
+
+    def __init__(self, call: str, where: Path) -> None:
+        self.call = call
+        self.where = str(where)
+
+    def _maybe_fail(self, call: str, path: str) -> None:
+        if call == self.call and path.startswith(self.where):
+            self.call = ""
+            raise OSError(errno.EIO, "Input/output error", path)
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        self._maybe_fail("open", path)
+        return super().open(path, flags, mode)
+
+    def rename(self, source: str, target: str) -> None:
+        self._maybe_fail("rename", target)
+        super().rename(source, target)
+
+    def fsync_dir(self, path: str) -> None:
+        self._maybe_fail("fsync_dir", path)
+        super().fsync_dir(path)
+
+
+@pytest.mark.parametrize("call", ["open", "rename", "fsync_dir"])
+def test_memory_is_what_the_disk_shows_whatever_fails(tmp_path: Path, call: str) -> None:
+    async def main() -> None:
+        store = LocalStore(tmp_path, ops=FailsOnce(call, tmp_path))
+        told: list[tuple[Path, str]] = []
+        store.on_failure = lambda directory, reason: told.append((directory, reason))
+        store.load("given")
+        with pytest.raises(OSError, match="Input/output error"):
+            await store.commit(lambda state: state.with_topics(topic("t", 1, {})))
+        assert [directory for directory, _ in told] == [tmp_path]
+        shown = LocalStore(tmp_path).load("given")
+        assert store.state == shown
+        assert set(shown.topics) == ({"t"} if call == "fsync_dir" else set())
+
+    asyncio.run(main())
+
+
+def test_a_change_is_stored_while_one_directory_takes_it(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+
+    async def main() -> None:
+        for directory in (one, two):
+            directory.mkdir()
+        store = LocalStore(one, two, ops=FailsOnce("fsync_dir", one))
+        store.on_failure = lambda directory, reason: store.drop(directory)
+        store.load("given")
+        for name in "ab":
+            await store.commit(lambda state, name=name: state.with_topics(topic(name, 1, {})))
+        assert set(LocalStore(two).load().topics) == {"a", "b"}
+        assert set(LocalStore(one).load().topics) == {"a"}
+        again = LocalStore(one, two)
+        assert again.load() == store.state
+        assert again.behind, "one of them lacks the newest change"
+        again.write(again.state)
+        assert not LocalStore(one, two).behind
+        assert LocalStore(one).load() == LocalStore(two).load()
+
+    asyncio.run(main())
+
+
+def test_copies_that_contradict_each_other_are_told(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        store = LocalStore(tmp_path / name)
+        store.load(name)
+        store.write(store.state)
+    with pytest.raises(MetadataError, match="several log directories"):
+        LocalStore(tmp_path / "one", tmp_path / "two").load()
+
+
+def test_a_copy_that_cannot_be_read_fails_its_directory(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    (one / FILE_NAME).mkdir(parents=True)
+    two.mkdir()
+    good = LocalStore(two)
+    good.load("given")
+    good.write(good.state)
+    store = LocalStore(one, two)
+    told: list[Path] = []
+    store.on_failure = lambda directory, reason: told.append(directory)
+    assert store.load() == good.state
+    assert told == [one]
