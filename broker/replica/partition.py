@@ -55,11 +55,15 @@ class Partition:
 
     def become(self, state: PartitionState) -> None:
         """Take the role that the registry gives this broker."""
+        newer = state.leader_epoch > self.leader_epoch
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
         self.replicas = state.replicas
         self.isr = frozenset(state.isr)
         if self.is_leader:
+            if newer:
+                # Before it has written anything: who asks where this epoch ends is told the log end offset.
+                self.log.assign_epoch(state.leader_epoch)
             self._advance_high_watermark()
 
     @property

@@ -99,8 +99,6 @@ def test_forced_flushes(start_broker: Callable[..., KafkalogBroker], acks: int) 
 
 @pytest.mark.parametrize("version", range(5))
 def test_where_epochs_end(wire: socket.socket, topic: str, version: int) -> None:
-    for _ in range(3):
-        produce(wire, topic, batch([b"x"]))
 
     def ask(epoch: int, partition: int = 0) -> tuple[int, int]:
         wanted = OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
@@ -108,6 +106,9 @@ def test_where_epochs_end(wire: socket.socket, topic: str, version: int) -> None
         result = exchange(wire, request, version).topics[0].partitions[0]
         return result.error_code, result.end_offset
 
+    assert ask(0) == (0, 0), "the epoch began when the leader took over, with nothing written yet"
+    for _ in range(3):
+        produce(wire, topic, batch([b"x"]))
     assert ask(0) == (0, 3)
     assert ask(7) == (0, -1)
     assert ask(0, partition=9) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
