@@ -155,13 +155,15 @@ class LogReader(LogState):
         return TimestampOffset(-1, self.log_end_offset, self.epochs.latest_epoch)
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp of the log (ListOffsets -3); None when no record has
-        one.
+        """The first record with the largest timestamp of the log's segments (ListOffsets -3); None when no record
+        has one.
+
+        As in Kafka it may lie before the log start offset: DeleteRecords leaves the batch until its segment goes.
         """
         segments = self._segments
         segment = max(segments, key=Segment.largest_timestamp)
         largest = segment.largest_timestamp()
-        return None if largest < 0 else self._timestamp_search(segment, largest)
+        return None if largest < 0 else self._timestamp_search(segment, largest, segment.base_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record at or after ``timestamp``; None when there is none.
@@ -172,14 +174,14 @@ class LogReader(LogState):
         """
         for segment in self._segments:
             if segment.retention_timestamp() >= timestamp:
-                found = self._timestamp_search(segment, timestamp)
+                found = self._timestamp_search(segment, timestamp, self.log_start_offset)
                 if found is not None:
                     return found
         return None
 
-    def _timestamp_search(self, segment: Segment, timestamp: int) -> TimestampOffset | None:
+    def _timestamp_search(self, segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
         try:
-            return find_in_segment(segment, timestamp, self.log_start_offset)
+            return find_in_segment(segment, timestamp, start_offset)
         except RecordsError as error:
             raise CorruptMessageError(f"{self._label}: {error}") from error
         except OSError as error:
