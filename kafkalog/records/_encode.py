@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,6 +13,7 @@ from . import kernels
 from . import table as t
 from ._columns import HEADERS_TYPE
 from .batch import (
+    CODEC_MASK,
     HEADER_SIZE,
     MAGIC,
     NO_PARTITION_LEADER_EPOCH,
@@ -39,8 +41,10 @@ def encode_arrow(
     timestamps: ArrayLike | int,
     headers: ArrayLike | None = None,
     *,
+    order: npt.NDArray[np.int64] | None = None,
     codec: int = Codec.NONE,
     max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+    max_single_bytes: int | None = None,
     level: int | None = None,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
@@ -52,63 +56,88 @@ def encode_arrow(
     `keys` and `values` are binary or string arrays of one length, or None where every row's is null; at least one
     must be there. `timestamps` are Arrow timestamps of any unit (cut to ms), int64 ms, or one int in ms for all.
     `headers` are lists of structs of key (string) and value (binary), null or empty where a row has none.
-    `base_sequence` is the first batch's; the others' count on from there, wrapping after 2**31 - 1.
+    `order` are the numbers of the rows to take, one after another; all of them, as they are, where it is None.
+    A batch of one row may take `max_single_bytes`. `base_sequence` is the first batch's; the others' count on from
+    there, wrapping after 2**31 - 1.
 
     `RecordTooLargeError` for a row that does not fit a batch alone, `InvalidRecordError` for null timestamps and
-    null header keys, `ValueError` where the columns' lengths differ.
+    null header keys, `ValueError` where the columns' lengths differ and where `order` names a row that is not there.
     """
     columns = [column for column in (keys, values) if column is not None]
     if not columns:
         raise ValueError("neither keys nor values: how many rows is not known")
-    rows = len(columns[0])
-    inputs = _Inputs(rows, keys, values, timestamps, headers)
+    inputs = _Inputs(len(columns[0]), keys, values, timestamps, headers, order)
     kernels.load()
-    from . import _numba_write
-
     attributes = int(codec) | (TRANSACTIONAL_FLAG if is_transactional else 0)
-    max_batch_bytes = min(max_batch_bytes, (1 << 31) - 1 - t.SLACK)
+    writer = _Writer(inputs, attributes, level, max_batch_bytes)
+    alone = _Writer(inputs, attributes, level, max_single_bytes or 0)
     batches: list[bytearray] = []
-    scratch = bytearray(min(max_batch_bytes, max(inputs.bytes_bound(0), HEADER_SIZE)) + t.SLACK) if codec else None
     row = 0
-    while row < rows:
+    while row < inputs.rows:
+        found = writer.batch(row, inputs.rows, producer_id, producer_epoch, base_sequence)
+        if found is None and alone.limit > writer.limit:
+            found = alone.batch(row, row + 1, producer_id, producer_epoch, base_sequence)
+        if found is None:
+            raise RecordTooLargeError(f"row {row} does not fit a batch of {max(writer.limit, alone.limit)} bytes")
+        batch, after = found
+        batches.append(batch)
+        if base_sequence != NO_SEQUENCE:
+            base_sequence = (base_sequence + after - row) & 0x7FFFFFFF
+        row = after
+    return batches
+
+
+class _Writer:
+    """Writes batches of at most `limit` bytes before compression."""
+
+    def __init__(self, inputs: _Inputs, attributes: int, level: int | None, limit: int) -> None:
+        self.limit = min(limit, (1 << 31) - 1 - t.SLACK)
+        self._inputs = inputs
+        self._attributes = attributes
+        self._level = level
+        self._scratch: bytearray | None = None
+
+    def batch(
+        self, row: int, rows: int, producer_id: int, producer_epoch: int, base_sequence: int
+    ) -> tuple[bytearray, int] | None:
+        """A batch of what fits of the rows row..rows-1, and the row that comes next; None where the first does not."""
+        from . import _numba_write
+
         # Only the last batches are smaller, so a bound on what is left spares zeroing what is not needed.
-        capacity = max(min(max_batch_bytes, inputs.bytes_bound(row)), HEADER_SIZE)
-        out = bytearray(capacity + t.SLACK) if scratch is None else scratch
+        capacity = max(min(self.limit, self._inputs.bytes_bound(row)), HEADER_SIZE)
+        # What is compressed or cut off is copied, so that one buffer serves for all batches.
+        copied = bool(self._attributes & CODEC_MASK) or self._inputs.ordered
+        if copied and (self._scratch is None or len(self._scratch) < capacity + t.SLACK):
+            self._scratch = bytearray(capacity + t.SLACK)
+        out = self._scratch if copied and self._scratch is not None else bytearray(capacity + t.SLACK)
         data = np.frombuffer(out, np.uint8)
-        start = HEADER_SIZE if scratch is None else 0
-        end = capacity if scratch is None else capacity - HEADER_SIZE
+        start, end = (0, capacity - HEADER_SIZE) if copied else (HEADER_SIZE, capacity)
         after, size, base_timestamp, max_timestamp = _numba_write.encode_records(
-            inputs.words, row, rows, inputs.timestamp, data, start, end
+            self._inputs.words, row, rows, self._inputs.timestamp, data, start, end
         )
         del data
         if after == row:
-            raise RecordTooLargeError(f"row {row} does not fit a batch of {max_batch_bytes} bytes")
-        count = after - row
+            return None
         header = BatchHeader(
             base_offset=0,
             batch_length=0,
             partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
             magic=MAGIC,
             crc=0,
-            attributes=attributes,
-            last_offset_delta=count - 1,
+            attributes=self._attributes,
+            last_offset_delta=after - row - 1,
             base_timestamp=base_timestamp,
             max_timestamp=max_timestamp,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
-            records_count=count,
+            records_count=after - row,
         )
-        if scratch is None:
+        if not copied:
             del out[size:]
-            batches.append(seal_batch(header, out))
-        else:
-            with memoryview(scratch) as view, view[:size] as records:
-                batches.append(pack_header(header, compress(codec, records, level)))
-        if base_sequence != NO_SEQUENCE:
-            base_sequence = (base_sequence + count) & 0x7FFFFFFF
-        row = after
-    return batches
+            return seal_batch(header, out), after
+        with memoryview(out) as view, view[:size] as records:
+            return pack_header(header, compress(self._attributes & CODEC_MASK, records, self._level)), after
 
 
 def _whole(column: ArrayLike) -> Any:
@@ -121,9 +150,12 @@ def _whole(column: ArrayLike) -> Any:
 class _Inputs:
     """Columns as the kernel takes them: addresses in `words`, and the arrays kept alive."""
 
-    def __init__(self, rows: int, keys: Any, values: Any, timestamps: Any, headers: Any) -> None:
+    def __init__(self, rows: int, keys: Any, values: Any, timestamps: Any, headers: Any, order: Any) -> None:
         self.words = np.zeros(t.INPUTS, np.int64)
         self.timestamp = 0
+        self.rows = rows
+        """How many are to be written."""
+        self.ordered = order is not None
         self._rows = rows
         self._kept: list[Any] = []
         self._offsets: list[Any] = []
@@ -138,6 +170,9 @@ class _Inputs:
         self._with_headers = headers is not None
         if headers is not None:
             self._add_headers(headers)
+        self._ordered_bytes = 0
+        if order is not None:
+            self._add_order(order)
 
     def _check_length(self, column: Any) -> None:
         if len(column) != self._rows:
@@ -200,9 +235,21 @@ class _Inputs:
             words.append(child.offset)
             self.words[first : first + len(words)] = words
 
+    def _add_order(self, order: Any) -> None:
+        order = np.ascontiguousarray(order, np.int64)
+        if len(order) and not 0 <= int(order.min()) <= int(order.max()) < self._rows:
+            raise ValueError(f"an order of rows {order.min()} to {order.max()} where there are {self._rows}")
+        self.rows = len(order)
+        self._kept.append(order)
+        self.words[t.IN_ORDER] = order.ctypes.data
+        for offsets in self._offsets:
+            self._ordered_bytes += int((offsets[order + 1] - offsets[order]).sum(dtype=np.int64))
+
     def bytes_bound(self, row: int) -> int:
         """At least the bytes of a batch of the rows from `row` on; headers are not looked at and count as any size."""
         if self._with_headers:
             return 1 << 31
+        if self.ordered:
+            return HEADER_SIZE + (self.rows - row) * _OVERHEAD + self._ordered_bytes
         data = sum(int(offsets[-1]) - int(offsets[row]) for offsets in self._offsets)
         return HEADER_SIZE + (self._rows - row) * _OVERHEAD + data

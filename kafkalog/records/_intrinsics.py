@@ -63,6 +63,17 @@ def big_endian_64(typing_context: Any, base: Any, at: Any) -> Any:
 
 
 @intrinsic
+def little_endian_32(typing_context: Any, base: Any, at: Any) -> Any:
+    """The little-endian uint32 at base + at, aligned or not."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = builder.load(_pointer(builder, args[0], args[1], ir.IntType(32)), align=1)
+        return builder.zext(value if sys.byteorder == "little" else builder.bswap(value), ir.IntType(64))
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
 def load_32(typing_context: Any, base: Any, index: Any) -> Any:
     """Element `index` of the int32 array at `base`."""
 

@@ -124,6 +124,7 @@ def encode_records(words: Any, row: Any, rows: Any, timestamp: Any, data: Any, s
     """Write rows row..rows-1 as records with offset deltas from 0 into `data[start:end]`, while they fit.
 
     `words` holds what to read (`table.IN_...`); `timestamp` (ms) is every record's where there is no column of them.
+    Where there is an order (`table.IN_ORDER`), rows are counted in it, and it says where in the columns each is.
     The buffer has `table.SLACK` bytes after `end`. A timestamp whose delta would not fit 64 bits ends the batch.
     Answers the row that comes next, where the records end, and the first and the largest timestamp.
     """
@@ -133,25 +134,26 @@ def encode_records(words: Any, row: Any, rows: Any, timestamp: Any, data: Any, s
     key_valid, key_skip = words[t.IN_KEY_VALID], words[t.IN_KEY_SKIP]
     value_offsets, value_data, value_end = words[t.IN_VALUE_OFFSETS], words[t.IN_VALUE_DATA], words[t.IN_VALUE_END]
     value_valid, value_skip = words[t.IN_VALUE_VALID], words[t.IN_VALUE_SKIP]
-    timestamps, with_headers = words[t.IN_TIMESTAMPS], words[t.IN_HEADERS_OFFSETS] != 0
+    timestamps, with_headers, order = words[t.IN_TIMESTAMPS], words[t.IN_HEADERS_OFFSETS] != 0, words[t.IN_ORDER]
     first_row = row
     at = start
     base_timestamp = most = timestamp
     header_first = header_last = 0
     while row < rows:
+        place = load_64(order, row) if order else row
         if timestamps:
-            timestamp = load_64(timestamps, row)
+            timestamp = load_64(timestamps, place)
         if row == first_row:
             base_timestamp = most = timestamp
         delta = timestamp - base_timestamp
         if (timestamp ^ base_timestamp) & (timestamp ^ delta) < 0:
             break
-        key_at, key_length = cell(key_offsets, key_valid, row + key_skip)
-        value_at, value_length = cell(value_offsets, value_valid, row + value_skip)
+        key_at, key_length = cell(key_offsets, key_valid, place + key_skip)
+        value_at, value_length = cell(value_offsets, value_valid, place + value_skip)
         size = 1 + varint_size(delta) + varint_size(row - first_row)
         size += varint_size(key_length) + max(key_length, 0) + varint_size(value_length) + max(value_length, 0)
         if with_headers:
-            header_first, header_last = header_range(inputs, row)
+            header_first, header_last = header_range(inputs, place)
         if header_first == header_last:
             size += 1
         else:

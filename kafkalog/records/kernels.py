@@ -83,10 +83,10 @@ def _load_quietly() -> None:
 
 
 def _signatures() -> Iterator[tuple[Any, Any]]:
-    from . import _numba, _numba_write
+    from . import _numba, _numba_rows, _numba_write
 
-    yield from _numba.SIGNATURES.items()
-    yield from _numba_write.SIGNATURES.items()
+    for module in (_numba, _numba_write, _numba_rows):
+        yield from module.SIGNATURES.items()
 
 
 def _is_cached(kernel: Any, signature: Any) -> bool:
@@ -119,7 +119,7 @@ def _writable_cache() -> Iterator[str | None]:
     global _temporary
     import numba
 
-    if f"{__package__}._numba_write" not in sys.modules:
+    if f"{__package__}._numba_rows" not in sys.modules:
         try:
             list(_signatures())
         except (RuntimeError, OSError):

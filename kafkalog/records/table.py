@@ -74,7 +74,7 @@ SLACK = 64
 """Bytes that a kernel may write beyond the end of what it writes."""
 
 # What an encode reads: the addresses of Arrow's buffers (0 where there is none), where their data ends, and the arrays'
-# offsets into them.
+# offsets into them. The order is an array of int64 of our own.
 IN_KEY_OFFSETS = 0
 IN_KEY_DATA = 1
 IN_KEY_END = 2
@@ -96,4 +96,5 @@ IN_HEADER_VALUE_OFFSETS = 17
 IN_HEADER_VALUE_DATA = 18
 IN_HEADER_VALUE_VALID = 19
 IN_HEADER_VALUE_SKIP = 20
-INPUTS = 21
+IN_ORDER = 21
+INPUTS = 22
