@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,9 @@ _BITS = {
     "timestampType": t.TIMESTAMP_TYPE,
     "headers": t.HEADERS,
 }
+
+_SHARED_ROWS = 1 << 16
+"""Constant columns of so many rows or fewer are kept for the next decode: at most 16 MiB each, by a topic's name."""
 
 # What a buffer's size follows from.
 _BITMAP, _OFFSETS_32, _WORDS_32, _WORDS_64, _BYTES = range(5)
@@ -76,6 +81,7 @@ class Columns:
         self.state = np.zeros(t.STATES, np.int64)
         self._buffers: dict[int, Any] = {}
         self._layout = [entry for name in set(names) for entry in _LAYOUT.get(name, ())]
+        self._room = (0,) * 5
 
     @property
     def rows(self) -> int:
@@ -95,6 +101,9 @@ class Columns:
             header_keys + state[t.HEADER_KEY_BYTES],
             header_values + state[t.HEADER_VALUE_BYTES],
         )
+        if all(map(operator.le, counts, self._room)):
+            return
+        self._room = counts
         for slot, kind, count in self._layout:
             buffer = self._buffers.get(slot)
             size = 0 if buffer is None else buffer.size
@@ -144,9 +153,12 @@ class Columns:
         buffers = [self._slice(t.HEADERS_VALID, _BITMAP, rows), self._slice(t.HEADERS_OFFSETS, _OFFSETS_32, rows)]
         return pa.Array.from_buffers(HEADERS_TYPE, rows, buffers, children=[pairs])
 
-    def array(self, name: str, topic: str, partition: int) -> Any:
-        """The column of that name as an Arrow array, over the buffers that were filled."""
+    def arrays(self, names: Sequence[str], topic: str, partition: int) -> list[Any]:
+        """The columns of those names as Arrow arrays, over the buffers that were filled."""
         state = self.state.tolist()
+        return [self._array(name, topic, partition, state) for name in names]
+
+    def _array(self, name: str, topic: str, partition: int, state: list[int]) -> Any:
         rows = state[t.ROWS]
         if name == "key":
             slots = (t.KEY_OFFSETS, t.KEY_DATA, t.KEY_VALID)
@@ -157,13 +169,26 @@ class Columns:
         if name == "headers":
             return self._headers(rows, state)
         if name == "topic":
-            # Several times as fast as pyarrow's own repeat.
-            name_bytes = topic.encode()
-            offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(len(name_bytes))
-            return pa.Array.from_buffers(
-                pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(name_bytes * rows)], 0
-            )
+            return _constant(topic, rows)
         if name == "partition":
-            return pa.array(np.full(rows, partition, np.int32))
+            return _constant(partition, rows)
         slot, kind, _ = _LAYOUT[name][0]
         return pa.Array.from_buffers(TYPES[name], rows, [None, self._slice(slot, kind, rows)], 0)
+
+
+def _constant(value: str | int, rows: int) -> Any:
+    """An array of so many times the same topic or partition; Arrow arrays do not change, so many share one."""
+    room = 1 << max(rows - 1, 0).bit_length()
+    if rows > _SHARED_ROWS:
+        return _repeated.__wrapped__(value, rows)
+    return _repeated(value, room).slice(0, rows)
+
+
+@lru_cache(maxsize=16)
+def _repeated(value: str | int, rows: int) -> Any:
+    if isinstance(value, int):
+        return pa.array(np.full(rows, value, np.int32))
+    # Several times as fast as pyarrow's own repeat.
+    encoded = value.encode()
+    offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(len(encoded))
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(encoded * rows)], 0)

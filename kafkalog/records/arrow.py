@@ -7,6 +7,7 @@ Both directions run in compiled kernels, which the first call loads (`kernels.lo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from . import kernels
 from . import table as t
 from ._columns import TYPES, Columns
 from ._encode import encode_arrow
+from ._scratch import Scratch
 from .batch import CODEC_MASK, CONTROL_FLAG, MIN_RECORD_SIZE, TRANSACTIONAL_FLAG, decode_batch
 from .checksum import crc32c
-from .compression import DEFAULT_MAX_SIZE, Buffer, decompress
+from .compression import DEFAULT_MAX_SIZE, Buffer
 from .control import ControlRecordType, parse_control_type
 from .errors import CorruptRecordError, InvalidRecordError, RecordsError
 from .status import OK, error_for
@@ -32,10 +34,17 @@ GROUP_BYTES = 256 * 1024
 TABLE_ROWS = 4096
 
 _ATTRIBUTES_AT = 21
+_TAKEN = (t.POSITION, t.SIZE, t.START, t.END, t.CRC, t.ATTRIBUTES, t.COUNT)
+_NO_HEADERS = np.zeros(3, np.int64)
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
     """The schema of what `decode_arrow` makes of `columns`. `ValueError` for a name that is not a column's."""
+    return _schema(tuple(columns))
+
+
+@lru_cache
+def _schema(columns: tuple[str, ...]) -> pa.Schema:
     for name in columns:
         if name not in TYPES:
             raise ValueError(f"no column {name!r}; there are {', '.join(TYPES)}")
@@ -66,8 +75,7 @@ def decode_arrow(
     early, on a batch's border, where 32-bit Arrow offsets or `max_decompressed` would be exceeded by all batches
     together; calling again with the same bytes and the new offset as `start` goes on.
 
-    Raises any `RecordsError`, its text naming partition and offset; `ValueError` for an unknown column. At most twice
-    `max_decompressed` is held decompressed at a time.
+    Raises any `RecordsError`, its text naming partition and offset; `ValueError` for an unknown column.
     """
     schema = arrow_schema(columns)
     kernels.load()
@@ -77,19 +85,16 @@ def decode_arrow(
     table, next_offset = decode.scan()
     next_offset = min(max(start, next_offset), end)
     table = _visible(buf, table, start, aborted)
-    for batch in decode.expect(table, max_decompressed):
-        try:
-            taken = decode.take(batch, check_crc, max_decompressed)
-        except RecordsError as error:
-            raise decode.located(error, batch[t.BASE_OFFSET]) from None
-        if not taken:
-            next_offset = max(start, batch[t.BASE_OFFSET])
-            break
-    decode.flush()
+    try:
+        stopped_at = decode.take(table, check_crc, max_decompressed)
+    except RecordsError as error:
+        raise decode.located(error, decode.offset) from None
+    if stopped_at is not None:
+        next_offset = max(start, stopped_at)
     if not decode.columns.rows:
         return None, next_offset
-    arrays = [decode.columns.array(name, topic, partition) for name in columns]
-    if arrays:
+    if columns:
+        arrays = decode.columns.arrays(columns, topic, partition)
         return pa.RecordBatch.from_arrays(arrays, schema=schema), next_offset
     # Without columns the count of rows is all there is, and only a struct's length can say it.
     rows = pa.Array.from_buffers(pa.struct([]), decode.columns.rows, [None])
@@ -110,15 +115,15 @@ class _Decode:
         self._topic_size = len(topic.encode()) if "topic" in columns else 0
         self.columns = Columns(columns)
         self._address = self._data.ctypes.data
-        # The batches to take; those from `first` on of which `bounds` has begin and end wait, as do their sections.
         self._table: Any = None
-        self._first = 0
-        self._bounds: list[tuple[int, int]] = []
-        self._sections: list[Any] = []
-        self._group_bytes = self._group_rows = 0
-        # Of all batches taken: bytes as fetched and of records, the decompressed ones of these, and rows.
-        self._fetched = self._bytes = self._decompressed = self._rows = 0
+        self._current = 0
+        # The room that the first group asks for: what all batches have of fetched bytes, and the most of decoded ones.
         self._expected = self._most = 0
+
+    @property
+    def offset(self) -> int:
+        """Base offset of the batch that is being checked or decoded."""
+        return int(self._table[self._current, t.BASE_OFFSET])
 
     def located(self, error: RecordsError, offset: int) -> RecordsError:
         """`error`, saying where."""
@@ -137,76 +142,89 @@ class _Decode:
             if rows < TABLE_ROWS:
                 return parts[0] if len(parts) == 1 else np.concatenate(parts), next_offset
 
-    def expect(self, table: Any, max_decompressed: int) -> list[list[int]]:
-        """The batches of `table`, for `take` to be called with each in turn."""
+    def take(self, table: Any, check_crc: bool, max_decompressed: int) -> int | None:
+        """Check and decode the batches of `table`, group after group.
+
+        The base offset of the first one that there was no room for, or None. The loop runs once a batch, and small
+        batches cost as much Python as decoding: hence local names, and nothing done here that a group can do.
+        """
         self._table = table
         self._expected = int(table[:, t.SIZE].sum())
         self._most = min(OFFSET_MAX, self._expected + max_decompressed)
-        batches: list[list[int]] = table.tolist()
-        return batches
-
-    def take(self, batch: list[int], check_crc: bool, max_decompressed: int) -> bool:
-        """Check the batch and decode it, now or with those after it; False where it has no room."""
-        position, size, begin, end, _, _, crc, attributes, _, _, _, count = batch
-        if check_crc:
-            computed = crc32c(self._view[position + _ATTRIBUTES_AT : position + size])
-            if computed != crc:
+        table[:, t.START : t.END + 1] += self._address
+        starts, ends = table[:, t.START], table[:, t.END]
+        view, origin, topic_size, scratch = self._view, self._address, self._topic_size, Scratch()
+        # Of all batches taken: bytes of records, the decompressed ones of these, and rows; of the group: the first
+        # batch, bytes as fetched and of records, rows.
+        total = decompressed = rows = 0
+        first = fetched = length = count = 0
+        fields = (table[:, field].tolist() for field in _TAKEN)
+        for index, (position, size, begin, end, crc, attributes, records) in enumerate(zip(*fields, strict=True)):
+            self._current = index
+            if check_crc and (computed := crc32c(view[position + _ATTRIBUTES_AT : position + size])) != crc:
                 raise CorruptRecordError(f"CRC {computed:#010x}, stored {crc:#010x}")
-        codec = attributes & CODEC_MASK
-        if codec and begin != end:
-            section = pa.py_buffer(decompress(codec, self._view[begin:end], max_decompressed))
-            if self._decompressed and self._decompressed + section.size > max_decompressed:
-                return False
-            self._decompressed += section.size
-            self._sections.append(section)
-            begin, end = section.address, section.address + section.size
+            codec = attributes & CODEC_MASK
+            room = end - begin
+            if codec and room:
+                packed = view[begin - origin : end - origin]
+                needed = scratch.prepare(codec, packed, max_decompressed)
+                if not scratch.has_room(needed):
+                    # What waits is decoded before the memory that it lies in is used again.
+                    self._decode(first, index, fetched, length, count)
+                    first, fetched, length, count = index, 0, 0, 0
+                    scratch.clear(needed)
+                begin, room = scratch.decompress()
+                if decompressed and decompressed + room > max_decompressed:
+                    break
+                decompressed += room
+                starts[index] = begin
+                ends[index] = begin + room
+            if records * MIN_RECORD_SIZE > room:
+                raise InvalidRecordError(f"{records} records cannot be in {room} bytes")
+            if rows and (total + room > OFFSET_MAX or (rows + records) * topic_size > OFFSET_MAX):
+                break
+            rows += records
+            total += room
+            fetched += size
+            length += room
+            count += records
+            if length >= GROUP_BYTES:
+                self._decode(first, index + 1, fetched, length, count)
+                first = index + 1
+                fetched = length = count = 0
+                scratch.clear()
         else:
-            begin, end = begin + self._address, end + self._address
-        length = end - begin
-        if count * MIN_RECORD_SIZE > length:
-            raise InvalidRecordError(f"{count} records cannot be in {length} bytes")
-        rows = self._rows + count
-        if self._rows and (self._bytes + length > OFFSET_MAX or rows * self._topic_size > OFFSET_MAX):
-            return False
-        self._rows = rows
-        self._bytes += length
-        self._fetched += size
-        self._bounds.append((begin, end))
-        self._group_bytes += length
-        self._group_rows += count
-        if self._group_bytes >= GROUP_BYTES:
-            self.flush()
-        return True
+            self._decode(first, len(table), fetched, length, count)
+            return None
+        self._decode(first, index, fetched, length, count)
+        return int(table[index, t.BASE_OFFSET])
 
-    def flush(self) -> None:
-        """Decode the batches that wait."""
-        after = self._first + len(self._bounds)
-        if after == self._first:
+    def _decode(self, first: int, after: int, fetched: int, size: int, rows: int) -> None:
+        """Decode the batches first..after-1: so many bytes as fetched and of records, so many rows."""
+        if first == after:
             return
-        table = self._table[self._first : after]
-        table[:, t.START : t.END + 1] = self._bounds
+        table = self._table[first:after]
         columns = self.columns
-        totals = np.zeros(3, np.int64)
+        totals = _NO_HEADERS
         if columns.wanted & t.HEADERS:
-            self._check(self._kernels.count_headers(table, totals))
-        rows, size = self._group_rows, self._group_bytes
-        if not columns.rows:
+            totals = np.zeros(3, np.int64)
+            self._check(self._kernels.count_headers(table, totals), first)
+        if not first:
             # The batches to come are taken to be like the first, so that the columns need not be moved as they grow.
-            scale = 1.05 * max(1.0, self._expected / self._fetched)
+            scale = 1.05 * max(1.0, self._expected / fetched)
             size = max(size, min(int(size * scale), self._most))
             rows = max(rows, min(int(rows * scale), size // MIN_RECORD_SIZE))
         columns.reserve(rows, size, *totals.tolist())
         self._check(
-            self._kernels.decode_batches(table, self._start, self._end, columns.wanted, columns.words, columns.state)
+            self._kernels.decode_batches(table, self._start, self._end, columns.wanted, columns.words, columns.state),
+            first,
         )
-        self._first = after
-        self._bounds, self._sections = [], []
-        self._group_bytes = self._group_rows = 0
 
-    def _check(self, answer: tuple[int, int, int]) -> None:
+    def _check(self, answer: tuple[int, int, int], first: int) -> None:
         status, batch, index = answer
         if status != OK:
-            raise self.located(error_for(status, index), int(self._table[self._first + batch, t.BASE_OFFSET]))
+            self._current = first + batch
+            raise error_for(status, index)
 
 
 def _visible(buf: Buffer, table: Any, start: int, aborted: Sequence[tuple[int, int]]) -> Any:

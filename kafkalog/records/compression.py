@@ -20,8 +20,12 @@ many compressed bytes can expand to. Where no size is stated (zstd and lz4 strea
 bound.
 
 Which library does what was measured (`benchmarks/records.py`, 16 KiB and 1 MiB batches): zlib is faster than
-cramjam for gzip in both directions; lz4's own binding is 1.2 to 15 times as fast as cramjam for frames;
-cramjam is the only one of the dependencies that does snappy and zstd.
+cramjam for gzip in both directions; lz4's own binding is 1.2 to 15 times as fast as cramjam for frames, but for
+single blocks cramjam's, which writes where it is told, takes 0.7 to 0.85 of the time of the binding's frames; cramjam
+is the only one of the dependencies that does snappy and zstd.
+
+`decompress` returns memory of its own. `decompress_into` writes to memory that the caller uses again, which spares a
+decode the allocations and the caches: snappy in 16 KiB batches takes 0.55 of the time.
 """
 
 from __future__ import annotations
@@ -92,6 +96,43 @@ def decompress(codec: int, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> Bu
     if decompressor is None:
         raise UnsupportedCompressionTypeError(f"unknown compression type {int(codec)}")
     return decompressor(data, max_size)
+
+
+def decompressed_bound(codec: int, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> int:
+    """How much room `decompress_into` needs for `data`; more than what comes out, but no more than `max_size`.
+
+    Raises what `decompress` raises for data whose headers alone show that it is damaged or too large. 0 for gzip, which
+    states nothing: `decompress` is for it.
+    """
+    if codec == Codec.LZ4:
+        return min(_lz4_bound(memoryview(data)), max_size)
+    if codec == Codec.SNAPPY:
+        return sum(size for _, _, size in _snappy_blocks(data, max_size))
+    if codec == Codec.ZSTD:
+        return min(_zstd_bound(memoryview(data)), max_size)
+    return 0
+
+
+def decompress_into(codec: int, data: Buffer, out: memoryview) -> int:
+    """Decompress lz4, snappy or zstd `data` to the beginning of `out`, which has the room that it is bounded by.
+
+    How many bytes came out. Raises as `decompress` does.
+    """
+    if codec == Codec.SNAPPY:
+        return _decompress_snappy_into(data, out)
+    if codec == Codec.ZSTD:
+        return _decompress_zstd_into(data, out)
+    view = memoryview(data)
+    block_max = _LZ4_PLAIN_FRAMES.get(bytes(view[:_LZ4_PLAIN_HEADER]))
+    if block_max is not None:
+        try:
+            return _decompress_lz4_blocks(view, out, block_max)
+        except cramjam.DecompressionError:
+            # Damaged, or larger than `out`: the library of frames tells these apart.
+            pass
+    whole = decompress(codec, data, len(out))
+    out[: len(whole)] = whole
+    return len(whole)
 
 
 def _too_large(name: str, max_size: int) -> RecordTooLargeError:
@@ -168,37 +209,59 @@ def _snappy_size(block: Buffer) -> int:
     raise CorruptRecordError("snappy data without a size")
 
 
-def _decompress_snappy_block(block: Buffer, left: int, max_size: int) -> tuple[memoryview, int]:
-    size = _snappy_size(block)
-    if size > left:
-        raise _too_large("snappy", max_size)
-    try:
-        return memoryview(cramjam.snappy.decompress_raw(block, size)), size
-    except cramjam.DecompressionError as error:
-        raise CorruptRecordError(f"bad snappy data: {error}") from None
-
-
-def _decompress_snappy(data: Buffer, max_size: int) -> Buffer:
-    if bytes(data[:8]) != XERIAL_MAGIC:
-        return _decompress_snappy_block(data, max_size, max_size)[0]
+def _snappy_blocks(data: Buffer, max_size: int) -> list[tuple[int, int, int]]:
+    """Of each raw block of `data`: where it begins and ends, and the size that it states."""
     view = memoryview(data)
+    if bytes(view[:8]) != XERIAL_MAGIC:
+        bounds = [(0, len(view))]
+    else:
+        bounds = _xerial_blocks(view)
+    blocks = []
+    left = max_size
+    for begin, end in bounds:
+        size = _snappy_size(view[begin:end])
+        if size > left:
+            raise _too_large("snappy", max_size)
+        left -= size
+        blocks.append((begin, end, size))
+    return blocks
+
+
+def _xerial_blocks(view: memoryview) -> list[tuple[int, int]]:
     if len(view) < len(XERIAL_HEADER):
         raise CorruptRecordError("truncated snappy header")
     if int.from_bytes(view[12:16], "big") > 1:
         raise CorruptRecordError("snappy framing of an unknown version")
-    blocks: list[Buffer] = []
+    bounds = []
     position = len(XERIAL_HEADER)
-    left = max_size
     while position < len(view):
         length = int.from_bytes(view[position : position + 4], "big")
         position += 4
         if position > len(view) or length > len(view) - position:
             raise CorruptRecordError("truncated snappy block")
-        block, size = _decompress_snappy_block(view[position : position + length], left, max_size)
-        blocks.append(block)
-        left -= size
+        bounds.append((position, position + length))
         position += length
-    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+    return bounds
+
+
+def _decompress_snappy_into(data: Buffer, out: memoryview) -> int:
+    view = memoryview(data)
+    at = 0
+    for begin, end, size in _snappy_blocks(view, len(out)):
+        try:
+            written = cramjam.snappy.decompress_raw_into(view[begin:end], out[at : at + size])
+        except cramjam.DecompressionError as error:
+            raise CorruptRecordError(f"bad snappy data: {error}") from None
+        if written != size:
+            raise CorruptRecordError(f"snappy block of {written} bytes states {size}")
+        at += size
+    return at
+
+
+def _decompress_snappy(data: Buffer, max_size: int) -> Buffer:
+    out = bytearray(decompressed_bound(Codec.SNAPPY, data, max_size))
+    _decompress_snappy_into(data, memoryview(out))
+    return out
 
 
 # lz4
@@ -245,6 +308,42 @@ def _lz4_bound(view: memoryview) -> int:
         bound += min(block_max, length if stored else length * LZ4_MAX_RATIO)
         position += length + checksum
     raise CorruptRecordError("truncated lz4 frame, or bytes after it")
+
+
+def _plain_frames() -> dict[bytes, int]:
+    """Headers of frames of independent blocks without checksums, as Kafka's clients write, and their block sizes."""
+    sizes = (lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX256KB)
+    sizes += (lz4.frame.BLOCKSIZE_MAX1MB, lz4.frame.BLOCKSIZE_MAX4MB)
+    return {
+        lz4.frame.compress(b"", block_size=size, block_linked=False, store_size=False)[:_LZ4_PLAIN_HEADER]: 1
+        << (8 + 2 * size)
+        for size in sizes
+    }
+
+
+_LZ4_PLAIN_HEADER = 7
+_LZ4_PLAIN_FRAMES = _plain_frames()
+
+
+def _decompress_lz4_blocks(view: memoryview, out: memoryview, block_max: int) -> int:
+    """The blocks of a plain frame, whose lengths `_lz4_bound` has found to be right. Raises cramjam's error."""
+    at, position, size = 0, _LZ4_PLAIN_HEADER, len(view)
+    while position + 4 <= size:
+        length = int.from_bytes(view[position : position + 4], "little")
+        position += 4
+        if not length:
+            return at
+        begin, position = position, position + (length & 0x7FFFFFFF)
+        room = out[at : at + block_max]
+        block = view[begin:position]
+        if length >> 31:
+            if len(block) > len(room):
+                raise _too_large("lz4", len(out))
+            room[: len(block)] = block
+            at += len(block)
+            continue
+        at += cramjam.lz4.decompress_block_into(block, room, output_len=len(room))
+    raise CorruptRecordError("truncated lz4 data")
 
 
 def _decompress_lz4(data: Buffer, max_size: int) -> Buffer:
@@ -316,19 +415,27 @@ def _zstd_frame(view: memoryview, position: int) -> tuple[int, int]:
     return bound, position
 
 
-def _decompress_zstd(data: Buffer, max_size: int) -> Buffer:
-    view = memoryview(data)
+def _zstd_bound(view: memoryview) -> int:
+    """Most bytes that the frames in `view` regenerate."""
     bound = position = 0
     while position < len(view) or not position:
         frame_bound, position = _zstd_frame(view, position)
         bound += frame_bound
-    out = bytearray(min(bound, max_size))
+    return bound
+
+
+def _decompress_zstd_into(data: Buffer, out: memoryview) -> int:
     try:
-        size = cramjam.zstd.decompress_into(data, out)
+        return int(cramjam.zstd.decompress_into(data, out))
     except cramjam.DecompressionError as error:
-        if bound > max_size:
-            raise _too_large("zstd", max_size) from None
+        if _zstd_bound(memoryview(data)) > len(out):
+            raise _too_large("zstd", len(out)) from None
         raise CorruptRecordError(f"bad zstd data: {error}") from None
+
+
+def _decompress_zstd(data: Buffer, max_size: int) -> Buffer:
+    out = bytearray(decompressed_bound(Codec.ZSTD, data, max_size))
+    size = _decompress_zstd_into(data, memoryview(out))
     return out if size == len(out) else memoryview(out)[:size]
 
 
