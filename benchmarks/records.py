@@ -24,7 +24,7 @@ from kafkalog.records import kernels
 from kafkalog.records.allocator import keep_freed_memory
 from kafkalog.records.arrow import decode_arrow, encode_arrow
 from kafkalog.records.batch import HEADER_SIZE, assign_offsets, iter_headers, read_header
-from kafkalog.records.compression import Codec, compress, decompress
+from kafkalog.records.compression import Codec, compress, decompress, decompress_into, decompressed_bound
 from kafkalog.records.validate import check_batch
 
 VALUE_BYTES = 100
@@ -77,6 +77,7 @@ class Workload:
         self.sections = [self.fetched[pos + HEADER_SIZE : pos + h.size] for pos, h in iter_headers(self.fetched)]
         self.plain = [bytes(decompress(codec, section)) for section in self.sections]
         self.size = sum(map(len, self.plain))
+        self.room = memoryview(bytearray(max(decompressed_bound(codec, section) for section in self.sections)))
 
     def encode(self) -> list[bytearray]:
         return encode_arrow(None, self.values, self.timestamps, codec=self.codec, max_batch_bytes=self.batch_bytes)
@@ -91,8 +92,12 @@ class Workload:
             check_batch(batch)
 
     def decompress(self) -> None:
+        """As a decode does it: to memory that is used again, where the codec's library can."""
         for section in self.sections:
-            decompress(self.codec, section)
+            if self.codec == Codec.GZIP:
+                decompress(self.codec, section)
+            else:
+                decompress_into(self.codec, section, self.room)
 
     def compress(self) -> None:
         for section in self.plain:
