@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .compression import Buffer, Codec, decompress, decompress_into, decompressed_bound
@@ -25,7 +27,9 @@ class Scratch:
 
     def _take_memory(self, size: int) -> None:
         memory = np.empty(size, np.uint8)
-        self._view = memoryview(memory)
+        # numpy's arrays are buffers, though mypy cannot see it.
+        view: Any = memory
+        self._view = memoryview(view)
         self._address: int = memory.ctypes.data
         self._size = size
         self._used = 0
