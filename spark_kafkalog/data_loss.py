@@ -14,12 +14,13 @@ _log = logging.getLogger(__name__)
 
 
 class Condition(StrEnum):
-    """Sub-classes of ``KAFKA_DATA_LOSS``, as Spark names them."""
+    """Sub-classes of ``KAFKA_DATA_LOSS``, as Spark names them; ``TOPIC_RECREATED`` is of this source alone."""
 
     ADDED_PARTITION = "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO"
     COULD_NOT_READ = "COULD_NOT_READ_OFFSET_RANGE"
     INITIAL_OFFSET_NOT_FOUND = "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS"
     PARTITIONS_DELETED = "PARTITIONS_DELETED"
+    TOPIC_RECREATED = "TOPIC_RECREATED"
     OFFSET_CHANGED = "PARTITION_OFFSET_CHANGED"
 
 

@@ -7,10 +7,9 @@ may pass is tried again ``fetchOffset.numRetries`` times over new connections.
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from kafkalog.client.cluster import Cluster, TopicMetadata
 from kafkalog.client.errors import is_retriable
@@ -18,11 +17,19 @@ from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 
-from .offsets import Offsets
+from .offsets import Offsets, Position, topic_mark
 from .options import LATEST, Assign, SourceOptions, SubscribePattern
+from .patterns import compile_java
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
+
+
+class Assigned(NamedTuple):
+    """The partitions of a query, and the marks of their topics (``offsets.topic_mark``) where they have ids."""
+
+    partitions: frozenset[TopicPartition]
+    topics: dict[str, int]
 
 
 class Discovery:
@@ -32,7 +39,7 @@ class Discovery:
         self._options = options
         self._cluster: Cluster | None = None
 
-    def assigned(self) -> frozenset[TopicPartition]:
+    def assigned(self) -> Assigned:
         """The partitions as they are now. UnknownTopicOrPartitionError where a subscribed topic does not exist."""
         return self._trying(self._assigned)
 
@@ -40,7 +47,7 @@ class Discovery:
         """Offsets of timestamps (ms; -2 earliest, -1 latest), as ``offsets.Lookup`` says."""
         return self._trying(lambda cluster: self._lookup(cluster, timestamps)) if timestamps else {}
 
-    def latest(self, known: Offsets) -> dict[TopicPartition, int]:
+    def latest(self, known: Position) -> Position:
         """Ends of all assigned partitions.
 
         An end before a ``known`` offset may come from a broker that is behind: it is asked for again a few times, and
@@ -48,8 +55,10 @@ class Discovery:
         """
         attempts = max(self._options.offset_retries, 1)
         for attempt in range(1, attempts + 1):
-            found = dict(self.lookup(dict.fromkeys(self.assigned(), LATEST)))
-            behind = {tp: (known[tp], end) for tp, end in found.items() if end < known.get(tp, 0)}
+            partitions, topics = self.assigned()
+            found = Position(self.lookup(dict.fromkeys(partitions, LATEST)), topics)
+            before = known.surviving(found)
+            behind = {str(tp): (before[tp], end) for tp, end in found.offsets.items() if end < before.get(tp, 0)}
             if not behind:
                 break
             _log.warning("ends of partitions lie before what is known (partition: known, end): %s", behind)
@@ -80,20 +89,25 @@ class Discovery:
                 time.sleep(self._options.offset_retry_interval_ms / 1000)
         raise AssertionError("unreachable")
 
-    def _assigned(self, cluster: Cluster) -> frozenset[TopicPartition]:
+    def _assigned(self, cluster: Cluster) -> Assigned:
         strategy = self._options.strategy
         if isinstance(strategy, SubscribePattern):
-            matches = re.compile(strategy.pattern).fullmatch
+            matches = compile_java(strategy.pattern)
             topics = cluster.metadata(refresh=True).topics.values()
-            found = [topic for topic in topics if not topic.is_internal and matches(topic.name)]
-            return _partitions(self._described(cluster, found))
-        if isinstance(strategy, Assign):
-            names = sorted({tp.topic for tp in strategy.partitions})
+            described = self._described(
+                cluster, [topic for topic in topics if not topic.is_internal and matches(topic.name)]
+            )
         else:
-            names = list(strategy.topics)
-        described = self._described(cluster, cluster.metadata(names, refresh=True).topics.values())
-        partitions = _partitions(described)
-        return partitions & strategy.partitions if isinstance(strategy, Assign) else partitions
+            if isinstance(strategy, Assign):
+                names = sorted({tp.topic for tp in strategy.partitions})
+            else:
+                names = list(strategy.topics)
+            described = self._described(cluster, cluster.metadata(names, refresh=True).topics.values())
+        partitions = frozenset(TopicPartition(topic.name, each) for topic in described for each in topic.partitions)
+        if isinstance(strategy, Assign):
+            partitions &= strategy.partitions
+        marks = {topic.name: mark for topic in described if (mark := topic_mark(topic.topic_id)) is not None}
+        return Assigned(partitions, marks)
 
     @staticmethod
     def _described(cluster: Cluster, topics: Iterable[TopicMetadata]) -> list[TopicMetadata]:
@@ -111,7 +125,3 @@ class Discovery:
     def _ask(self, cluster: Cluster, timestamps: Mapping[TopicPartition, int]) -> Offsets:
         found = list_offsets(cluster, timestamps, self._options.client.isolation_level)
         return {tp: each.offset for tp, each in found.items()}
-
-
-def _partitions(topics: Iterable[TopicMetadata]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(topic.name, partition) for topic in topics for partition in topic.partitions)

@@ -1,4 +1,4 @@
-"""Planning over maps of offsets: where to start and end, what to read in a trigger, how to cut it into tasks.
+"""Planning over maps of offsets: where to start and end, which ranges to read, how to cut them into tasks.
 
 Pure functions: what brokers know comes in as maps, or as a ``Lookup`` that is asked; losses go to ``report``. The
 rules are those of Spark's Kafka source, so that a query plans the same with either.
@@ -6,6 +6,11 @@ rules are those of Spark's Kafka source, so that a query plans the same with eit
 An offset is the position of the next record to read (last + 1). Its JSON form is ``{"topic":{"0":42}}``, the form of
 ``startingOffsets`` and of the checkpoints of Spark's source. PySpark compares offsets as JSON text, therefore
 ``to_json`` orders topics by name and partitions by number.
+
+A topic that was deleted and created again has offsets that mean other records, so a position carries which topic it is
+of: ``{"topic":{"00":218105623417341,"0":42}}``, 48 bits of the topic's id under the number of its first partition with
+a zero before it. Every reader that takes partitions as numbers and the last of equal ones, as the JSON libraries of
+Spark and Python do, still finds offsets alone in it; so does ``startingOffsets`` here and in Spark's source.
 
 The start of the first batch needs care: Spark gives a Python source no place to store it, and asks for it again when
 the first batch is repeated after a crash, when ``latest`` may have moved. So the end of the first batch carries its
@@ -16,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from kafkalog.client.types import TopicPartition
 
@@ -27,11 +33,33 @@ Lookup = Callable[[Mapping[TopicPartition, int]], Offsets]
 """Timestamps (ms; -2 earliest, -1 latest) to offsets; -1 where no record is that late. Partitions that are gone
 are missing from the answer."""
 
-_INT64_MAX = (1 << 63) - 1
+_ID_BITS = 48
+"""Random bits at the beginning of a topic's id; as a number they survive JSON libraries that know doubles only."""
 _INITIAL = "initial:"
 """Marks a topic's start in the end of the first batch; ':' cannot be part of a topic's name."""
 
 OffsetJson = dict[str, dict[str, int]]
+
+
+class Position(NamedTuple):
+    """Offsets, and which topics they are of: `topic_mark` of each topic by name, where that is known."""
+
+    offsets: Offsets
+    topics: Mapping[str, int] = {}
+
+    def recreated(self, now: Position) -> set[str]:
+        """Topics that are not the ones they were: deleted and created again in between."""
+        return {topic for topic, mark in self.topics.items() if now.topics.get(topic, mark) != mark}
+
+    def surviving(self, now: Position) -> dict[TopicPartition, int]:
+        """The offsets that still mean something: those of topics that were not created again."""
+        gone = self.recreated(now)
+        return {tp: offset for tp, offset in self.offsets.items() if tp.topic not in gone}
+
+
+def topic_mark(topic_id: UUID) -> int | None:
+    """What stands for a topic's id in a position; None for a topic without id (brokers before 2.8)."""
+    return topic_id.int >> (128 - _ID_BITS) or None
 
 
 class OffsetRange(NamedTuple):
@@ -50,25 +78,34 @@ class OffsetRange(NamedTuple):
 # ---------------------------------------------------------------------------------------------- JSON form
 
 
-def to_json(offsets: Offsets) -> OffsetJson:
-    """The document whose text is the same whenever the offsets are."""
+def to_json(position: Offsets | Position) -> OffsetJson:
+    """The document whose text is the same whenever the position is."""
+    offsets, marks = position if isinstance(position, Position) else (position, {})
     document: OffsetJson = {}
     for tp, offset in sorted(offsets.items()):
-        document.setdefault(tp.topic, {})[str(tp.partition)] = offset
+        if tp.topic not in document:
+            mark = marks.get(tp.topic)
+            document[tp.topic] = {} if mark is None else {f"0{tp.partition}": mark}
+        document[tp.topic][str(tp.partition)] = offset
     return document
 
 
-def from_json(document: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Positions of an offset document, without a start that the first batch carries."""
+def position_of(document: Mapping[str, Any]) -> Position:
+    """The position that an offset document stands for, without a start that the first batch carries."""
     return _parse({topic: partitions for topic, partitions in document.items() if not topic.startswith(_INITIAL)})
 
 
-def with_initial(document: OffsetJson, initial: Offsets) -> OffsetJson:
+def from_json(document: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """The offsets of an offset document."""
+    return dict(position_of(document).offsets)
+
+
+def with_initial(document: OffsetJson, initial: Offsets | Position) -> OffsetJson:
     """The end of the first batch, which carries the start of that batch (an empty one, too)."""
     return document | {_INITIAL + topic: partitions for topic, partitions in (to_json(initial) or {"": {}}).items()}
 
 
-def initial_of(document: Mapping[str, Any]) -> dict[TopicPartition, int] | None:
+def initial_of(document: Mapping[str, Any]) -> Position | None:
     """The start that the end of a first batch carries, or None in any other offset."""
     carried = {
         topic.removeprefix(_INITIAL): partitions for topic, partitions in document.items() if topic.startswith(_INITIAL)
@@ -76,18 +113,22 @@ def initial_of(document: Mapping[str, Any]) -> dict[TopicPartition, int] | None:
     return _parse(carried) if carried else None
 
 
-def _parse(document: Mapping[str, Any]) -> dict[TopicPartition, int]:
+def _parse(document: Mapping[str, Any]) -> Position:
+    offsets: dict[TopicPartition, int] = {}
+    marks: dict[str, int] = {}
     try:
-        return {
-            TopicPartition(topic, int(partition)): int(offset)
-            for topic, partitions in document.items()
-            for partition, offset in partitions.items()
-        }
+        for topic, partitions in document.items():
+            for partition, value in partitions.items():
+                if partition.startswith("0") and partition != "0":
+                    marks[topic] = int(value)
+                else:
+                    offsets[TopicPartition(topic, int(partition))] = int(value)
     except (AttributeError, TypeError, ValueError):
         raise ValueError(
             f'{document} is no offset of this source; expected e.g. {{"topicA":{{"0":23,"1":42}}}}. The checkpoint '
             "may belong to a query with another source."
         ) from None
+    return Position(offsets, marks)
 
 
 # ---------------------------------------------------------------------------------------------- limits to offsets
@@ -126,7 +167,7 @@ def _by_timestamp(
         if limit.timestamps.keys() != set(assigned):
             raise OptionsError(
                 f"If {side}OffsetsByTimestamp contains specific offsets, you must specify all topics. "
-                f"Specified: {_names(limit.timestamps)} Assigned: {_names(assigned)}"
+                f"Specified: {names(limit.timestamps)} Assigned: {names(assigned)}"
             )
         times = dict(limit.timestamps)
     for tp, time in times.items():
@@ -146,72 +187,13 @@ def _check_named(named: Offsets, assigned: Collection[TopicPartition], option: s
         raise OptionsError(
             f"If {option} contains specific offsets, you must specify all TopicPartitions.\n"
             "Use -1 for latest, -2 for earliest, if you don't care.\n"
-            f"Specified: {_names(named)} Assigned: {_names(assigned)}"
+            f"Specified: {names(named)} Assigned: {names(assigned)}"
         )
 
 
-def _names(partitions: Iterable[TopicPartition]) -> str:
+def names(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions as Spark's messages show a set of them."""
     return f"Set({', '.join(str(tp) for tp in sorted(partitions))})"
-
-
-# ---------------------------------------------------------------------------------------------- one trigger
-
-
-def rate_limited(start: Offsets, latest: Offsets, earliest_of_new: Offsets, most: int) -> dict[TopicPartition, int]:
-    """Ends of a batch of about ``most`` offsets (``maxOffsetsPerTrigger``), shared in proportion to what is waiting.
-
-    Small partitions are not starved: a share below one offset becomes one, so the total may pass ``most`` by fewer
-    than the number of partitions. ``earliest_of_new``: where the partitions begin that ``start`` does not have.
-    """
-    begins = {tp: start.get(tp, earliest_of_new.get(tp)) for tp in latest}
-    sizes = {tp: latest[tp] - begin for tp, begin in begins.items() if begin is not None and latest[tp] > begin}
-    total = sum(sizes.values())
-    ends = dict(latest)
-    for tp, size in sizes.items():
-        begin = begins[tp]
-        assert begin is not None
-        ends[tp] = min(latest[tp], begin + max(most * size // total, 1), _INT64_MAX)
-    return ends
-
-
-def waiting(start: Offsets, latest: Offsets) -> int:
-    """Number of offsets between two positions; a new partition counts from 0."""
-    return sum(offset - start.get(tp, 0) for tp, offset in latest.items())
-
-
-def is_held_back(start: Offsets, latest: Offsets, least: int, since_last_s: float, max_delay_s: float) -> bool:
-    """Whether to wait for more: fewer than ``least`` new offsets (``minOffsetsPerTrigger``), and not too long yet."""
-    return since_last_s < max_delay_s and waiting(start, latest) < least
-
-
-def check_available_now(end: Offsets, target: Offsets, latest: Offsets) -> None:
-    """What Trigger.AvailableNow promises: an end within the target fixed at the start, which the brokers still have.
-
-    Raises RuntimeError with the condition's name where topics changed under the query.
-    """
-    if end.keys() != target.keys():
-        raise RuntimeError(
-            "[MISMATCHED_TOPIC_PARTITIONS_BETWEEN_END_OFFSET_AND_PREFETCHED] Topic partitions changed between the "
-            f"start of the query ({_names(target)}) and this batch ({_names(end)}). Restart the query."
-        )
-    if lost := end.keys() - latest.keys():
-        raise RuntimeError(
-            "[LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW] Topic partitions are gone that the query "
-            f"is to read: {_names(lost)}. Restart the query."
-        )
-    for tp, offset in end.items():
-        if offset > target[tp]:
-            raise RuntimeError(
-                "[END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_PREFETCHED] The end offset of "
-                f"{tp} is {offset}, beyond {target[tp]}, where the partition ended when the query began. "
-                "Restart the query."
-            )
-        if offset > latest[tp]:
-            raise RuntimeError(
-                "[END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST_WITH_TRIGGER_AVAILABLENOW] The end "
-                f"offset of {tp} is {offset}, but the partition now ends at {latest[tp]}: the topic may have been "
-                "deleted and created again. Restart the query."
-            )
 
 
 # ---------------------------------------------------------------------------------------------- ranges to read
@@ -230,32 +212,61 @@ def batch_ranges(starts: Offsets, ends: Offsets) -> list[OffsetRange]:
     ]
 
 
-def stream_ranges(start: Offsets, end: Offsets, lookup: Lookup, report: Report) -> list[OffsetRange]:
+def stream_ranges(start: Position, end: Position, lookup: Lookup, report: Report) -> list[OffsetRange]:
     """Ranges of a micro-batch, in the order of their partitions.
 
-    Partitions that ``start`` does not have are new and begin at their earliest offset. ``report`` is told of new
-    partitions that do not begin at 0 or are gone again, of deleted ones, and of offsets that went backwards; when it
-    returns, the batch goes on without them.
+    Partitions that ``start`` does not have are new and begin at their earliest offset, and so do those of a topic that
+    was created again. ``report`` is told of such topics, of new partitions that do not begin at 0 or are gone again, of
+    deleted ones, and of offsets that went backwards; when it returns, the batch goes on without what is lost.
     """
-    new = sorted(end.keys() - start.keys())
+    recreated = start.recreated(end)
+    known = start.surviving(end)
+    new = sorted(end.offsets.keys() - known.keys())
     begins = lookup(dict.fromkeys(new, EARLIEST)) if new else {}
+    for topic in sorted(recreated):
+        report(Condition.TOPIC_RECREATED, _recreation(topic, start.offsets, begins))
     if missing := [tp for tp in new if tp not in begins]:
-        report(Condition.INITIAL_OFFSET_NOT_FOUND, f"Cannot find the earliest offsets of {_names(missing)}.")
+        ends = ", ".join(f"{tp}: {end.offsets[tp]}" for tp in missing)
+        report(
+            Condition.INITIAL_OFFSET_NOT_FOUND,
+            f"Cannot find the earliest offsets of {names(missing)}, which were to be read up to ({ends}).",
+        )
     for tp in new:
-        if begins.get(tp, 0) != 0:
-            report(Condition.ADDED_PARTITION, f"Added partition {tp} starts from {begins[tp]} instead of 0.")
-    if gone := start.keys() - end.keys():
-        report(Condition.PARTITIONS_DELETED, f"{_names(gone)} are gone.")
+        if tp.topic not in recreated and (begin := begins.get(tp, 0)) != 0:
+            report(
+                Condition.ADDED_PARTITION,
+                f"Added partition {tp} starts from {begin} instead of 0: {_lost(tp, 0, begin)}.",
+            )
+    if gone := sorted(tp for tp in start.offsets.keys() - end.offsets.keys() if tp.topic not in recreated):
+        read = ", ".join(f"{tp}: {start.offsets[tp]}" for tp in gone)
+        report(Condition.PARTITIONS_DELETED, f"{names(gone)} are gone; they were read up to ({read}).")
     ranges = []
-    for tp in sorted(end):
-        begin = start.get(tp, begins.get(tp))
-        if begin is None:
+    for tp in sorted(end.offsets):
+        first, until = known.get(tp, begins.get(tp)), end.offsets[tp]
+        if first is None:
             continue
-        if end[tp] < begin:
-            report(Condition.OFFSET_CHANGED, f"Partition {tp}'s offset was changed from {begin} to {end[tp]}.")
-        elif end[tp] > begin:
-            ranges.append(OffsetRange(tp, begin, end[tp]))
+        if until < first:
+            report(
+                Condition.OFFSET_CHANGED,
+                f"Partition {tp}'s offset was changed from {first} to {until}, {first - until} offsets back.",
+            )
+        elif until > first:
+            ranges.append(OffsetRange(tp, first, until))
     return ranges
+
+
+def _recreation(topic: str, read: Offsets, begins: Offsets) -> str:
+    before = ", ".join(f"{tp}: {offset}" for tp, offset in sorted(read.items()) if tp.topic == topic)
+    after = ", ".join(f"{tp}: {offset}" for tp, offset in sorted(begins.items()) if tp.topic == topic)
+    lost = [_lost(tp, 0, offset) for tp, offset in sorted(begins.items()) if tp.topic == topic and offset]
+    return (
+        f"Topic {topic} was deleted and created again. The deleted one was read up to ({before}), and what it held "
+        f"beyond is lost; the new one begins at ({after}){'; ' if lost else ''}{', '.join(lost)}."
+    )
+
+
+def _lost(tp: TopicPartition, start: int, end: int) -> str:
+    return f"{end - start} offsets [{start}, {end}) of {tp} are lost"
 
 
 def split(ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None) -> list[OffsetRange]:

@@ -18,6 +18,8 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.types import TopicPartition
 
+from .patterns import PatternError, compile_java
+
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -85,7 +87,7 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class SubscribePattern:
-    """``subscribePattern``: all partitions of the topics whose whole name matches."""
+    """``subscribePattern``: all partitions of the topics in whose names the pattern is found (``patterns``)."""
 
     pattern: str
 
@@ -379,9 +381,9 @@ def _strategy(given: _Given) -> Strategy:
             f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{value}'"
         )
     try:
-        re.compile(pattern)
-    except re.error as error:
-        raise OptionsError(f"subscribePattern '{pattern}' is no regular expression: {error}") from None
+        compile_java(pattern)
+    except PatternError as error:
+        raise OptionsError(f"subscribePattern '{pattern}' {error}") from None
     return SubscribePattern(pattern)
 
 

@@ -27,6 +27,7 @@ from kafkalog.records.arrow import decode_arrow
 from kafkalog.records.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT, read_header
 
 from .data_loss import Condition, reporter
+from .offsets import topic_mark
 from .options import EARLIEST, LATEST, SourceOptions
 
 _log = logging.getLogger(__name__)
@@ -54,16 +55,26 @@ class Piece(NamedTuple):
 
 
 def read_range(
-    topic: str, partition: int, start: int, end: int, options: SourceOptions, columns: tuple[str, ...]
+    tp: TopicPartition,
+    start: int,
+    end: int,
+    options: SourceOptions,
+    columns: tuple[str, ...],
+    *,
+    topic: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Records with start <= offset < end, in order, as batches with exactly ``columns``.
+
+    ``topic``: the mark of the topic (``offsets.topic_mark``) that the offsets are of. Those of another topic with this
+    name, which was created since, are not theirs: the range is lost.
 
     Raises DataLossError where records are gone and ``failOnDataLoss`` is set, TimeoutError where the position does not
     move for ``kafkaConsumer.pollTimeoutMs``, and what fetching and decoding raise.
     """
     keep_freed_memory()
-    reading = _RangeReader(TopicPartition(topic, partition), start, end, options)
+    reading = _RangeReader(tp, start, end, options)
     try:
+        reading.check_topic(topic)
         yield from reading.batches(columns)
     finally:
         reading.close()
@@ -97,6 +108,22 @@ class _RangeReader:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"fetch-{tp}")
         self._under_way: tuple[int, Future[FetchedChunk]] | None = None
         self._moved_at = time.monotonic()
+
+    def check_topic(self, mark: int | None) -> None:
+        """Report the range as lost where the topic is not the one that it was planned for."""
+        if mark is None:
+            return
+        try:
+            found = topic_mark(self._cluster.topic(self._tp.topic).topic_id)
+            if found != mark:
+                # Known to this process for a while, perhaps: from before the topic was created again.
+                self._cluster.forget([self._tp.topic])
+                found = topic_mark(self._cluster.topic(self._tp.topic).topic_id)
+        except UnknownTopicOrPartitionError:
+            found = None
+            self._lose(self._end, f"{self._tp} was deleted")
+        if found not in (mark, None):
+            self._lose(self._end, f"topic {self._tp.topic} was deleted and created again")
 
     def batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         while self._position < self._end:

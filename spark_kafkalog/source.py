@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
+
+from kafkalog.client.types import TopicPartition
 
 from . import offsets
 from .options import SourceOptions
@@ -21,18 +23,24 @@ if TYPE_CHECKING:
 
 @dataclass
 class RangePartition(InputPartition):
-    """One task: offsets [start, end) of a partition."""
+    """One task: offsets [start, end) of a partition, of the topic with this mark (``offsets.topic_mark``)."""
 
     topic: str
     partition: int
     start: int
     end: int
+    topic_mark: int | None = None
 
 
-def tasks(ranges: Sequence[offsets.OffsetRange], options: SourceOptions) -> list[RangePartition]:
-    """Ranges cut as ``minPartitions`` and ``maxRecordsPerPartition`` ask for."""
+def tasks(
+    ranges: Sequence[offsets.OffsetRange], topics: Mapping[str, int], options: SourceOptions
+) -> list[RangePartition]:
+    """Ranges cut as ``minPartitions`` and ``maxRecordsPerPartition`` ask for; ``topics`` has the topics' marks."""
     cut = offsets.split(ranges, options.min_partitions, options.max_records_per_partition)
-    return [RangePartition(each.tp.topic, each.tp.partition, each.start, each.end) for each in cut]
+    return [
+        RangePartition(each.tp.topic, each.tp.partition, each.start, each.end, topics.get(each.tp.topic))
+        for each in cut
+    ]
 
 
 def read_task(partition: InputPartition, options: SourceOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -42,7 +50,14 @@ def read_task(partition: InputPartition, options: SourceOptions, schema: StructT
         return iter(())
     from .reader import read_range
 
-    return read_range(partition.topic, partition.partition, partition.start, partition.end, options, columns_of(schema))
+    return read_range(
+        TopicPartition(partition.topic, partition.partition),
+        partition.start,
+        partition.end,
+        options,
+        columns_of(schema),
+        topic=partition.topic_mark,
+    )
 
 
 class KafkalogDataSource(DataSource):
@@ -86,12 +101,12 @@ class KafkalogBatchReader(DataSourceReader):
 
         discovery = Discovery(self._options)
         try:
-            assigned = discovery.assigned()
+            assigned, topics = discovery.assigned()
             starts = offsets.resolve(self._starting, assigned, discovery.lookup, starting=True)
             ends = offsets.resolve(self._ending, assigned, discovery.lookup, starting=False)
         finally:
             discovery.close()
-        return tasks(offsets.batch_ranges(starts, ends), self._options)
+        return tasks(offsets.batch_ranges(starts, ends), topics, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_task(partition, self._options, self._schema)

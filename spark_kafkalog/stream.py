@@ -24,10 +24,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from . import offsets
+from . import admission, offsets
 from .data_loss import reporter
 from .discovery import Discovery
-from .offsets import Offsets
+from .offsets import Offsets, Position
 from .options import EARLIEST, Limit, SourceOptions
 from .schema import columns_of
 from .source import read_task, tasks
@@ -36,13 +36,14 @@ from .source import read_task, tasks
 class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A streaming query. Offsets are documents as ``spark_kafkalog.offsets`` describes them."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType, discovery: Discovery | None = None) -> None:
         self._options = options
         self._schema = schema
-        self._discovery = Discovery(options)
-        self._initial: Offsets | None = None
-        self._latest: Offsets | None = None
-        self._target: Offsets | None = None
+        self._discovery = Discovery(options) if discovery is None else discovery
+        self._initial: Position | None = None
+        self._latest: Position | None = None
+        self._available_now = False
+        self._target: Position | None = None
         """Where a query with Trigger.AvailableNow ends."""
         self._last_trigger = float("-inf")
 
@@ -63,37 +64,47 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._discovery.latest({})
+        """The first `latestOffset` fixes the target, as in Spark's source: it comes after `initialOffset`.
+
+        A target from here would lie before a start at "latest" where records are written in between.
+        """
+        self._available_now = True
 
     def initialOffset(self) -> offsets.OffsetJson:  # noqa: N802
         """The same answer however often it is asked; see ``offsets`` for what happens after a crash."""
         if self._initial is None:
-            assigned = self._discovery.assigned()
-            self._initial = offsets.resolve(self._start, assigned, self._discovery.lookup, starting=True)
+            partitions, topics = self._discovery.assigned()
+            found = offsets.resolve(self._start, partitions, self._discovery.lookup, starting=True)
+            self._initial = Position(found, topics)
         return offsets.to_json(self._initial)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        position = offsets.from_json(start)
+        position = offsets.position_of(start)
         self._latest = self._discovery.latest(position)
-        end = self._end(position, limit)
-        first = position == self._initial
-        if end == position and (not first or offsets.initial_of(start) is not None):
+        if self._available_now and self._target is None:
+            self._target = self._latest
+        end = self._end(position.surviving(self._latest), limit)
+        if end is None:
             return start
-        document = offsets.to_json(end)
+        first = self._initial is not None and position.offsets == self._initial.offsets
+        unsaid = first and offsets.initial_of(start) is None
+        if end == position.offsets and not unsaid and not position.recreated(self._latest):
+            return start
+        document = offsets.to_json(Position(end, self._latest.topics))
         return offsets.with_initial(document, position) if first else document
 
     def reportLatestOffset(self) -> offsets.OffsetJson | None:  # noqa: N802
-        return None if self._latest is None else offsets.to_json(self._latest)
+        return None if self._latest is None else offsets.to_json(self._latest.offsets)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        initial = offsets.initial_of(end)
+        initial, until = offsets.initial_of(end), offsets.position_of(end)
         ranges = offsets.stream_ranges(
-            offsets.from_json(start) if initial is None else initial,
-            offsets.from_json(end),
+            offsets.position_of(start) if initial is None else initial,
+            until,
             self._discovery.lookup,
             reporter(self._options.fail_on_data_loss),
         )
-        return tasks(ranges, self._options)
+        return tasks(ranges, until.topics, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: Spark's offset log is the only truth, and the last batch of a run is never committed to a source."""
@@ -108,12 +119,16 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Inside
 
-    def _end(self, position: Offsets, limit: ReadLimit) -> Offsets:
-        """Where the next batch ends: within what there is, or within the target of Trigger.AvailableNow."""
+    def _end(self, position: Offsets, limit: ReadLimit) -> Offsets | None:
+        """Where the next batch ends: within what there is, or within the target of Trigger.AvailableNow.
+
+        None: it is held back until more has come.
+        """
         assert self._latest is not None
-        available = self._latest if self._target is None else self._target
+        available = self._latest.offsets
         if self._target is not None:
-            offsets.check_available_now(available, self._target, self._latest)
+            available = self._target.offsets
+            admission.check_available_now(available, self._target, self._latest)
         if isinstance(limit, ReadAllAvailable):
             return available
         least = self._options.min_offsets_per_trigger
@@ -121,11 +136,11 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if least is not None and self._target is None:
             now = time.monotonic()
             since = now - self._last_trigger
-            if offsets.is_held_back(position, available, least, since, self._options.max_trigger_delay_s):
-                return position
+            if admission.is_held_back(position, available, least, since, self._options.max_trigger_delay_s):
+                return None
             self._last_trigger = now
         if not isinstance(limit, ReadMaxRows):
             return available
         new = available.keys() - position.keys()
         earliest_of_new = self._discovery.lookup(dict.fromkeys(new, EARLIEST))
-        return offsets.rate_limited(position, available, earliest_of_new, limit.max_rows)
+        return admission.rate_limited(position, available, earliest_of_new, limit.max_rows)

@@ -14,7 +14,10 @@ from tests.peers.cache import require
 from tests.spark.session import start_session
 from tests.spark.topics import Topics
 
-WITHOUT_JVM = {"test_options", "test_schema", "test_offsets", "test_reading", "test_streaming"}
+WITHOUT_JVM = {
+    *("test_options", "test_patterns", "test_schema", "test_offsets", "test_admission", "test_planner"),
+    *("test_filters", "test_sizes", "test_group", "test_reading", "test_streaming"),
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
+from uuid import UUID
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog import offsets
 from spark_kafkalog.data_loss import Condition, DataLossError, reporter
-from spark_kafkalog.offsets import OffsetRange, Offsets
-from spark_kafkalog.options import EARLIEST, LATEST, AtEnd, AtOffsets, AtTimestamp, AtTimestamps, Limit, OptionsError
+from spark_kafkalog.offsets import OffsetRange, Offsets, Position
+from spark_kafkalog.options import (
+    EARLIEST,
+    LATEST,
+    AtEnd,
+    AtOffsets,
+    AtTimestamp,
+    AtTimestamps,
+    Limit,
+    OptionsError,
+    parse_offsets,
+)
 
 PARTITIONS = st.builds(TopicPartition, st.sampled_from(["a", "b", "c.d", "e_f-g"]), st.integers(0, 12))
 OFFSETS = st.dictionaries(PARTITIONS, st.integers(0, 1 << 62), max_size=8)
@@ -49,7 +59,53 @@ def test_partitions_are_ordered_by_number() -> None:
 def test_the_first_end_carries_the_start(start: dict[TopicPartition, int], end: dict[TopicPartition, int]) -> None:
     document = json.loads(json.dumps(offsets.with_initial(offsets.to_json(end), start)))
     assert offsets.from_json(document) == end
-    assert offsets.initial_of(document) == start
+    assert offsets.initial_of(document) == Position(start)
+
+
+MARKS = st.dictionaries(st.sampled_from(["a", "b", "c.d", "e_f-g"]), st.integers(1, (1 << 48) - 1))
+
+
+@given(OFFSETS, OFFSETS, MARKS)
+def test_marks_of_topics_travel_with_the_offsets(
+    start: dict[TopicPartition, int], end: dict[TopicPartition, int], marks: dict[str, int]
+) -> None:
+    def marked(positions: dict[TopicPartition, int]) -> Position:
+        topics = {tp.topic for tp in positions}
+        return Position(positions, {topic: mark for topic, mark in marks.items() if topic in topics})
+
+    text = json.dumps(offsets.with_initial(offsets.to_json(marked(end)), marked(start)))
+    assert offsets.position_of(json.loads(text)) == marked(end)
+    assert offsets.initial_of(json.loads(text)) == marked(start)
+
+
+@given(OFFSETS, MARKS)
+def test_marks_do_not_show_where_partitions_are_numbers(end: dict[TopicPartition, int], marks: dict[str, int]) -> None:
+    """As Spark's own source reads an offset (Map[String, Map[Int, Long]]), and `startingOffsets` here."""
+    document = json.loads(json.dumps(offsets.to_json(Position(end, marks))))
+    numbered = {
+        TopicPartition(topic, partition): offset
+        for topic, partitions in document.items()
+        for partition, offset in {int(key): value for key, value in partitions.items()}.items()
+    }
+    assert numbered == end
+    if end:
+        assert parse_offsets(json.dumps(document)) == end
+
+
+def test_the_text_of_a_marked_offset() -> None:
+    position = Position({TopicPartition("t", 10): 1, TopicPartition("t", 9): 2}, {"t": 7})
+    assert json.dumps(offsets.to_json(position)) == '{"t": {"09": 7, "9": 2, "10": 1}}'
+    assert offsets.topic_mark(UUID(int=0)) is None
+    assert offsets.topic_mark(UUID("8f14e45f-ceea-467f-a000-000000000000")) == 0x8F14E45FCEEA
+
+
+def test_an_unknown_mark_is_no_other_topic() -> None:
+    old, new = Position({A0: 5}, {"a": 1}), Position({A0: 5}, {"a": 2})
+    assert old.recreated(new) == {"a"}
+    assert old.surviving(new) == {}
+    for known in (old, Position({A0: 5})):
+        assert known.recreated(Position({A0: 9})) == set()
+        assert known.surviving(Position({A0: 9}, {"a": 1})) == {A0: 5}
 
 
 @pytest.mark.parametrize("document", [{"t": 5}, {"t": {"x": 1}}, {"t": {"0": None}}, {"version": "1"}])
@@ -128,86 +184,6 @@ def test_a_partition_that_vanishes_while_planning() -> None:
         offsets.resolve(AtEnd(LATEST), LOG.keys(), Log({A0: (0, 1)}), starting=True)
 
 
-# ---------------------------------------------------------------------------------------------- triggers
-
-
-@st.composite
-def triggers(draw: st.DrawFn) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Start, latest and the beginnings of new partitions."""
-    latest = draw(st.dictionaries(PARTITIONS, st.integers(0, 1 << 62), min_size=1, max_size=8))
-    begins = {tp: draw(st.integers(0, end)) for tp, end in latest.items()}
-    new = {tp for tp in latest if draw(st.booleans())}
-    start = {tp: begin for tp, begin in begins.items() if tp not in new}
-    return start, latest, {tp: begins[tp] for tp in new}
-
-
-@given(triggers(), st.integers(1, 1 << 40))
-def test_rate_limit(
-    trigger: tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[TopicPartition, int]], most: int
-) -> None:
-    start, latest, new = trigger
-    ends = offsets.rate_limited(start, latest, new, most)
-    begins = start | new
-    taken = {tp: ends[tp] - begins[tp] for tp in latest}
-    waiting = {tp: latest[tp] - begins[tp] for tp in latest}
-    total = sum(waiting.values())
-    assert ends.keys() == latest.keys()
-    for tp, size in waiting.items():
-        assert 0 <= taken[tp] <= size
-        assert (taken[tp] > 0) == (size > 0), "no partition starves"
-    assert sum(taken.values()) < most + len(latest)
-    if total <= most:
-        assert ends == latest
-    else:
-        assert sum(taken.values()) > most - len(latest)
-
-
-def test_rate_limit_as_spark_counts() -> None:
-    """Shares are rounded down, but below one offset up (Spark's KafkaMicroBatchStream.rateLimit)."""
-    latest = {A0: 1000, A1: 3}
-    assert offsets.rate_limited({A0: 0, A1: 0}, latest, {}, 10) == {A0: 9, A1: 1}
-    assert offsets.rate_limited({A0: 0}, latest, {A1: 1}, 100) == {A0: 99, A1: 2}
-    assert offsets.rate_limited({A0: 1000, A1: 3}, latest, {}, 100) == latest
-
-
-@given(triggers(), st.integers(1, 1 << 40))
-def test_limited_triggers_reach_the_end(
-    trigger: tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[TopicPartition, int]], most: int
-) -> None:
-    start, latest, new = trigger
-    total = sum(latest.values()) - sum((start | new).values())
-    assume(total / most < 50)
-    position: Offsets = start
-    for _ in range(math.ceil(total / most) + 8 * len(latest) + 70):
-        if position == latest:
-            break
-        position = offsets.rate_limited(position, latest, new, most)
-    assert position == latest
-
-
-@pytest.mark.parametrize(
-    ("latest", "since", "held"), [(104, 1.0, True), (105, 1.0, False), (104, 60.0, False), (0, 0.0, True)]
-)
-def test_holding_back(latest: int, since: float, held: bool) -> None:
-    assert offsets.is_held_back({A0: 100}, {A0: max(latest, 100)}, 5, since, 60.0) is held
-
-
-@pytest.mark.parametrize(
-    ("end", "latest", "condition"),
-    [
-        ({A0: 5}, {A0: 9, A1: 9}, "MISMATCHED_TOPIC_PARTITIONS_BETWEEN_END_OFFSET_AND_PREFETCHED"),
-        ({A0: 5, A1: 9}, {A0: 9, A1: 9}, "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_PREFETCHED"),
-        ({A0: 5, A1: 5}, {A0: 9}, "LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW"),
-        ({A0: 5, A1: 5}, {A0: 9, A1: 4}, "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST"),
-    ],
-)
-def test_available_now_notices_changes(end: Offsets, latest: Offsets, condition: str) -> None:
-    target = {A0: 5, A1: 5}
-    offsets.check_available_now(target, target, {A0: 9, A1: 5})
-    with pytest.raises(RuntimeError, match=condition):
-        offsets.check_available_now(end, target, latest)
-
-
 # ---------------------------------------------------------------------------------------------- ranges
 
 
@@ -216,14 +192,16 @@ class Losses:
 
     def __init__(self) -> None:
         self.seen: list[Condition] = []
+        self.details: list[str] = []
 
     def __call__(self, condition: Condition, detail: str) -> None:
         self.seen.append(condition)
+        self.details.append(detail)
 
 
 def stream_ranges(start: Offsets, end: Offsets, log: Log) -> tuple[list[OffsetRange], list[Condition]]:
     losses = Losses()
-    return offsets.stream_ranges(start, end, log, losses), losses.seen
+    return offsets.stream_ranges(Position(start), Position(end), log, losses), losses.seen
 
 
 def test_new_partitions_begin_at_their_earliest() -> None:
@@ -254,8 +232,32 @@ def test_losses_while_planning(
     assert stream_ranges(start, end, log) == (ranges, conditions)
     if conditions:
         with pytest.raises(DataLossError, match=rf"\[KAFKA_DATA_LOSS\.{conditions[0].value}\]"):
-            offsets.stream_ranges(start, end, log, reporter(True))
-        assert offsets.stream_ranges(start, end, log, reporter(False)) == ranges
+            offsets.stream_ranges(Position(start), Position(end), log, reporter(True))
+        assert offsets.stream_ranges(Position(start), Position(end), log, reporter(False)) == ranges
+
+
+def test_a_topic_created_again_is_read_from_its_beginning() -> None:
+    losses = Losses()
+    start, end = Position({A0: 40, A1: 9}, {"a": 1}), Position({A0: 50}, {"a": 2})
+    assert offsets.stream_ranges(start, end, Log({A0: (5, 50)}), losses) == [OffsetRange(A0, 5, 50)]
+    assert losses.seen == [Condition.TOPIC_RECREATED]
+    assert losses.details[0] == (
+        "Topic a was deleted and created again. The deleted one was read up to (a-0: 40, a-1: 9), and what it held "
+        "beyond is lost; the new one begins at (a-0: 5); 5 offsets [0, 5) of a-0 are lost."
+    )
+
+
+def test_losses_are_told_with_offsets_and_counts() -> None:
+    losses = Losses()
+    z = TopicPartition("z", 0)
+    start, end = Position({A0: 9, z: 3}), Position({A0: 4, A1: 7, TopicPartition("y", 0): 2})
+    assert offsets.stream_ranges(start, end, Log({A0: (0, 4), A1: (3, 9)}), losses) == [OffsetRange(A1, 3, 7)]
+    assert losses.details == [
+        "Cannot find the earliest offsets of Set(y-0), which were to be read up to (y-0: 2).",
+        "Added partition a-1 starts from 3 instead of 0: 3 offsets [0, 3) of a-1 are lost.",
+        "Set(z-0) are gone; they were read up to (z-0: 3).",
+        "Partition a-0's offset was changed from 9 to 4, 5 offsets back.",
+    ]
 
 
 def test_batch_ranges() -> None:

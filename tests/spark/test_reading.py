@@ -12,10 +12,12 @@ import pyarrow as pa
 import pytest
 
 from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 from spark_kafkalog import reader as reader_module
 from spark_kafkalog.data_loss import DataLossError
 from spark_kafkalog.discovery import Discovery
+from spark_kafkalog.offsets import Position
 from spark_kafkalog.options import OptionsError, SourceOptions
 from spark_kafkalog.reader import cut, read_range
 from tests.spark.topics import CODECS, T0_MS, Topics, numbers
@@ -119,7 +121,10 @@ def test_subscribe_pattern_and_assign(batch: Batch, topics: Topics) -> None:
         topics.produce(f"{stem}-{name}", [name.encode()], partition=0)
         topics.produce(f"{stem}-{name}", [name.encode() * 2], partition=1)
     assert batch.values(subscribePattern=f"{stem}-[ab]") == [b"a", b"aa", b"b", b"bb"]
-    assert batch.values(subscribePattern=f"{stem}-") == [], "the whole name must match"
+    assert batch.values(subscribePattern=f"{stem}-$") == []
+    found = batch.values(subscribePattern=f"(?i){stem.upper()}-")
+    assert found == batch.values(subscribePattern=f"^{stem}-.*$"), "it is found anywhere in a name, as in Spark"
+    assert set(found) > {b"a", b"aa", b"b", b"bb"}
     assert batch.values(subscribe=f"{stem}-a, {stem}-c") == [b"a", b"aa", b"c", b"cc"]
     assert batch.values(assign=json.dumps({f"{stem}-a": [1], f"{stem}-b": [0, 7]})) == [b"aa", b"b"]
 
@@ -144,12 +149,12 @@ def test_offsets_are_asked_for_again(start_broker: Callable[[], KafkalogBroker])
     impatient = {"kafka.default.api.timeout.ms": 200, "fetchOffset.retryIntervalMs": 50}
     broker.kill()
     with pytest.raises(ClientTimeoutError):
-        Discovery(options_for(topics, topic, **impatient, **{"fetchOffset.numRetries": 1})).latest({})
+        Discovery(options_for(topics, topic, **impatient, **{"fetchOffset.numRetries": 1})).latest(Position({}))
     starting = threading.Thread(target=broker.start)
     starting.start()
     try:
         discovery = Discovery(options_for(topics, topic, **impatient, **{"fetchOffset.numRetries": 200}))
-        assert list(discovery.latest({}).values()) == [3]
+        assert list(discovery.latest(Position({})).offsets.values()) == [3]
         discovery.close()
     finally:
         starting.join()
@@ -228,7 +233,7 @@ def options_for(topics: Topics, topic: str, **options: Any) -> SourceOptions:
 
 
 def read(topics: Topics, topic: str, start: int, end: int, **options: Any) -> list[bytes]:
-    batches = read_range(topic, 0, start, end, options_for(topics, topic, **options), ("value",))
+    batches = read_range(TopicPartition(topic, 0), start, end, options_for(topics, topic, **options), ("value",))
     return [value for each in batches for value in each["value"].to_pylist()]
 
 
@@ -258,7 +263,7 @@ def test_a_deleted_topic(topics: Topics) -> None:
     options = options_for(topics, topic)
     topics.delete(topic)
     with pytest.raises(DataLossError, match="was deleted"):
-        list(read_range(topic, 0, 0, 3, options, ("value",)))
+        list(read_range(TopicPartition(topic, 0), 0, 3, options, ("value",)))
     assert read(topics, topic, 0, 3, failOnDataLoss="false") == []
 
 
@@ -285,7 +290,7 @@ def test_a_reader_that_is_not_read_to_its_end(topics: Topics) -> None:
     topic = topics.create("limit")
     topics.produce(topic, [b"x" * 1000] * 20_000)
     before = threading.active_count()
-    batches = read_range(topic, 0, 0, 20_000, options_for(topics, topic), ("value",))
+    batches = read_range(TopicPartition(topic, 0), 0, 20_000, options_for(topics, topic), ("value",))
     assert next(batches).num_rows
     batches.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
@@ -312,7 +317,7 @@ def test_a_reader_that_ends_does_not_wait_for_the_leader() -> None:
     with ScriptedBroker({FetchRequest: fetch}) as server:
         server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {("t", 0): 1})
         options = SourceOptions.parse({"kafka.bootstrap.servers": server.address, "subscribe": "t"})
-        batches = read_range("t", 0, 0, 9, options, ("value",))
+        batches = read_range(TopicPartition("t", 0), 0, 9, options, ("value",))
         assert next(batches).num_rows == 1
         assert asked.wait(20)
         batches.close()  # type: ignore[attr-defined]

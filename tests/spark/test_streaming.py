@@ -19,6 +19,7 @@ from hypothesis.stateful import (
 )
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from spark_kafkalog import offsets
 from spark_kafkalog.data_loss import DataLossError
 from tests.spark.topics import Topics, numbers
 from tests.spark.without_spark import Stream, everything
@@ -69,7 +70,7 @@ def test_rate_limit(stream: Any, topics: Topics) -> None:
     query = stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=25)
     query.start()
     query.trigger()
-    assert json.loads(query.offset_log[0])[topic] == {"0": 20, "1": 5}
+    assert offsets.from_json(json.loads(query.offset_log[0])) == {(topic, 0): 20, (topic, 1): 5}
     # Trigger.Once overrides what the options say.
     query.trigger(everything())
     assert query.values() == numbers(100)
@@ -167,23 +168,83 @@ def test_a_deleted_topic(stream: Any, topics: Topics) -> None:
     assert len(lenient.rows) == 8
 
 
-def test_a_topic_created_again(stream: Any, topics: Topics) -> None:
+@pytest.mark.parametrize("count", [2, 5, 7])
+def test_a_topic_created_again(stream: Any, topics: Topics, count: int) -> None:
+    """It is noticed by its id, however many records the new topic has."""
     topic = topics.create("again")
     topics.produce(topic, numbers(5))
     options = {"subscribe": topic, "startingOffsets": "earliest", "fetchOffset.retryIntervalMs": 1}
-    strict, lenient = stream(**options), stream(**options, failOnDataLoss=False)
+    strict, lenient = stream(**options), stream(**options, failOnDataLoss=False, maxOffsetsPerTrigger=100)
     for query in (strict, lenient):
         query.start()
         query.trigger()
     topics.delete(topic)
     topics.create_named(topic)
-    topics.produce(topic, numbers(2, 100))
-    with pytest.raises(DataLossError, match=r"KAFKA_DATA_LOSS\.PARTITION_OFFSET_CHANGED"):
+    topics.produce(topic, numbers(count, 100))
+    with pytest.raises(DataLossError, match=r"KAFKA_DATA_LOSS\.TOPIC_RECREATED") as caught:
         strict.trigger()
+    assert f"The deleted one was read up to ({topic}-0: 5)" in str(caught.value)
+    # It is a loss for a query that is started again, too: the checkpoint says which topic its offsets are of.
+    lenient.start()
+    assert lenient.trigger()
+    assert [row["value"] for row in lenient.rows] == numbers(5) + numbers(count, 100)
+    assert not lenient.trigger()
+    topics.produce(topic, numbers(2, 200))
+    assert lenient.trigger()
+    assert [row["value"] for row in lenient.rows[-2:]] == numbers(2, 200)
+
+
+def test_a_topic_created_again_while_a_batch_is_planned(stream: Any, topics: Topics) -> None:
+    """Tasks do not read a new topic at the offsets of an old one."""
+    topic = topics.create("planned")
+    topics.produce(topic, numbers(5))
+    options = {"subscribe": topic, "startingOffsets": "earliest", "fetchOffset.retryIntervalMs": 1}
+    strict, lenient = stream(**options), stream(**options, failOnDataLoss=False)
+    for query in (strict, lenient):
+        query.start()
+        query.trigger(crash=True)
+    topics.delete(topic)
+    topics.create_named(topic)
+    topics.produce(topic, numbers(9, 100))
+    with pytest.raises(
+        DataLossError, match=rf"Could not read 5 offsets \[0, 5\) of {topic}-0: topic {topic} was deleted"
+    ):
+        strict.start()
+    lenient.start()
+    assert lenient.rows == []
     lenient.trigger()
-    topics.produce(topic, numbers(2, 102))
-    lenient.trigger()
-    assert [row["value"] for row in lenient.rows[-2:]] == numbers(2, 102)
+    assert lenient.values() == numbers(9, 100)
+
+
+def test_a_checkpoint_without_topic_ids_goes_on(stream: Any, topics: Topics) -> None:
+    """Of a broker before 2.8, of Spark's own source, or of an earlier version."""
+    topic = topics.create("plain", 2)
+    topics.produce(topic, numbers(5), partition=0)
+    query = stream(subscribe=topic, startingOffsets="earliest")
+    query.start()
+    query.trigger()
+    query.stop()
+    query.offset_log[-1] = json.dumps({topic: {"0": 5, "1": 0}})
+    query.start()
+    assert not query.trigger(), "nothing new is the same text"
+    topics.produce(topic, numbers(3, 5), partition=1)
+    assert query.trigger()
+    assert offsets.position_of(json.loads(query.offset_log[-1])).topics.keys() == {topic}
+    assert query.values() == numbers(8)
+
+
+def test_available_now_that_starts_at_the_end(stream: Any, topics: Topics) -> None:
+    """The target is never before the start, even where records are written between two questions."""
+    topic = topics.create("now-latest")
+    topics.produce(topic, numbers(5))
+    query = stream(subscribe=topic, startingOffsets="latest")
+    query.start(available_now=True)
+    topics.produce(topic, numbers(5, 5))
+    assert query.trigger()
+    assert query.values() == []
+    topics.produce(topic, numbers(5, 10))
+    assert query.drain() == 1
+    assert query.values() == numbers(5, 10)
 
 
 class Streaming(RuleBasedStateMachine):

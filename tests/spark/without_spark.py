@@ -81,7 +81,7 @@ class Batch:
     def tasks(self, **options: Any) -> list[tuple[int, int, int]]:
         """Partition, start and end of every task."""
         source = make_source(self.bootstrap, options)
-        return [astuple(task)[1:] for task in source.reader(source.schema()).partitions()]  # type: ignore[call-overload]
+        return [astuple(task)[1:4] for task in source.reader(source.schema()).partitions()]  # type: ignore[call-overload]
 
 
 class Stream:

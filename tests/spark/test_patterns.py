@@ -1,0 +1,74 @@
+"""subscribePattern: Java's expressions, found anywhere in a name as Spark's own source finds them."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafkalog.patterns import PatternError, compile_java
+
+NAMES = ["orders", "orders-eu", "Orders", "my.orders", "x1_y2", "a+b", "42"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("orders", ["orders", "orders-eu", "my.orders"]),
+        ("^orders$", ["orders"]),
+        (r"\Aorders\z", ["orders"]),
+        (r"^orders\Z", ["orders"]),
+        ("(?i)^orders", ["orders", "orders-eu", "Orders"]),
+        ("^(?i:ORDERS)$", ["orders", "Orders"]),
+        ("(?iu)^ORDERS$", ["orders", "Orders"]),
+        (r"^\p{Lu}", ["Orders"]),
+        (r"^\p{Upper}\p{javaLowerCase}++$", ["Orders"]),
+        (r"^[\p{L}\p{Pd}]+$", ["orders", "orders-eu", "Orders"]),
+        (r"^\P{L}+$", ["42"]),
+        (r"^\pN+$", ["42"]),
+        (r"^\p{gc=Nd}+$", ["42"]),
+        (r"\p{Punct}", ["orders-eu", "my.orders", "x1_y2"]),
+        (r"\p{Space}", []),
+        (r"\Qmy.\E", ["my.orders"]),
+        (r"\Q.", ["my.orders"]),
+        ("^(?>orders)$", ["orders"]),
+        ("^orders?+$", ["orders"]),
+        ("^[a-z]{6}$", ["orders"]),
+        ("^[a-z]{6,}+$", ["orders"]),
+        ("^(?<first>[a-z])[0-9]_", ["x1_y2"]),
+        (r"(?<one>[a-z])\d_(?!\k<one>)", ["x1_y2"]),
+        ("^(?:my|your)[.]", ["my.orders"]),
+        ("^[^a-z]+$", ["42"]),
+        (r"^[\d]+$", ["42"]),
+        (r"^(orders|\w+)$", ["orders", "Orders", "x1_y2", "42"]),
+        ("(?<=my.)orders", ["my.orders"]),
+    ],
+)
+def test_java_expressions(pattern: str, found: list[str]) -> None:
+    is_found = compile_java(pattern)
+    assert [name for name in NAMES if name != "a+b" and is_found(name)] == found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("(", "is no regular expression"),
+        ("[a", "has no end"),
+        ("a\\", "ends with a backslash"),
+        ("a{x}", "begins no repetition"),
+        ("a{,3}", "begins no repetition"),
+        ("[a-z&&[^b]]", "'&&'"),
+        ("[a[b]]", "within another"),
+        ("orders(?i)", r"write '\(\?i:…\)'"),
+        ("(?-i)orders", r"write '\(\?-i:…\)'"),
+        ("(?d)x", "flag 'd'"),
+        (r"\p{Cyrillic}", "class of characters"),
+        (r"\G", "not supported"),
+        (r"\X", "not supported"),
+        (r"\x{41}", "not supported"),
+        ("(?P<a>x)", "of Java"),
+        (r"\y", "is no regular expression"),
+        ("(?<=a*)b", "fixed-width"),
+    ],
+)
+def test_what_cannot_be_translated_is_said(pattern: str, message: str) -> None:
+    with pytest.raises(PatternError, match=message):
+        compile_java(pattern)
