@@ -62,6 +62,7 @@ CRC_AT = 17
 ATTRIBUTES_AT = 21
 LAST_OFFSET_DELTA_AT = 23
 MAX_TIMESTAMP_AT = 35
+PRODUCER_AT = 43
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -84,6 +85,7 @@ _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _UINT32 = Struct(">I")
 _INT16 = Struct(">h")
+_PRODUCER = Struct(">qhi")
 
 
 class BatchHeader(NamedTuple):
@@ -243,6 +245,16 @@ def set_log_append_time(buf: bytearray | memoryview, pos: int, timestamp_ms: int
 def set_create_time(buf: bytearray | memoryview, pos: int, max_timestamp: int) -> None:
     """Make the batch one of CreateTime in place with the given largest timestamp: attributes, checksum."""
     _set_max_timestamp(buf, pos, max_timestamp, 0)
+
+
+def set_producer(
+    buf: bytearray | memoryview, pos: int, producer_id: int, producer_epoch: int, base_sequence: int
+) -> None:
+    """Give the whole batch at `pos` a place in a producer's sequence, in place: the three fields, checksum."""
+    _PRODUCER.pack_into(buf, pos + PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    (batch_length,) = _INT32.unpack_from(buf, pos + 8)
+    with memoryview(buf) as view, view[pos + ATTRIBUTES_AT : pos + LOG_OVERHEAD + batch_length] as covered:
+        _UINT32.pack_into(buf, pos + CRC_AT, crc32c(covered))
 
 
 def _set_max_timestamp(buf: bytearray | memoryview, pos: int, max_timestamp: int, flag: int) -> None:

@@ -22,6 +22,7 @@ from kafkalog.records.batch import (
     read_header,
     set_create_time,
     set_log_append_time,
+    set_producer,
 )
 from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
@@ -113,6 +114,10 @@ def test_fields_set_in_place() -> None:
     assert check_batch(batch)[1:] == (99, 99)
     set_create_time(batch, 0, 12)
     assert [record.timestamp for record in decode_batch(batch)[1]] == [10, 7, 12]
+    set_producer(batch, 0, 1 << 40, 3, 77)
+    header, records = decode_batch(batch)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (1 << 40, 3, 77)
+    assert [record.timestamp for record in records] == [10, 7, 12]
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -20,6 +20,7 @@ from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENC
 
 from .batch import ProducerBatch
 from .config import ProducerConfig
+from .encoded import EncodedBatch
 from .encoding import Headers
 
 NO_LEADER = -1
@@ -165,6 +166,27 @@ class Accumulator:
             if self.idle and (not before or before < self._batch_size <= after):
                 self.rouse()
             return batch, index, count
+
+    def put(self, queue: PartitionQueue, data: bytearray) -> EncodedBatch:
+        """Put a batch that is encoded already behind what the partition has. Waits and raises as `append`."""
+        size = len(data)
+        with self.lock:
+            if self.used + size > self._memory:
+                self._wait_for_memory(size)
+            if self.closed:
+                raise ProducerClosedError(self.why_closed)
+            if queue.open is not None:
+                queue.ready.append(queue.open)
+                queue.open = None
+            queue.serial += 1
+            batch = EncodedBatch(queue.topic, queue.partition, queue.serial, data)
+            queue.ready.append(batch)
+            self._incomplete[batch] = None
+            self._active[queue] = None
+            self.used += size
+            if self.idle:
+                self.rouse()
+            return batch
 
     def _make_room(self, queue: PartitionQueue, size: int) -> ProducerBatch:
         """An open batch that takes ``size`` bytes, once there is memory for them; the lock is held."""

@@ -8,15 +8,17 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError
 from kafkalog.protocol.errors import KafkaError, MessageTooLargeError
+from kafkalog.records.batch import HEADER_SIZE
 
 from .accumulator import ProducerClosedError
 from .batch import BatchFuture, DeliveryFuture, failed_future
 from .config import ProducerConfig
+from .encoded import EncodedFuture, check_encoded
 from .encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD, TIMESTAMP_OVERHEAD, Headers
 from .partitioner import partition_for_key
 from .sender import Sender
@@ -25,6 +27,13 @@ GRACE_S = 5.0
 """How long `Producer.close` waits for the sender's thread after it was told to give everything up."""
 
 FORKED = "the producer belongs to the process that this one was forked from; make another one here"
+
+
+class TopicLayout(NamedTuple):
+    """The number of a topic's partitions, and those of them that have a leader."""
+
+    partitions: int
+    available: list[int]
 
 
 class Producer:
@@ -138,6 +147,30 @@ class Producer:
             futures.append(BatchFuture(batch, index, count))
             start += count
         return futures
+
+    def send_batch(self, topic: str, partition: int, data: bytearray) -> EncodedFuture:
+        """Send a record batch that the caller has encoded (format v2); ``data`` is the producer's from then on.
+
+        It is numbered, sent, repeated and, where the topic takes smaller ones only, split as the producer's own batches
+        are. Waits and raises as `send_values`; ValueError for what is no whole batch of records without a producer id.
+        """
+        check_encoded(data)
+        if len(data) > self._max_request_size + HEADER_SIZE:
+            raise MessageTooLargeError(
+                f"a batch of {len(data)} bytes is larger than max.request.size ({self._max_request_size})"
+            )
+        state = self._states.get(topic)
+        if state is None or not 0 <= partition < len(state.queues):
+            state = self._topics.wait_for(topic, partition)
+        return EncodedFuture(self._accumulator.put(self._topics.queue(topic, partition), data))
+
+    def layout(self, topic: str) -> TopicLayout:
+        """A topic's partitions as they are known now; waits as `send_values` does where none are known yet."""
+        state = self._states.get(topic)
+        if state is None or not state.queues:
+            state = self._topics.wait_for(topic)
+        count = len(state.queues)
+        return TopicLayout(count, [partition for partition in state.available if partition < count])
 
     def partitions_for(self, topic: str) -> list[int]:
         """The numbers of a topic's partitions. Waits as `send` does; raises what that puts into the future."""
