@@ -6,19 +6,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from kafkalog.client.types import TopicPartition
 
 from . import offsets
-from .options import SourceOptions
+from .options import OptionsError, SourceOptions
 from .schema import columns_of, source_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .stream import KafkalogStreamReader
+_SOURCE_ONLY = ("subscribe", "subscribepattern", "assign")
+"""Options that only a source has, and one of which each source has."""
 
 
 @dataclass
@@ -60,31 +68,78 @@ def read_task(partition: InputPartition, options: SourceOptions, schema: StructT
     )
 
 
-class KafkalogDataSource(DataSource):
-    """``spark.read.format("kafkalog")`` and ``spark.readStream.format("kafkalog")``.
+def names_a_source(options: Mapping[str, str]) -> bool:
+    """Whether options say what to read, and so are no sink's."""
+    return any(name.lower() in _SOURCE_ONLY for name in options)
 
-    The options are those of Spark's Kafka source (``spark_kafkalog.options``). PySpark makes one of these for every
-    query it plans, so options are checked here, where an error reaches the user as it is.
+
+class KafkalogDataSource(DataSource):
+    """The format ``kafkalog`` of ``spark.read``, ``spark.readStream``, ``df.write`` and ``df.writeStream``.
+
+    The options are those of Spark's Kafka source (``spark_kafkalog.options``) and sink (``spark_kafkalog.sink``).
+    PySpark makes one of these for every query it plans. A source's options are checked here, where an error reaches
+    the user as it is; where none of them says what to read this may be a sink, so that it waits until it is asked to.
     """
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._parsed = SourceOptions.parse(options)
+        self._parsed = SourceOptions.parse(options) if names_a_source(options) else None
+
+    @property
+    def _source_options(self) -> SourceOptions:
+        """OptionsError where they are not a source's."""
+        if self._parsed is None:
+            self._parsed = SourceOptions.parse(self.options)
+        return self._parsed
 
     @classmethod
     def name(cls) -> str:
         return "kafkalog"
 
     def schema(self) -> StructType:
-        return source_schema(self._parsed.include_headers)
+        return source_schema(self._source_options.include_headers)
 
     def reader(self, schema: StructType) -> KafkalogBatchReader:
-        return KafkalogBatchReader(self._parsed, schema)
+        return KafkalogBatchReader(self._source_options, schema)
 
-    def streamReader(self, schema: StructType) -> KafkalogStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from .stream import KafkalogStreamReader
 
-        return KafkalogStreamReader(self._parsed, schema)
+        try:
+            options = self._source_options
+        except OptionsError as error:
+            # Raised here it would be hidden by the planner's clean-up.
+            return RefusedStreamReader(error)
+        return KafkalogStreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from .sink.writer import KafkalogWriter
+
+        return KafkalogWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from .sink.stream import KafkalogStreamWriter
+
+        return KafkalogStreamWriter(self.options, schema, overwrite)
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """In the place of a reader whose options are wrong: says so at the first question."""
+
+    def __init__(self, error: OptionsError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        raise self._error
 
 
 class KafkalogBatchReader(DataSourceReader):
