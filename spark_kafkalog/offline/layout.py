@@ -1,0 +1,245 @@
+"""What a Kafka log directory holds: names and small files, from bytes to values.
+
+A directory ``topic-partition`` has for each segment, named by its base offset in 20 digits::
+
+    00000000000000000000.log          record batches
+    00000000000000000000.index        int32 relative offset, int32 position; sparse, zeros behind the last while active
+    00000000000000000000.timeindex    int64 timestamp (ms), int32 relative offset
+    00000000000000000000.txnindex     aborted transactions whose marker lies in this segment
+    00000000000000000000.snapshot     producers before this offset
+
+and ``leader-epoch-checkpoint``. Beside the partitions' directories lies ``log-start-offset-checkpoint``. Source: Apache
+Kafka 3.9, ``LogLoader``, ``OffsetIndex``, ``TimeIndex``, ``TransactionIndex``, ``ProducerStateManager``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from struct import Struct
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kafkalog.client.types import TopicPartition
+from kafkalog.records.checksum import crc32c
+
+LOG = ".log"
+INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TXN_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+SWAP = ".swap"
+CLEANED = ".cleaned"
+DELETED = ".deleted"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+
+INTERNAL_TOPICS = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"},
+)
+"""Kafka's own topics: read only when they are named."""
+
+INDEX_ENTRY = 8
+TIME_ENTRY = 12
+
+_PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
+_SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.[a-z]+)?)")
+_TXN_ENTRY = Struct(">hqqqq")
+_SNAPSHOT_HEAD = Struct(">hIi")
+_SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
+_SNAPSHOT_CRC_FROM = 6
+_INT32_MAX = (1 << 31) - 1
+
+
+class Aborted(NamedTuple):
+    """An aborted transaction: its first offset, and that of its marker."""
+
+    producer_id: int
+    first: int
+    last: int
+
+
+# ---------------------------------------------------------------------------------------------- names
+
+
+def partition_of(directory_name: str) -> TopicPartition | None:
+    """The partition whose replica a directory holds by its name.
+
+    None for other names, those of deleted, future and stray replicas (``topic-0.<id>-delete``) among them.
+    """
+    match = _PARTITION_DIRECTORY.fullmatch(directory_name)
+    if match is None or int(match[2]) > _INT32_MAX:
+        return None
+    return TopicPartition(match[1], int(match[2]))
+
+
+def segment_file(base_offset: int, suffix: str) -> str:
+    """Name of a segment's file, e.g. ``segment_file(7, LOG)``."""
+    return f"{base_offset:020d}{suffix}"
+
+
+class SegmentName(NamedTuple):
+    """A segment by its base offset; ``suffix`` is ".swap" where compaction's last rename is still to come."""
+
+    base: int
+    suffix: str
+
+    def file(self, kind: str) -> str:
+        return segment_file(self.base, kind) + self.suffix
+
+
+class Listing(NamedTuple):
+    """The segments that a directory's files make up, in order."""
+
+    segments: tuple[SegmentName, ...]
+    swaps: tuple[SegmentName, ...]
+    """Compacted segments that a crash kept from being moved into place; Kafka completes the move when it starts."""
+    in_motion: bool
+    """Whether files lie there that compaction or retention is just about to move or remove."""
+
+
+def listing(names: Iterable[str]) -> Listing:
+    """Sort a directory's file names, leaving out what Kafka removes on start: ``.deleted`` and ``.cleaned`` files,
+    and ``.swap`` files at or behind the first ``.cleaned`` one (an unfinished split)."""
+    logs: list[int] = []
+    swaps: list[int] = []
+    least_cleaned: int | None = None
+    in_motion = False
+    for name in names:
+        match = _SEGMENT_FILE.fullmatch(name)
+        if match is None:
+            continue
+        base, kind, ending = int(match[1]), match[2], match[3]
+        in_motion = in_motion or bool(ending)
+        if ending == CLEANED:
+            least_cleaned = base if least_cleaned is None else min(least_cleaned, base)
+        elif kind == LOG and not ending:
+            logs.append(base)
+        elif kind == LOG and ending == SWAP:
+            swaps.append(base)
+    valid = [base for base in swaps if least_cleaned is None or base < least_cleaned]
+    return Listing(
+        tuple(SegmentName(base, "") for base in sorted(logs)),
+        tuple(SegmentName(base, SWAP) for base in sorted(valid)),
+        in_motion,
+    )
+
+
+def swapped(segments: Iterable[SegmentName], swaps: Iterable[SegmentName], end: int) -> tuple[SegmentName, ...]:
+    """The segments once ``swaps`` are in place of those that begin within [first swap, ``end``), where ``end`` is the
+    offset behind the swaps' last record."""
+    moved = tuple(swaps)
+    kept = [each for each in segments if not moved[0].base <= each.base < end]
+    bases = {each.base for each in moved}
+    return tuple(sorted([*(each for each in kept if each.base not in bases), *moved]))
+
+
+# ---------------------------------------------------------------------------------------------- checkpoints
+
+
+def parse_log_starts(text: str) -> dict[TopicPartition, int]:
+    """Rows ``topic partition offset`` of ``log-start-offset-checkpoint``; ValueError where it is none."""
+    found = {}
+    for row in _checkpoint_rows(text):
+        topic, partition, offset = row.split(" ")
+        found[TopicPartition(topic, int(partition))] = int(offset)
+    return found
+
+
+def parse_last_epoch(text: str) -> int | None:
+    """The last epoch of ``leader-epoch-checkpoint``, None where there is none; ValueError where it is no such file."""
+    epochs = [int(row.split(" ")[0]) for row in _checkpoint_rows(text)]
+    return epochs[-1] if epochs else None
+
+
+def _checkpoint_rows(text: str) -> list[str]:
+    lines = text.split("\n")
+    if len(lines) < 2 or lines[0].strip() != "0":
+        raise ValueError("no checkpoint of version 0")
+    count = int(lines[1])
+    rows = [line for line in lines[2:] if line.strip()]
+    if count != len(rows):
+        raise ValueError(f"{len(rows)} rows where {count} are announced")
+    return rows
+
+
+# ---------------------------------------------------------------------------------------------- indexes
+
+
+class OffsetEntries(NamedTuple):
+    """An offset index as far as it can be one: both columns increase.
+
+    ``offsets`` are the last offsets of what was appended at ``positions`` (int64, absolute; bytes in the segment). They
+    are hints: an index may be stale, so a position is believed once the batch there has been checked.
+    """
+
+    offsets: Any
+    positions: Any
+
+
+def parse_index(data: bytes, base_offset: int, log_size: int) -> OffsetEntries:
+    """Entries of an ``.index`` up to the first that cannot be: not increasing, or beyond the segment's end."""
+    rows = np.frombuffer(data, ">i4", len(data) // INDEX_ENTRY * 2).reshape(-1, 2).astype(np.int64)
+    relative, positions = rows[:, 0], rows[:, 1]
+    good = (relative >= 0) & (positions >= 0) & (positions < log_size)
+    # An entry (0, 0) can be only the first, and only where the first append had a single record.
+    good[1:] &= (relative[1:] > relative[:-1]) & (positions[1:] > positions[:-1])
+    count = len(good) if good.all() else int(np.argmin(good))
+    return OffsetEntries(relative[:count] + base_offset, positions[:count])
+
+
+def parse_time_index(data: bytes, base_offset: int) -> list[tuple[int, int]]:
+    """(timestamp in ms, offset) entries of a ``.timeindex``, as far as both do not go back."""
+    found: list[tuple[int, int]] = []
+    rows = np.frombuffer(data[: len(data) // TIME_ENTRY * TIME_ENTRY], np.dtype([("t", ">i8"), ("o", ">i4")]))
+    for timestamp, relative in rows.tolist():
+        if timestamp <= 0 or relative < 0 or (found and (timestamp, relative + base_offset) <= found[-1]):
+            break
+        found.append((timestamp, relative + base_offset))
+    return found
+
+
+def parse_aborted(data: bytes) -> list[Aborted]:
+    """Entries of a ``.txnindex`` that can be; others are left out, for the log itself tells as well."""
+    whole = data[: len(data) // _TXN_ENTRY.size * _TXN_ENTRY.size]
+    return [
+        Aborted(producer_id, first, last)
+        for version, producer_id, first, last, _ in _TXN_ENTRY.iter_unpack(whole)
+        if version == 0 and producer_id >= 0 and 0 <= first < last
+    ]
+
+
+def parse_open_transactions(data: bytes) -> dict[int, int]:
+    """First offsets of the transactions under way at a ``.snapshot``, by producer id; ValueError for a damaged file."""
+    if len(data) < _SNAPSHOT_HEAD.size:
+        raise ValueError(f"{len(data)} bytes")
+    version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
+    if version != 1 or crc32c(data[_SNAPSHOT_CRC_FROM:]) != crc:
+        raise ValueError("not a snapshot of version 1 with its checksum")
+    if count < 0 or len(data) != _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size:
+        raise ValueError(f"{count} producers in {len(data)} bytes")
+    entries = _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEAD.size :])
+    return {entry[0]: entry[7] for entry in entries if entry[7] >= 0}
+
+
+def snapshots(names: Iterable[str]) -> list[int]:
+    """Offsets of the producer snapshots among file names, the newest first."""
+    found = [match for name in names if (match := _SEGMENT_FILE.fullmatch(name)) and match[2] == SNAPSHOT]
+    return sorted((int(match[1]) for match in found if not match[3]), reverse=True)
+
+
+# ---------------------------------------------------------------------------------------------- replicas
+
+
+class Replica(NamedTuple):
+    """What decides between directories of the same partition."""
+
+    directory: str
+    epoch: int
+    end: int
+
+
+def choose(replicas: Iterable[Replica]) -> Replica:
+    """The directory of a partition to read: that of the latest leader epoch, then the longest, then by name."""
+    return min(replicas, key=lambda each: (-each.epoch, -each.end, each.directory))

@@ -1,0 +1,86 @@
+"""Options of the offline reader: those of the source that need no broker, and where the log directories are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spark_kafkalog.options import OptionsError, SourceOptions
+
+PATH, PATHS = "path", "paths"
+"""``load(DIR)`` and ``load([DIR, …])``; the latter comes as a JSON list."""
+MAX_PARTITION_BYTES = "maxPartitionBytes"
+DEFAULT_MAX_PARTITION_BYTES = 128 << 20
+"""As ``spark.sql.files.maxPartitionBytes``."""
+NAMES = (PATH, PATHS, MAX_PARTITION_BYTES)
+
+_OWN = frozenset(name.lower() for name in NAMES)
+_STRATEGIES = ("subscribe", "subscribepattern", "assign")
+_NO_BROKER = "offline:9"
+"""The address of a discard service: nothing ever connects to it."""
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+
+
+@dataclass(frozen=True)
+class OfflineOptions:
+    """Checked options of a query over log directories."""
+
+    paths: tuple[str, ...]
+    source: SourceOptions
+    """The options that reading from brokers has as well; its client's servers are none."""
+    topics_given: bool
+    """Whether subscribe, subscribePattern or assign was set; without one, all topics are read but internal ones."""
+    max_partition_bytes: int = DEFAULT_MAX_PARTITION_BYTES
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> OfflineOptions:
+        """Check and convert; OptionsError names the option."""
+        given = {name.lower(): value for name, value in options.items()}
+        paths = _paths(given)
+        if "kafka.bootstrap.servers" in given:
+            raise OptionsError(
+                "path and kafka.bootstrap.servers are both set: a query reads either log directories, without a "
+                "broker, or from brokers. Leave one of them out."
+            )
+        rest = {name: value for name, value in options.items() if name.lower() not in _OWN}
+        rest["kafka.bootstrap.servers"] = _NO_BROKER
+        topics_given = any(name in given for name in _STRATEGIES)
+        if not topics_given:
+            rest["subscribePattern"] = ".*"
+        size = given.get(MAX_PARTITION_BYTES.lower())
+        return cls(
+            paths=paths,
+            source=SourceOptions.parse(rest),
+            topics_given=topics_given,
+            max_partition_bytes=DEFAULT_MAX_PARTITION_BYTES if size is None else _size(size),
+        )
+
+
+def is_offline(options: Mapping[str, str]) -> bool:
+    """Whether the options name log directories."""
+    return any(name.lower() in (PATH, PATHS) for name in options)
+
+
+def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
+    if PATHS in given:
+        try:
+            listed = json.loads(given[PATHS])
+        except ValueError:
+            listed = None
+        if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+            raise OptionsError(f"paths: expected a JSON list of directories, got {given[PATHS]}")
+    else:
+        listed = [given[PATH]]
+    paths = tuple(dict.fromkeys(path for each in listed for path in map(str.strip, each.split(",")) if path))
+    if not paths:
+        raise OptionsError("path: no directory is named; expected a Kafka log directory, or several with commas")
+    return paths
+
+
+def _size(text: str) -> int:
+    number = text.strip().lower().rstrip("bkmg")
+    unit = text.strip().lower()[len(number) :]
+    if not (number.isascii() and number.isdecimal() and unit in _UNITS) or int(number) == 0:
+        raise OptionsError(f"{MAX_PARTITION_BYTES}: expected a size in bytes such as 134217728 or 128MB, got '{text}'")
+    return int(number) * _UNITS[unit]

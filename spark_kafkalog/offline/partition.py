@@ -1,0 +1,309 @@
+"""One replica's directory, looked at when a query is planned: its segments, where it begins and ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from kafkalog.client.types import TopicPartition
+from kafkalog.records.batch import BatchHeader, decode_batch
+from kafkalog.records.errors import CorruptRecordError
+
+from . import layout, transactions
+from .files import Entry, File, FileSystem
+from .layout import OffsetEntries, SegmentName
+from .plan import Check, Segment, floor
+from .segment import Batches, after_damage
+
+_log = logging.getLogger(__name__)
+
+_INT64_MAX = (1 << 63) - 1
+_INDEX_BLOCK = 64 * 1024
+_INDEX_TRIES = 16
+_LISTINGS = 5
+_SMALL_FILE = 64 << 20
+"""Checkpoints, snapshots and transaction indexes beyond this are taken for damaged."""
+
+NO_INDEX = OffsetEntries(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+@dataclass(frozen=True)
+class PartitionLog:
+    """A replica's log: records of offsets [start, end)."""
+
+    tp: TopicPartition
+    directory: str
+    epoch: int
+    """The latest leader epoch it knows of, -1 for none."""
+    start: int
+    end: int
+    segments: tuple[Segment, ...]
+    names: tuple[str, ...]
+    """All files of the directory."""
+
+
+def inspect(fs: FileSystem, tp: TopicPartition, directory: str, log_start: int) -> PartitionLog:
+    """Find the segments and the end of the last one. ``log_start`` is the checkpoint's, 0 without one.
+
+    A torn end is told of in the log. Raises OldFormatError, and what listing and reading raise.
+    """
+    files, found = _listed(fs, directory)
+    names = _in_place(fs, directory, files, found) if found.swaps else found.segments
+    if not names:
+        return PartitionLog(tp, directory, -1, log_start, log_start, (), tuple(files))
+    entries = [files[name.file(layout.LOG)] for name in names]
+    tail = max((at for at, entry in enumerate(entries) if entry.size), default=-1)
+    end, size, epoch = names[-1].base, 0, -1
+    if tail >= 0:
+        end, size, epoch = _end(fs, entries[tail], names[tail], files)
+        if size == entries[tail].size:
+            end = max(end, names[-1].base)
+    segments = tuple(
+        Segment(
+            path=entry.path,
+            base=name.base,
+            end=names[at + 1].base if at + 1 < len(names) and at != tail else max(end, name.base),
+            size=size if at == tail else entry.size,
+            file_size=entry.size,
+            modified=entry.modified,
+            is_tail=at == tail,
+        )
+        for at, (name, entry) in enumerate(zip(names, entries, strict=True))
+    )
+    start = min(max(log_start, names[0].base), end)
+    return PartitionLog(tp, directory, max(epoch, _known_epoch(fs, files)), start, end, segments, tuple(files))
+
+
+def load_index(fs: FileSystem, segment: Segment) -> OffsetEntries:
+    """The offset index beside a segment; no entries where there is none, or none that can be."""
+    path = _beside(segment.path, layout.INDEX)
+    try:
+        with closing(fs.open(path)) as file:
+            return layout.parse_index(_filled(file), segment.base, segment.file_size)
+    except FileNotFoundError:
+        return NO_INDEX
+
+
+@contextmanager
+def opened(fs: FileSystem, segment: Segment) -> Iterator[Batches]:
+    """The segment's batches, for as long as the context lasts."""
+    with closing(fs.open(segment.path)) as file:
+        yield Batches(file, segment.path, segment.size)
+
+
+def checker(batches: Batches, base: int) -> Check:
+    """Looks at batches for planning."""
+
+    def check(position: int, most: int) -> int | None:
+        header = batches.is_batch(position, base, most + 1)
+        return None if header is None else header.base_offset
+
+    return check
+
+
+# ---------------------------------------------------------------------------------------------- listing
+
+
+def _listed(fs: FileSystem, directory: str) -> tuple[dict[str, Entry], layout.Listing]:
+    """A directory's files. While compaction moves some, until two listings agree, lest one is seen in neither place."""
+    files = {entry.name: entry for entry in fs.entries(directory) if not entry.is_directory}
+    found = layout.listing(files)
+    for _ in range(_LISTINGS):
+        if not found.in_motion:
+            break
+        before = found
+        files = {entry.name: entry for entry in fs.entries(directory) if not entry.is_directory}
+        found = layout.listing(files)
+        if found == before:
+            break
+    return files, found
+
+
+def _in_place(
+    fs: FileSystem, directory: str, files: dict[str, Entry], found: layout.Listing
+) -> tuple[SegmentName, ...]:
+    last = found.swaps[-1]
+    end, _, _ = _end(fs, files[last.file(layout.LOG)], last, files)
+    _log.info("%s: compacted segments are read that wait to be moved into place (.swap)", directory)
+    return layout.swapped(found.segments, found.swaps, end)
+
+
+def _known_epoch(fs: FileSystem, files: dict[str, Entry]) -> int:
+    entry = files.get(layout.LEADER_EPOCHS)
+    if entry is None:
+        return -1
+    try:
+        epoch = layout.parse_last_epoch(read_small(fs, entry.path).decode())
+    except (FileNotFoundError, ValueError) as error:
+        _log.warning("%s is not used: %s", entry.path, error)
+        return -1
+    return -1 if epoch is None else epoch
+
+
+def read_small(fs: FileSystem, path: str) -> bytes:
+    """All bytes of a small file; ValueError for one that is not, FileNotFoundError for one that is gone."""
+    with closing(fs.open(path)) as file:
+        if file.size > _SMALL_FILE:
+            raise ValueError(f"{file.size} bytes")
+        return bytes(file.read(0, file.size))
+
+
+def _beside(log_path: str, kind: str) -> str:
+    """Path of another file of the segment: ``….log`` or ``….log.swap`` with its kind replaced."""
+    stem, _, rest = log_path.rpartition(layout.LOG)
+    return stem + kind + rest
+
+
+def _filled(file: File) -> bytes:
+    """An index without the zeros that fill it up while its segment is active."""
+    data = bytearray()
+    while block := file.read(len(data), _INDEX_BLOCK):
+        data += block
+        if not any(data[-layout.INDEX_ENTRY :]):
+            break
+    return bytes(data)
+
+
+# ---------------------------------------------------------------------------------------------- the end
+
+
+def _end(fs: FileSystem, log: Entry, name: SegmentName, files: dict[str, Entry]) -> tuple[int, int, int]:
+    """Of a last segment: the offset behind its last sound batch, the position there, and that batch's epoch."""
+    entries = NO_INDEX
+    index = files.get(name.file(layout.INDEX))
+    with closing(fs.open(log.path)) as file:
+        if index is not None:
+            with closing(fs.open(index.path)) as index_file:
+                entries = layout.parse_index(_filled(index_file), name.base, file.size)
+        # The size of the listing: what is appended meanwhile is for the next query.
+        batches = Batches(file, log.path, log.size)
+        at = 0
+        for number in range(len(entries.positions) - 1, max(len(entries.positions) - _INDEX_TRIES, 0) - 1, -1):
+            position = int(entries.positions[number])
+            if batches.is_batch(position, name.base, int(entries.offsets[number]) + 1):
+                at = position
+                break
+        return _walk_to_end(batches, at, name.base)
+
+
+def _walk_to_end(batches: Batches, at: int, base: int) -> tuple[int, int, int]:
+    end, epoch = base, -1
+    while at < batches.end:
+        why = "the file ends within a batch"
+        try:
+            header = batches.checked(at)
+            if header is not None and header.base_offset < end:
+                raise CorruptRecordError(f"offset {header.base_offset} after {end - 1}")
+        except CorruptRecordError as error:
+            # With sound batches behind it, it is no torn end: who reads there is told.
+            onward = after_damage(batches, at, end, _INT64_MAX, [], batches.end)
+            if onward is not None:
+                at = onward
+                continue
+            header, why = None, str(error)
+        if header is None:
+            if any(batches.bytes_at(at, 64)):
+                _log.warning(
+                    "%s: no sound batch in the last %d bytes, from position %d on (%s); the partition ends at offset "
+                    "%d, as it would for a broker that starts with this log",
+                    batches.path, batches.end - at, at, why, end,
+                )  # fmt: skip
+            break
+        end, epoch = header.next_offset, header.partition_leader_epoch
+        at += header.size
+    return end, at, epoch
+
+
+# ---------------------------------------------------------------------------------------------- transactions, times
+
+
+def last_stable_offset(fs: FileSystem, log: PartitionLog) -> int:
+    """Where read_committed ends: before the first transaction under way.
+
+    From the newest producer snapshot that can be read on, the batches' headers tell; without one, from the start.
+    """
+    under_way, since = _snapshot(fs, log)
+    scan = transactions.TransactionScan(under_way)
+    for batches, at, header in walk(fs, log.segments, since):
+        if header.base_offset >= since:
+            scan.see(batches, at, header)
+    return max(min(transactions.last_stable_offset(scan.under_way, log.end), log.end), log.start)
+
+
+def _snapshot(fs: FileSystem, log: PartitionLog) -> tuple[dict[int, int], int]:
+    for offset in layout.snapshots(log.names):
+        if not log.start <= offset <= log.end:
+            continue
+        path = f"{log.directory.rstrip('/')}/{layout.segment_file(offset, layout.SNAPSHOT)}"
+        try:
+            return layout.parse_open_transactions(read_small(fs, path)), offset
+        except (FileNotFoundError, ValueError) as error:
+            _log.warning("%s is not used: %s", path, error)
+    return {}, log.start
+
+
+def walk(fs: FileSystem, segments: Iterable[Segment], since: int, at: int | None = None) -> transactions.Walk:
+    """The batches of segments, from one that begins at or before offset ``since`` on (or from position ``at`` of the
+    first segment); checksums are not verified. Damaged stretches are passed over, for who reads the records tells of
+    them. OldFormatError for message sets of v0 or v1."""
+    for segment in segments:
+        if segment.end <= since or segment.size == 0:
+            continue
+        entries = load_index(fs, segment)
+        with opened(fs, segment) as batches:
+            if at is None:
+                at = floor(entries, since, checker(batches, segment.base)).position
+            for position, header in _sound_headers(batches, at, segment, entries):
+                yield batches, position, header
+        at = None
+
+
+def _sound_headers(
+    batches: Batches, at: int, segment: Segment, entries: OffsetEntries
+) -> Iterator[tuple[int, BatchHeader]]:
+    least = segment.base
+    while at < batches.end:
+        try:
+            header = batches.header(at)
+        except CorruptRecordError:
+            onward = after_damage(batches, at, least, segment.end, entries.positions.tolist(), batches.end)
+            if onward is None:
+                return
+            at = onward
+            continue
+        if header is None:
+            return
+        yield at, header
+        least = max(least, header.base_offset)
+        at += header.size
+
+
+def offset_at(fs: FileSystem, log: PartitionLog, timestamp: int) -> int | None:
+    """Offset of the first record at or after a time (ms); None where there is none."""
+    for segment in log.segments:
+        if segment.end <= log.start or segment.size == 0:
+            continue
+        times = _times(fs, segment)
+        earlier = [(time, offset) for time, offset in times if time < timestamp]
+        if times and earlier == times and not segment.is_tail:
+            continue  # a sealed segment's last entry is its largest time
+        since = max(earlier[-1][1] if earlier else segment.base, log.start)
+        for batches, at, header in walk(fs, [segment], since):
+            if header.max_timestamp < timestamp or header.next_offset <= log.start or header.is_control:
+                continue
+            _, records = decode_batch(batches.bytes_at(at, header.size))
+            for record in records:
+                if record.timestamp >= timestamp and record.offset >= log.start:
+                    return record.offset
+    return None
+
+
+def _times(fs: FileSystem, segment: Segment) -> list[tuple[int, int]]:
+    try:
+        return layout.parse_time_index(read_small(fs, _beside(segment.path, layout.TIME_INDEX)), segment.base)
+    except (FileNotFoundError, ValueError):
+        return []

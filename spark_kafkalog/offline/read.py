@@ -1,0 +1,306 @@
+"""Pieces of segments as Arrow record batches, on an executor.
+
+A file is read a few MiB at a time, cut between batches, checked and decoded as what a broker sends. What planning knew
+about positions is checked again: a segment that was compacted since is searched from its beginning. Where bytes are
+damaged, batches are gone through one by one, so that what is lost is no more than must be.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from struct import Struct
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from kafkalog.client.types import TopicPartition
+from kafkalog.records.allocator import keep_freed_memory
+from kafkalog.records.arrow import decode_arrow
+from kafkalog.records.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT
+from kafkalog.records.errors import RecordsError
+from spark_kafkalog.data_loss import Condition, reporter
+
+from .files import File, FileSystem, file_system
+from .layout import TXN_INDEX, Aborted, parse_aborted, segment_file
+from .options import OfflineOptions
+from .partition import inspect, load_index, read_small, walk
+from .plan import Piece, Segment
+from .segment import Batches, CorruptLogError, after_damage
+from .transactions import aborted_before
+
+_log = logging.getLogger(__name__)
+
+READ_BYTES = 4 << 20
+"""Bytes of one read, unless a batch is larger."""
+PIECE_ROWS = 1 << 16
+PIECE_BYTES = 2 << 20
+"""A record batch is made of whole batches of the log, so many rows or (compressed) bytes, as in ``reader``."""
+
+_START = Struct(">qi")
+_INT32 = Struct(">i")
+_COUNT_AT = 57
+
+
+@dataclass
+class OfflinePartition(InputPartition):
+    """One task: pieces of segments, those of a partition in the order of their offsets."""
+
+    pieces: list[Piece]
+
+
+class Stretch(NamedTuple):
+    """Whole batches in [begin, end) of a chunk, and the offset behind the last of them."""
+
+    begin: int
+    end: int
+    behind: int
+
+
+def read_pieces(pieces: Sequence[Piece], options: OfflineOptions, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """The records of all pieces as batches with exactly ``columns``.
+
+    Raises CorruptLogError for damage and DataLossError for segments that are gone, where ``failOnDataLoss`` is set;
+    OldFormatError for message sets of before Kafka 0.11.
+    """
+    keep_freed_memory()
+    for piece in pieces:
+        yield from _read(piece, options, columns)
+
+
+def _read(piece: Piece, options: OfflineOptions, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    fs = file_system(piece.segment.path)
+    try:
+        file = fs.open(piece.segment.path)
+    except FileNotFoundError:
+        tp = TopicPartition(piece.topic, piece.partition)
+        reporter(options.source.fail_on_data_loss)(
+            Condition.COULD_NOT_READ,
+            f"Could not read {piece.end - piece.start} offsets [{piece.start}, {piece.end}) of {tp}: "
+            f"{piece.segment.path} was removed or compacted after the query was planned. Load the data frame again.",
+        )
+        return
+    with closing(file):
+        reader = _PieceReader(fs, file, piece, options)
+        try:
+            yield from reader.batches(columns)
+        finally:
+            reader.close()
+
+
+class _PieceReader:
+    """The state of reading one piece."""
+
+    def __init__(self, fs: FileSystem, file: File, piece: Piece, options: OfflineOptions) -> None:
+        self._fs = fs
+        self._piece = piece
+        self._segment = piece.segment
+        self._options = options.source
+        self._next = piece.start
+        """No record below it is read any more."""
+        self._at, self._until = piece.position, piece.until
+        self._batches = Batches(file, piece.segment.path, piece.segment.size)
+        if not self._is_as_planned(file):
+            _log.info("%s changed after the query was planned; it is read from its beginning", self._segment.path)
+            self._at, self._until = 0, file.size
+            self._batches = Batches(file, piece.segment.path)
+        self._thread = None if fs.is_local else ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
+        self._ahead: tuple[int, Future[memoryview]] | None = None
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+
+    def batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        aborted = self._aborted() if self._options.client.isolation_level else []
+        while self._at < self._until and self._next < self._piece.end:
+            chunk = self._take()
+            stretches = cut(chunk)
+            at = self._at
+            if not stretches:
+                yield from self._next_one(columns, aborted)
+                continue
+            self._at = at + stretches[-1].end
+            self._ask()
+            for stretch in stretches:
+                records = chunk[stretch.begin : stretch.end]
+                try:
+                    yield from self._decode(records, stretch.behind, columns, aborted)
+                except RecordsError:
+                    behind = self._at
+                    yield from self._one_by_one(at + stretch.begin, at + stretch.end, columns, aborted)
+                    self._at = max(self._at, behind)
+        self._check_reached()
+
+    # Bytes
+
+    def _is_as_planned(self, file: File) -> bool:
+        """Whether positions hold: a sealed segment has the size that it had, and batches begin where they did."""
+        planned = self._segment
+        if file.size < planned.size or (file.size != planned.file_size and not planned.is_tail):
+            return False
+        first = self._piece.first
+        return first is None or self._batches.is_batch(self._at, first, first + 1) is not None
+
+    def _take(self) -> memoryview:
+        """Bytes from the position on: READ_BYTES, or one batch if that is larger."""
+        file = self._batches.file
+        if self._ahead is not None and self._ahead[0] == self._at:
+            chunk = self._ahead[1].result()
+        else:
+            chunk = file.read(self._at, min(READ_BYTES, self._until - self._at))
+        self._ahead = None
+        if len(chunk) >= HEADER_SIZE:
+            size = LOG_OVERHEAD + _START.unpack_from(chunk)[1]
+            if chunk[MAGIC_AT] == MAGIC and len(chunk) < size <= self._until - self._at:
+                return file.read(self._at, size)
+        return chunk
+
+    def _ask(self) -> None:
+        """Read ahead where reading waits for a network."""
+        if self._thread is not None and self._at < self._until:
+            size = min(READ_BYTES, self._until - self._at)
+            self._ahead = self._at, self._thread.submit(self._batches.file.read, self._at, size)
+
+    # Records
+
+    def _decode(
+        self, records: memoryview, behind: int, columns: tuple[str, ...], aborted: list[Aborted]
+    ) -> Iterator[pa.RecordBatch]:
+        """Decode whole batches; nothing is yielded twice if it raises on the way."""
+        end = self._piece.end
+        while self._next < min(behind, end):
+            # A transaction whose marker lies before these batches must not be named: it would swallow the next.
+            batch, next_offset = decode_arrow(
+                records,
+                topic=self._piece.topic,
+                partition=self._piece.partition,
+                start=self._next,
+                end=end,
+                columns=columns,
+                aborted=_touching(aborted, records, behind),
+                check_crc=self._options.client.check_crcs,
+            )
+            if next_offset <= self._next:
+                break
+            self._next = next_offset
+            if batch is not None and batch.num_rows:
+                yield batch
+
+    def _one_by_one(
+        self, at: int, end: int, columns: tuple[str, ...], aborted: list[Aborted]
+    ) -> Iterator[pa.RecordBatch]:
+        """Batches at [at, end) of which one is damaged: all others, and a report of that one."""
+        self._at = at
+        while self._at < end and self._next < self._piece.end:
+            yield from self._next_one(columns, aborted)
+
+    def _next_one(self, columns: tuple[str, ...], aborted: list[Aborted]) -> Iterator[pa.RecordBatch]:
+        """The one batch at the position if it is sound; else report it, and move to where sound ones begin again."""
+        why = "the file ends within a batch"
+        try:
+            header = self._batches.checked(self._at)
+            if header is not None:
+                records = self._batches.bytes_at(self._at, header.size)
+                yield from self._decode(records, header.next_offset, columns, aborted)
+                self._at += header.size
+                return
+        except RecordsError as error:
+            why = str(error)
+        least = max(self._next, self._segment.base)
+        onward = after_damage(self._batches, self._at, least, self._segment.end, self._index, self._until)
+        self._report(why, self._until if onward is None else onward)
+        self._at = self._until if onward is None else onward
+
+    @cached_property
+    def _index(self) -> list[int]:
+        positions: list[int] = load_index(self._fs, self._segment).positions.tolist()
+        return positions
+
+    # What is lost
+
+    def _report(self, why: str, onward: int) -> None:
+        tp = f"{self._piece.topic}-{self._piece.partition}"
+        damage = f"{self._segment.path} is damaged at position {self._at} ({tp}, from offset {self._next} on): {why}."
+        if self._options.fail_on_data_loss:
+            raise CorruptLogError(
+                f'{damage} To skip what is damaged, set the source option "failOnDataLoss" to "false"; another replica '
+                "of the partition may be whole."
+            )
+        _log.warning("%s %d bytes are skipped, up to position %d.", damage, onward - self._at, onward)
+
+    def _check_reached(self) -> None:
+        """The last segment was planned up to its last batch; it is shorter where a broker truncated it since."""
+        if self._segment.is_tail and self._next < self._piece.end and self._at >= self._until < self._piece.until:
+            reporter(self._options.fail_on_data_loss)(
+                Condition.COULD_NOT_READ,
+                f"Could not read offsets [{self._next}, {self._piece.end}) of "
+                f"{self._piece.topic}-{self._piece.partition}: {self._segment.path} was truncated after the query was "
+                "planned.",
+            )
+
+    # Transactions
+
+    def _aborted(self) -> list[Aborted]:
+        """The aborted transactions that have records in the piece."""
+        walked = walk(self._fs, self._onward(), self._piece.start, self._at)
+        with closing(walked):
+            return aborted_before(walked, self._piece.end, self._indexed)
+
+    def _onward(self) -> Iterator[Segment]:
+        """This segment and, when it comes to that, those behind it."""
+        yield replace(self._segment, size=self._batches.end)
+        tp = TopicPartition(self._piece.topic, self._piece.partition)
+        for segment in inspect(self._fs, tp, self._directory, 0).segments:
+            if segment.base > self._segment.base:
+                yield segment
+
+    def _indexed(self) -> list[Aborted]:
+        """What the transaction indexes of this segment and later ones tell."""
+        found: list[Aborted] = []
+        for entry in self._fs.entries(self._directory):
+            if entry.name.endswith(TXN_INDEX) and entry.name >= segment_file(self._segment.base, ""):
+                try:
+                    found += parse_aborted(read_small(self._fs, entry.path))
+                except (FileNotFoundError, ValueError) as error:
+                    _log.warning("%s is not used: %s", entry.path, error)
+        return found
+
+    @property
+    def _directory(self) -> str:
+        return self._segment.path.rpartition("/")[0]
+
+
+def cut(chunk: memoryview) -> list[Stretch]:
+    """The whole batches that a chunk begins with, in stretches of about PIECE_ROWS or PIECE_BYTES; it ends before an
+    incomplete one, or before what can be none."""
+    stretches: list[Stretch] = []
+    end, begin, at, rows, behind = len(chunk), 0, 0, 0, 0
+    while end - at >= HEADER_SIZE and chunk[at + MAGIC_AT] == MAGIC:
+        base_offset, length = _START.unpack_from(chunk, at)
+        size = LOG_OVERHEAD + length
+        if not HEADER_SIZE <= size <= end - at:
+            break
+        count = _INT32.unpack_from(chunk, at + _COUNT_AT)[0]
+        if at > begin and (rows + count > PIECE_ROWS or at + size - begin > PIECE_BYTES):
+            stretches.append(Stretch(begin, at, behind))
+            begin, rows = at, 0
+        behind = max(behind, base_offset + _INT32.unpack_from(chunk, at + LAST_OFFSET_DELTA_AT)[0] + 1)
+        rows += count
+        at += size
+    if at > begin:
+        stretches.append(Stretch(begin, at, behind))
+    return stretches
+
+
+def _touching(aborted: list[Aborted], records: memoryview, behind: int) -> list[tuple[int, int]]:
+    """The aborted transactions that have records or their marker in these batches."""
+    if not aborted:
+        return []
+    first = _START.unpack_from(records)[0]
+    return [(each.producer_id, each.first) for each in aborted if each.first < behind and each.last >= first]

@@ -1,0 +1,268 @@
+"""``spark.read.format("kafkalog").load(DIR)``: the batch reader over log directories.
+
+The driver lists directories, finds where partitions begin and end, and cuts segments into tasks; executors open the
+files by the same paths, so these must be reachable from all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from kafkalog.client.types import TopicPartition
+from spark_kafkalog import offsets
+from spark_kafkalog.data_loss import Condition, reporter
+from spark_kafkalog.options import EARLIEST, LATEST, Assign, OptionsError, Strategy, Subscribe
+from spark_kafkalog.patterns import compile_java
+from spark_kafkalog.schema import columns_of
+
+from . import layout, partition, plan
+from .files import Entry, FileSystem, expand, file_system
+from .options import OfflineOptions
+from .partition import PartitionLog
+from .plan import Piece
+from .read import OfflinePartition, read_pieces
+
+_log = logging.getLogger(__name__)
+
+MAX_DEPTH = 4
+"""How many levels below a given directory partitions are looked for."""
+
+
+class OfflineBatchReader(DataSourceReader):
+    """A batch query over log directories; what is read is fixed when it is planned."""
+
+    def __init__(self, options: OfflineOptions, schema: StructType) -> None:
+        self._options = options
+        self._columns = columns_of(schema)
+        self._starting, self._ending = options.source.batch_limits()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        logs = Logs.find(self._options)
+        starts = offsets.resolve(self._starting, logs.assigned, logs.lookup, starting=True)
+        ends = offsets.resolve(self._ending, logs.assigned, logs.lookup, starting=False)
+        ranges = logs.within(offsets.batch_ranges(starts, ends))
+        return [OfflinePartition(pieces) for pieces in tasks(logs, ranges, self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        if not isinstance(partition, OfflinePartition):
+            # What PySpark makes of an empty list of partitions.
+            return iter(())
+        return read_pieces(partition.pieces, self._options, self._columns)
+
+
+class OfflineStreamReader(DataSourceStreamReader):
+    """Says that there is none. An exception in ``streamReader`` itself would be hidden by the planner's clean-up."""
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        raise OptionsError(
+            "option path: log directories are read in batch queries only (spark.read). A streaming query reads from "
+            "brokers: set kafka.bootstrap.servers instead."
+        )
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        return self.initialOffset()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self.initialOffset()
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        self.initialOffset()
+        return iter(())
+
+
+# ---------------------------------------------------------------------------------------------- which logs
+
+
+class Logs:
+    """The chosen partitions' logs, one replica of each."""
+
+    def __init__(self, options: OfflineOptions, logs: Mapping[TopicPartition, PartitionLog]) -> None:
+        self._logs = logs
+        self._report = reporter(options.source.fail_on_data_loss)
+        self._committed_only = bool(options.source.client.isolation_level)
+        self._ends: dict[TopicPartition, int] = {}
+        self.assigned = frozenset(logs)
+
+    @classmethod
+    def find(cls, options: OfflineOptions) -> Logs:
+        """Look for what the options name. OptionsError where a path, or a topic that is named, is not there."""
+        directories = find_directories(options.paths)
+        wanted = _wanted(directories, options)
+        starts: dict[str, dict[TopicPartition, int]] = {}
+        logs: dict[TopicPartition, PartitionLog] = {}
+        for tp in sorted(wanted):
+            replicas = {}
+            for directory in directories[tp]:
+                parent = directory.rpartition("/")[0]
+                fs = file_system(directory)
+                if parent not in starts:
+                    starts[parent] = _log_starts(fs, parent)
+                replicas[directory] = partition.inspect(fs, tp, directory, starts[parent].get(tp, 0))
+            logs[tp] = replicas[_chosen(tp, replicas.values())]
+        return cls(options, logs)
+
+    def __getitem__(self, tp: TopicPartition) -> PartitionLog:
+        return self._logs[tp]
+
+    def end(self, tp: TopicPartition) -> int:
+        """Behind the last record that the isolation level lets be read."""
+        if not self._committed_only:
+            return self._logs[tp].end
+        if tp not in self._ends:
+            log = self._logs[tp]
+            self._ends[tp] = partition.last_stable_offset(file_system(log.directory), log)
+        return self._ends[tp]
+
+    def lookup(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Offsets of times, as ``offsets.Lookup`` says."""
+        found = {}
+        for tp, time in times.items():
+            log = self._logs.get(tp)
+            if log is None:
+                continue
+            if time == EARLIEST:
+                found[tp] = log.start
+            elif time == LATEST:
+                found[tp] = self.end(tp)
+            else:
+                offset = partition.offset_at(file_system(log.directory), log, time)
+                found[tp] = LATEST if offset is None or offset >= self.end(tp) else offset
+        return found
+
+    def within(self, ranges: Sequence[offsets.OffsetRange]) -> list[offsets.OffsetRange]:
+        """Ranges cut to what the logs hold; what they do not is reported as lost."""
+        held = []
+        for tp, start, end in ranges:
+            begin, behind = self._logs[tp].start, self.end(tp)
+            low, high = min(max(start, begin), end), max(min(end, behind), start)
+            lost = max(low - start, 0) + max(end - max(high, low), 0)
+            if lost:
+                self._report(
+                    Condition.COULD_NOT_READ,
+                    f"Could not read {lost} of the offsets [{start}, {end}) of {tp}: {self._logs[tp].directory} holds "
+                    f"offsets [{begin}, {behind}).",
+                )
+            if low < high:
+                held.append(offsets.OffsetRange(tp, low, high))
+        return held
+
+
+def find_directories(paths: Sequence[str]) -> dict[TopicPartition, list[str]]:
+    """The directories of partitions at or below paths, each directory once. OptionsError for a path without any."""
+    found: dict[TopicPartition, list[str]] = {}
+    for path in paths:
+        entries = expand(path)
+        if not entries:
+            raise OptionsError(f"path: {path} does not exist")
+        directories = [each for entry in entries for each in _partition_directories(file_system(path), entry, 0)]
+        if not directories:
+            raise OptionsError(
+                f"path: {path} holds no Kafka log; expected a directory such as topic-0, or a broker's log.dirs"
+            )
+        for tp, directory in directories:
+            known = found.setdefault(tp, [])
+            if directory not in known:
+                known.append(directory)
+    return found
+
+
+def _partition_directories(fs: FileSystem, entry: Entry, depth: int) -> Iterator[tuple[TopicPartition, str]]:
+    if not entry.is_directory:
+        return
+    tp = layout.partition_of(entry.name)
+    children = fs.entries(entry.path) if tp is None or depth == 0 else []
+    if tp is not None and (depth > 0 or _is_log(children)):
+        yield tp, entry.path
+    elif depth == 0 or (depth < MAX_DEPTH and not entry.name.startswith(".")):
+        for child in children:
+            if child.is_directory and not child.name.endswith(("-delete", "-future", "-stray")):
+                yield from _partition_directories(fs, child, depth + 1)
+
+
+def _is_log(entries: Sequence[Entry]) -> bool:
+    """Whether a directory that is named like a partition's holds files as a partition's does: it may be the parent."""
+    return any(not entry.is_directory for entry in entries) and not any(
+        entry.name in ("meta.properties", layout.LOG_STARTS) for entry in entries
+    )
+
+
+def _wanted(found: Mapping[TopicPartition, list[str]], options: OfflineOptions) -> frozenset[TopicPartition]:
+    strategy: Strategy = options.source.strategy
+    where = ", ".join(options.paths)
+    if isinstance(strategy, Assign):
+        if missing := strategy.partitions - found.keys():
+            names = ", ".join(str(tp) for tp in sorted(missing))
+            raise OptionsError(f"assign: {names} not found below {where}")
+        return strategy.partitions
+    if isinstance(strategy, Subscribe):
+        topics = {tp.topic for tp in found}
+        if unknown := [topic for topic in strategy.topics if topic not in topics]:
+            raise OptionsError(f"subscribe: no partition of {', '.join(unknown)} found below {where}")
+        return frozenset(tp for tp in found if tp.topic in strategy.topics)
+    matches = compile_java(strategy.pattern)
+    return frozenset(tp for tp in found if tp.topic not in layout.INTERNAL_TOPICS and matches(tp.topic))
+
+
+def _log_starts(fs: FileSystem, parent: str) -> dict[TopicPartition, int]:
+    path = f"{parent}/{layout.LOG_STARTS}"
+    try:
+        return layout.parse_log_starts(partition.read_small(fs, path).decode())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        _log.warning("%s is not used: %s", path, error)
+        return {}
+
+
+def _chosen(tp: TopicPartition, replicas: Any) -> str:
+    found = [layout.Replica(log.directory, log.epoch, log.end) for log in replicas]
+    best = layout.choose(found)
+    if len(found) > 1:
+        others = "; ".join(f"{each.directory} (leader epoch {each.epoch}, end {each.end})" for each in found)
+        _log.warning("%s is in %d directories: %s. Only %s is read.", tp, len(found), others, best.directory)
+    return best.directory
+
+
+# ---------------------------------------------------------------------------------------------- tasks
+
+
+def tasks(logs: Logs, ranges: Sequence[offsets.OffsetRange], options: OfflineOptions) -> list[list[Piece]]:
+    """The pieces of all ranges, in tasks of about ``maxPartitionBytes``, more of them where ``minPartitions`` asks."""
+    wanted = [(segment, start, end) for tp, start, end in ranges for segment in logs[tp].segments]
+    total = plan.total_size(wanted)
+    most_bytes = plan.task_bytes(total, options.max_partition_bytes, options.source.min_partitions)
+    most_records = options.source.max_records_per_partition
+    pieces: list[Piece] = []
+    for tp, start, end in ranges:
+        fs = file_system(logs[tp].directory)
+        for segment in logs[tp].segments:
+            pieces += _pieces(fs, tp, segment, start, end, most_bytes, most_records)
+    return plan.pack(pieces, most_bytes, most_records)
+
+
+def _pieces(
+    fs: FileSystem,
+    tp: TopicPartition,
+    segment: plan.Segment,
+    start: int,
+    end: int,
+    most_bytes: int,
+    most_records: int | None,
+) -> list[Piece]:
+    low, high = max(start, segment.base), min(end, segment.end)
+    if low >= high or segment.size == 0:
+        return []
+    is_whole = (low, high) == (segment.base, segment.end)
+    if is_whole and segment.size <= most_bytes and (most_records is None or high - low <= most_records):
+        return [Piece(*tp, segment, low, high, 0, segment.size, None)]
+    entries = partition.load_index(fs, segment)
+    with partition.opened(fs, segment) as batches:
+        check = partition.checker(batches, segment.base)
+        return plan.pieces_of(*tp, segment, low, high, entries, check, most_bytes, most_records)
