@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping
 
 from broker.log import names
 from broker.log.config import MAX_LONG
-from broker.log.file_ops import OS, FileOps, write_file_atomically
+from broker.log.file_ops import OS, FileOps, write_all, write_file_atomically
 
 VERSION = 0
 MAX_INT = (1 << 31) - 1
@@ -74,11 +74,18 @@ def _number(text: str, limit: int) -> int:
     return int(text)
 
 
-def write_table(path: str, rows: Iterable[str], ops: FileOps = OS) -> None:
-    """Write a checkpoint file of the given rows, atomically."""
+def write_table(path: str, rows: Iterable[str], ops: FileOps = OS, *, durably: bool = True) -> None:
+    """Write a checkpoint file of the given rows, atomically; without ``durably`` simply in its place."""
     lines = list(rows)
     text = "\n".join([str(VERSION), str(len(lines)), *lines]) + "\n"
-    write_file_atomically(ops, path, text.encode())
+    if durably:
+        write_file_atomically(ops, path, text.encode())
+        return
+    fd = ops.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        write_all(ops, fd, text.encode(), 0)
+    finally:
+        os.close(fd)
 
 
 def read_offsets(path: str) -> dict[tuple[str, int], int]:
@@ -115,9 +122,9 @@ def read_epochs(path: str) -> list[tuple[int, int]]:
         raise CorruptCheckpointError(f"{path}: {error}") from error
 
 
-def write_epochs(path: str, epochs: Iterable[tuple[int, int]], ops: FileOps = OS) -> None:
-    """Write a leader-epoch checkpoint, atomically."""
-    write_table(path, (f"{epoch} {start}" for epoch, start in epochs), ops)
+def write_epochs(path: str, epochs: Iterable[tuple[int, int]], ops: FileOps = OS, *, durably: bool = True) -> None:
+    """Write a leader-epoch checkpoint, atomically; without ``durably`` simply in its place."""
+    write_table(path, (f"{epoch} {start}" for epoch, start in epochs), ops, durably=durably)
 
 
 # -- partition.metadata --------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ class LeaderEpochCache:
             as empty: recovery assigns the epochs again from the batches it scans.
     """
 
-    __slots__ = ("_epochs", "_ops", "_path", "_starts", "dirty", "latest_epoch")
+    __slots__ = ("_epochs", "_ops", "_path", "_starts", "_stored", "dirty", "latest_epoch")
 
     def __init__(self, path: str, ops: FileOps = OS) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class LeaderEpochCache:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.latest_epoch = UNDEFINED_EPOCH
-        # Entries the file does not have yet, because writing it failed.
+        # Entries the file does not have, or not on the device, yet: they must be before a record of theirs is.
         self.dirty = False
         try:
             rows = read_epochs(path)
@@ -41,6 +41,7 @@ class LeaderEpochCache:
             rows = []
         for epoch, start in rows:
             self._assign(epoch, start)
+        self._stored = self.entries()
 
     def entries(self) -> list[tuple[int, int]]:
         """``(epoch, start offset)``, oldest first."""
@@ -50,6 +51,22 @@ class LeaderEpochCache:
         """Note that ``epoch`` began at ``start_offset``; nothing to do for the current epoch."""
         if self._assign(epoch, start_offset) or self.dirty:
             self.flush()
+
+    def announce(self, epoch: int, start_offset: int) -> None:
+        """Note that ``epoch``, which has no records yet, begins at ``start_offset``.
+
+        Of a log without records the entry is not forced to the device, which for a topic of a thousand partitions
+        would take seconds: a crash loses what the next leader says again. The first append does it.
+        """
+        if not self._assign(epoch, start_offset):
+            return
+        self.dirty = True
+        entries = self.entries()
+        if len(entries) > 1:
+            self.flush()
+        elif entries != self._stored:
+            write_epochs(self._path, entries, self._ops, durably=False)
+            self._stored = entries
 
     def _assign(self, epoch: int, start: int) -> bool:
         if epoch < 0 or start < 0:
@@ -81,13 +98,15 @@ class LeaderEpochCache:
         found = bisect_right(self._starts, offset)
         return self._epochs[found - 1] if found else UNDEFINED_EPOCH
 
-    def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that began at or after ``end_offset``."""
+    def truncate_from_end(self, end_offset: int, *, write: bool = True) -> None:
+        """Forget epochs that began at or after ``end_offset``; without ``write`` the next change tells the file."""
         keep = bisect_left(self._starts, end_offset)
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]
             self.latest_epoch = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
-            self.flush()
+            self.dirty = True
+            if write:
+                self.flush()
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget epochs that ended at or before ``start_offset``; the one it lies in now begins there."""
@@ -106,6 +125,10 @@ class LeaderEpochCache:
             self.latest_epoch = UNDEFINED_EPOCH
             self.flush()
 
+    def covers(self, end_offset: int) -> bool:
+        """Whether the latest epoch has records before ``end_offset``."""
+        return bool(self._starts) and self._starts[-1] < end_offset
+
     def move(self, path: str) -> None:
         """The file has moved with its directory."""
         self._path = path
@@ -117,5 +140,7 @@ class LeaderEpochCache:
             OSError: it could not be written; the cache is right, and ``dirty`` until a write succeeds.
         """
         self.dirty = True
-        write_epochs(self._path, self.entries(), self._ops)
+        entries = self.entries()
+        write_epochs(self._path, entries, self._ops)
+        self._stored = entries
         self.dirty = False

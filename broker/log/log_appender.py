@@ -27,7 +27,7 @@ class LogAppender(LogReader):
     def assign_epoch(self, epoch: int) -> None:
         """Note that the leader of ``epoch`` begins at the log end offset; nothing to do for the current epoch."""
         try:
-            self.epochs.assign(epoch, self.log_end_offset)
+            self.epochs.announce(epoch, self.log_end_offset)
         except OSError as error:
             # It is in force all the same; the next append writes it, or answers that it cannot.
             logger.warning("Cannot write the leader epochs of %s: %s", self._label, error)

@@ -309,7 +309,7 @@ class PartitionLog(LogAppender):
         """
         try:
             if self.offline is None:
-                if self.epochs.dirty:
+                if self.epochs.dirty and self.epochs.covers(self.log_end_offset):
                     self.epochs.flush()
                 self.producers.take_snapshot(sync=True)
                 if self._active.finish():

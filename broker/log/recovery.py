@@ -127,7 +127,7 @@ class _Loader:
             self.producers.start_at(log_start)
             end = log_start
         log_start = max(log_start, segments[0].base_offset)
-        self.epochs.truncate_from_end(end)
+        self.epochs.truncate_from_end(end, write=False)
         self.epochs.truncate_from_start(log_start)
         self.producers.on_log_start_offset(log_start)
         return LoadedLog(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.log.leader_epoch import LeaderEpochCache
-from tests.log.support import temporary_directory
+from tests.log.support import FaultyOps, temporary_directory
 
 
 @pytest.fixture
@@ -52,6 +52,31 @@ def test_truncation(cache: LeaderEpochCache, tmp_path: Path) -> None:
     assert LeaderEpochCache(str(tmp_path / "leader-epoch-checkpoint")).entries() == [(4, 25)]
     cache.truncate_from_end(0)
     assert cache.latest_epoch == -1
+
+
+def test_an_epoch_without_records_is_announced_without_waiting_for_the_device(tmp_path: Path) -> None:
+    """And an announcement that the file has already, as at each start, does not write at all."""
+    ops = FaultyOps()
+    path = str(tmp_path / "c")
+    for _ in range(3):
+        cache = LeaderEpochCache(path, ops)
+        cache.truncate_from_end(0, write=False)
+        cache.announce(4, 0)
+        assert cache.end_offset_for(4, 0) == (4, 0)
+        assert LeaderEpochCache(path).entries() == [(4, 0)]
+        assert cache.dirty, "the first append forces it"
+    calls = [call for call, _ in ops.calls]
+    assert calls.count("pwrite") == 1
+    assert not {"fsync", "fsync_dir", "rename"} & set(calls)
+    cache.assign(4, 0)
+    assert not cache.dirty
+    assert "fsync" in [call for call, _ in ops.calls]
+
+
+def test_announcing_an_epoch_keeps_the_entries_of_records_on_the_device(cache: LeaderEpochCache) -> None:
+    cache.announce(9, 50)
+    assert cache.entries() == [(2, 10), (4, 20), (7, 35), (9, 50)]
+    assert not cache.dirty
 
 
 def test_an_unreadable_checkpoint_counts_as_empty(tmp_path: Path) -> None:
