@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from kafkalog.client.types import TopicPartition
 
 from . import offsets
+from .offline.options import OfflineOptions, is_offline, refuse_stream
 from .options import OptionsError, SourceOptions
 from .schema import columns_of, source_schema
 
@@ -83,7 +84,8 @@ class KafkalogDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._parsed = SourceOptions.parse(options) if names_a_source(options) else None
+        reads_brokers = names_a_source(options) and not is_offline(options)
+        self._parsed = SourceOptions.parse(options) if reads_brokers else None
 
     @property
     def _source_options(self) -> SourceOptions:
@@ -97,15 +99,22 @@ class KafkalogDataSource(DataSource):
         return "kafkalog"
 
     def schema(self) -> StructType:
+        if is_offline(self.options):
+            return source_schema(OfflineOptions.parse(self.options).source.include_headers)
         return source_schema(self._source_options.include_headers)
 
-    def reader(self, schema: StructType) -> KafkalogBatchReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
+        if is_offline(self.options):
+            from .offline.source import OfflineBatchReader
+
+            return OfflineBatchReader(OfflineOptions.parse(self.options), schema)
         return KafkalogBatchReader(self._source_options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from .stream import KafkalogStreamReader
 
         try:
+            refuse_stream(self.options)
             options = self._source_options
         except OptionsError as error:
             # Raised here it would be hidden by the planner's clean-up.

@@ -62,6 +62,15 @@ def is_offline(options: Mapping[str, str]) -> bool:
     return any(name.lower() in (PATH, PATHS) for name in options)
 
 
+def refuse_stream(options: Mapping[str, str]) -> None:
+    """OptionsError where a streaming query names log directories."""
+    if is_offline(options):
+        raise OptionsError(
+            "path: log directories are read in batch queries only (spark.read). A streaming query reads from brokers: "
+            "set kafka.bootstrap.servers instead."
+        )
+
+
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     if PATHS in given:
         try:

@@ -10,8 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kafkalog.client.types import TopicPartition
@@ -54,27 +53,6 @@ class OfflineBatchReader(DataSourceReader):
             # What PySpark makes of an empty list of partitions.
             return iter(())
         return read_pieces(partition.pieces, self._options, self._columns)
-
-
-class OfflineStreamReader(DataSourceStreamReader):
-    """Says that there is none. An exception in ``streamReader`` itself would be hidden by the planner's clean-up."""
-
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        raise OptionsError(
-            "option path: log directories are read in batch queries only (spark.read). A streaming query reads from "
-            "brokers: set kafka.bootstrap.servers instead."
-        )
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        return self.initialOffset()
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        self.initialOffset()
-        return []
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        self.initialOffset()
-        return iter(())
 
 
 # ---------------------------------------------------------------------------------------------- which logs
