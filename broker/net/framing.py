@@ -15,6 +15,10 @@ GROWTH_STEP = 1024 * 1024
 LARGE_FRAME = 64 * 1024
 
 
+_HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
+_TLS_HANDSHAKE = b"\x16\x03"
+
+
 class FrameError(ValueError):
     """A frame size that is negative or above the maximum: the stream cannot be followed any further."""
 
@@ -86,7 +90,10 @@ class FrameBuffer:
             return None
         (size,) = _SIZE.unpack_from(self._buffer, start)
         if size < 0 or size > self._max_frame:
-            raise FrameError(f"request size {size} is not between 0 and {self._max_frame} (socket.request.max.bytes)")
+            raise FrameError(
+                f"request size {size} is not between 0 and {self._max_frame} (socket.request.max.bytes)"
+                + _other_protocol(bytes(self._view[start : start + 4]))
+            )
         if available - 4 < size:
             self._needed = size + 4
             return None
@@ -119,3 +126,14 @@ class FrameBuffer:
         self._buffer = buffer
         self._view = memoryview(buffer)
         self._start, self._end = 0, pending
+
+
+def _other_protocol(head: bytes) -> str:
+    """What to add when the first bytes look like another protocol's: its name and the remedy."""
+    if head.startswith(_TLS_HANDSHAKE):
+        return (
+            "; it looks like a TLS handshake: this listener is PLAINTEXT; set security.protocol=PLAINTEXT in the client"
+        )
+    if head in _HTTP_METHODS:
+        return "; it looks like HTTP: this listener speaks Kafka's protocol; point the client at a Kafka library"
+    return ""

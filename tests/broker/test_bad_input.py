@@ -63,6 +63,15 @@ def test_garbage_closes_its_connection_only(
     assert_serving(wire, topic)
 
 
+@pytest.mark.parametrize(("name", "hint"), [("tls", "security.protocol=PLAINTEXT"), ("http", "looks like HTTP")])
+def test_other_protocols_are_told_in_the_log(broker: KafkalogBroker, name: str, hint: str) -> None:
+    with broker.connect() as bad:
+        bad.sendall(GARBAGE[name])
+        assert is_closed(bad)
+    line = next(line for line in reversed(broker.logged().splitlines()) if "closing connection" in line)
+    assert hint in line
+
+
 def test_random_bytes_never_stop_the_broker(broker: KafkalogBroker, wire: socket.socket, topic: str) -> None:
     source = random.Random(20240229)
     for _ in range(60):

@@ -94,3 +94,30 @@ def test_memory_is_given_back() -> None:
     assert buffer.shrink() == grown - BASE_CAPACITY
     assert buffer.capacity == BASE_CAPACITY
     assert feed(buffer, framed([b"after"]), [3]) == [b"after"]
+
+
+@pytest.mark.parametrize(
+    ("data", "hint"),
+    [
+        (
+            bytes.fromhex("1603010200010001fc0303"),
+            "looks like a TLS handshake: this listener is PLAINTEXT; set security",
+        ),
+        (b"GET / HTTP/1.1", "looks like HTTP"),
+        (b"OPTIONS * HTTP/1.1", "looks like HTTP"),
+        (b"PUT /x HTTP/1.1", "looks like HTTP"),
+    ],
+)
+def test_other_protocols_are_named_with_the_remedy(data: bytes, hint: str) -> None:
+    with pytest.raises(FrameError, match=hint):
+        frames_of(data)
+
+
+def test_other_sizes_out_of_range_are_not_taken_for_other_protocols() -> None:
+    with pytest.raises(FrameError) as raised:
+        frames_of(b"\x7f\xff\xff\xff")
+    assert "looks like" not in str(raised.value)
+
+
+def frames_of(data: bytes) -> list[bytes]:
+    return feed(FrameBuffer(100 << 20), data, [len(data)])
