@@ -164,11 +164,14 @@ class Producer:
             state = self._topics.wait_for(topic, partition)
         return EncodedFuture(self._accumulator.put(self._topics.queue(topic, partition), data))
 
-    def layout(self, topic: str) -> TopicLayout:
-        """A topic's partitions as they are known now; waits as `send_values` does where none are known yet."""
+    def layout(self, topic: str, partition: int | None = None) -> TopicLayout:
+        """A topic's partitions as they are known now, ``partition`` among them.
+
+        Waits and raises as `send_values` does, where none are known yet or that one is not.
+        """
         state = self._states.get(topic)
-        if state is None or not state.queues:
-            state = self._topics.wait_for(topic)
+        if state is None or not state.queues or (partition is not None and partition >= len(state.queues)):
+            state = self._topics.wait_for(topic, partition)
         count = len(state.queues)
         return TopicLayout(count, [partition for partition in state.available if partition < count])
 

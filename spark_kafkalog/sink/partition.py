@@ -1,0 +1,141 @@
+"""Which topic and which partition each row goes to: as Spark's Kafka sink and the Java producer under it decide.
+
+The option ``topic`` before the column; the column ``partition`` where it is not null; then the key's hash
+(``toPositive(murmur2(key)) % partitions``); rows without a key stay with one partition for about a batch, then move on
+to another (KIP-480, KIP-794).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog.client.producer import TopicLayout
+from kafkalog.client.producer.partitioner import StickyPartitioner
+from kafkalog.records.grouping import Int64s, group_rows, hash_keys
+
+from .chunks import Chunk
+
+_OPEN = -1
+"""Of a row whose partition is not decided yet."""
+
+
+class RowError(ValueError):
+    """A row that cannot be written; the message says what is wrong with it."""
+
+
+class LayoutOf(Protocol):
+    """Finds out a topic's partitions, ``partition`` among them: ``Producer.layout``."""
+
+    def __call__(self, topic: str, partition: int | None = None) -> TopicLayout: ...
+
+
+class Group(NamedTuple):
+    """Rows of a chunk that go to the same partition, in their order."""
+
+    topic: str
+    partition: int
+    rows: Int64s
+
+
+class RowPartitioner:
+    """Spreads the rows of one task, chunk after chunk."""
+
+    def __init__(
+        self,
+        layout: LayoutOf,
+        *,
+        topic: str | None,
+        batch_bytes: int,
+        ignore_keys: bool = False,
+        random: Callable[[], Random] = Random,
+    ) -> None:
+        self._layout = layout
+        self._topic = topic
+        self._batch_bytes = max(batch_bytes, 1)
+        self._ignore_keys = ignore_keys
+        self._random = random
+        self._sticky: dict[str, StickyPartitioner] = {}
+
+    def groups(self, chunk: Chunk, sizes: Int64s) -> Iterator[Group]:
+        """The chunk's rows by where they go; ``sizes`` are those of their records.
+
+        RowError for a row without topic or with a negative partition; what ``Producer.layout`` raises.
+        """
+        names, codes = self._topics(chunk)
+        explicit = _explicit(chunk.partitions)
+        layouts = [self._layout_for(name, codes == code, explicit) for code, name in enumerate(names)]
+        counts = np.array([layout.partitions for layout in layouts], np.int64)
+        chosen = np.full(len(chunk), _OPEN, np.int64) if explicit is None else explicit.copy()
+        if chunk.keys is not None and not self._ignore_keys:
+            hashes = hash_keys(chunk.keys)
+            keyed = (chosen == _OPEN) & (hashes >= 0)
+            np.copyto(chosen, hashes % counts[codes], where=keyed)
+        for code, name in enumerate(names):
+            rest = np.flatnonzero((chosen == _OPEN) & (codes == code))
+            if len(rest):
+                self._stick(name, layouts[code], rest, sizes[rest], chosen)
+        first = np.cumsum(counts) - counts
+        order, bounds = group_rows((first[codes] + chosen).astype(np.int32), int(counts.sum()))
+        edges = bounds.tolist()
+        for code, name in enumerate(names):
+            for partition in range(counts[code]):
+                at = int(first[code]) + partition
+                if edges[at] < edges[at + 1]:
+                    yield Group(name, partition, order[edges[at] : edges[at + 1]])
+
+    def _topics(self, chunk: Chunk) -> tuple[list[str], Int64s]:
+        """The names of the topics, and each row's place among them."""
+        if self._topic is not None or chunk.topics is None:
+            assert self._topic is not None
+            return [self._topic], np.zeros(len(chunk), np.int64)
+        if chunk.topics.null_count:
+            raise RowError("null topic present in the data. Use the topic option for setting a default topic.")
+        encoded = pc.dictionary_encode(chunk.topics)
+        return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
+
+    def _layout_for(
+        self, name: str, rows: np.ndarray[tuple[int], np.dtype[np.bool_]], explicit: Int64s | None
+    ) -> TopicLayout:
+        if explicit is None:
+            return self._layout(name)
+        largest = int(explicit[rows].max(initial=_OPEN))
+        return self._layout(name, None if largest == _OPEN else largest)
+
+    def _stick(self, name: str, layout: TopicLayout, rows: Int64s, sizes: Int64s, chosen: Int64s) -> None:
+        """Choose for rows without a key: as many as fill a batch go to the same partition."""
+        sticky = self._sticky.get(name)
+        if sticky is None:
+            sticky = self._sticky[name] = StickyPartitioner(self._batch_bytes, self._random())
+        ends = np.cumsum(sizes)
+        start = before = 0
+        while start < len(rows):
+            if sticky.bytes_left <= 0 or sticky.partition >= layout.partitions:
+                sticky.next(layout.available or range(layout.partitions))
+            stop = int(np.searchsorted(ends, before + sticky.bytes_left, side="right"))
+            if stop == start:
+                # It would not fit the batch any more; one that fits no batch goes alone.
+                fresh = sticky.bytes_left == self._batch_bytes
+                sticky.bytes_left = 0
+                if not fresh:
+                    continue
+                stop = start + 1
+            chosen[rows[start:stop]] = sticky.partition
+            after = int(ends[stop - 1])
+            sticky.bytes_left -= after - before
+            start, before = stop, after
+
+
+def _explicit(partitions: pa.Array | None) -> Int64s | None:
+    """The partitions that rows name, `_OPEN` where they name none; None where no row does."""
+    if partitions is None or partitions.null_count == len(partitions):
+        return None
+    least = pc.min(partitions).as_py()
+    if least < 0:
+        raise RowError(f"Invalid partition: {least}. Partition number should always be non-negative or null.")
+    return np.asarray(pc.fill_null(partitions, _OPEN).to_numpy(zero_copy_only=False)).astype(np.int64)

@@ -1,0 +1,63 @@
+"""The columns that the sink takes: those of Spark's Kafka sink, with its checks and its messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql.types import DataType, StructType
+
+from spark_kafkalog.options import OptionsError
+
+_TEXT = ("string", "binary")
+_HEADERS = "array<struct<key:string,value:binary>>"
+
+
+@dataclass(frozen=True)
+class SinkColumns:
+    """Places of the columns in a row, None for those that are not there. Other columns are not looked at."""
+
+    value: int
+    key: int | None = None
+    topic: int | None = None
+    """None too where the option ``topic`` overrides it."""
+    partition: int | None = None
+    headers: int | None = None
+
+    @classmethod
+    def of(cls, schema: StructType, topic: str | None) -> SinkColumns:
+        """The columns of rows of ``schema``, where ``topic`` is the option's.
+
+        Raises OptionsError for a column that is missing or has a type that cannot be written.
+        """
+        if topic is None:
+            topic_at = _place(schema, "topic", "string")
+            if topic_at is None:
+                raise OptionsError(
+                    "topic option required when no 'topic' attribute is present. "
+                    "Use the topic option for setting a topic."
+                )
+        else:
+            topic_at = None
+        key = _place(schema, "key", *_TEXT)
+        value = _place(schema, "value", *_TEXT)
+        if value is None:
+            raise OptionsError("Required attribute 'value' not found")
+        headers = _place(schema, "headers", _HEADERS)
+        return cls(value, key, topic_at, _place(schema, "partition", "int"), headers)
+
+
+def _place(schema: StructType, name: str, *types: str) -> int | None:
+    for place, column in enumerate(schema.fields):
+        if column.name == name:
+            found = _type_name(column.dataType)
+            if found not in types:
+                raise OptionsError(
+                    f"{name} attribute unsupported type {found}. {name} must be a(n) {' or '.join(types)}"
+                )
+            return place
+    return None
+
+
+def _type_name(kind: DataType) -> str:
+    """As Spark's catalog writes it; whether something may be null is no part of it."""
+    return kind.simpleString()

@@ -1,0 +1,102 @@
+"""One task: its rows to record batches, and these to the brokers."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from kafkalog.client.producer import EncodedFuture, Producer, ProducerConfig
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import MessageTooLargeError
+from kafkalog.records.arrow import encode_arrow
+from kafkalog.records.batch import HEADER_SIZE
+
+from .chunks import Chunk, chunks
+from .message import TaskWrote, Written
+from .options import SinkOptions
+from .partition import Group, RowPartitioner
+from .schema import SinkColumns
+
+CHUNK_BYTES = 4 << 20
+"""Rows that are spread over partitions at a time: enough that each of many partitions gets a batch worth sending."""
+MEMORY_SHARE = 4
+"""A chunk has at most this part of buffer.memory, so that the next is encoded while this one is on its way."""
+
+
+def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions, columns: SinkColumns) -> TaskWrote:
+    """Write all rows; returns when brokers have them as ``acks`` says, with what was written where.
+
+    Raises RowError for a row that cannot be written, and whatever kept one from being delivered (``KafkaError``,
+    ``ClientError``); then some of the others have been written.
+    """
+    producer = Producer(options.producer)
+    try:
+        wrote = _Task(producer, options).run(batches, columns)
+    except BaseException:
+        # What is on its way may arrive; there is no use in waiting for it.
+        producer.close(0)
+        raise
+    producer.close()
+    return wrote
+
+
+class _Task:
+    def __init__(self, producer: Producer, options: SinkOptions) -> None:
+        self._producer = producer
+        self._config: ProducerConfig = options.producer
+        self._partitioner = RowPartitioner(
+            producer.layout,
+            topic=options.topic,
+            batch_bytes=self._config.batch_limit - HEADER_SIZE,
+            ignore_keys=self._config.ignore_keys,
+        )
+        self._under_way: deque[EncodedFuture] = deque()
+        self._wrote = TaskWrote()
+
+    def run(self, batches: Iterator[pa.RecordBatch], columns: SinkColumns) -> TaskWrote:
+        size = max(min(CHUNK_BYTES, self._config.buffer_memory // MEMORY_SHARE), 1)
+        for chunk in chunks(batches, columns, size):
+            self._write(chunk)
+            while self._under_way and self._under_way[0].done():
+                self._settle()
+        while self._under_way:
+            self._settle()
+        return self._wrote
+
+    def _write(self, chunk: Chunk) -> None:
+        sizes = chunk.record_sizes()
+        largest, limit = int(sizes.max()), self._config.max_request_size
+        if largest > limit:
+            raise MessageTooLargeError(
+                f"a row's record of up to {largest} bytes is larger than kafka.max.request.size ({limit})"
+            )
+        for group in self._partitioner.groups(chunk, sizes):
+            for data in self._encode(chunk, group):
+                self._under_way.append(self._producer.send_batch(group.topic, group.partition, data))
+
+    def _encode(self, chunk: Chunk, group: Group) -> list[bytearray]:
+        config = self._config
+        return encode_arrow(
+            chunk.keys,
+            chunk.values,
+            int(time.time() * 1000),
+            chunk.headers,
+            order=None if len(group.rows) == len(chunk) else group.rows,
+            codec=config.compression,
+            level=config.compression_level,
+            max_batch_bytes=config.batch_limit,
+            max_single_bytes=config.max_request_size + HEADER_SIZE,
+        )
+
+    def _settle(self) -> None:
+        """Count in the oldest batch once it is delivered; raises what kept it from that."""
+        future = self._under_way.popleft()
+        first, last = future.result()
+        known = first >= 0
+        self._wrote.add(
+            TopicPartition(future.topic, future.partition),
+            Written(future.count, future.size, first if known else None, last if known else None),
+        )
