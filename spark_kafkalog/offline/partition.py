@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kafkalog.client.types import TopicPartition
-from kafkalog.records.batch import BatchHeader, decode_batch
+from kafkalog.records.batch import HEADER_SIZE, BatchHeader, decode_batch
 from kafkalog.records.errors import CorruptRecordError
 
 from . import layout, transactions
@@ -206,7 +206,8 @@ def _walk_to_end(batches: Batches, at: int, base: int) -> tuple[int, int, int]:
                 continue
             header, why = None, str(error)
         if header is None:
-            if any(batches.bytes_at(at, 64)):
+            # Zeros are room that was made for batches to come (preallocate).
+            if batches.end - at < HEADER_SIZE or any(batches.bytes_at(at, HEADER_SIZE)):
                 _log.warning(
                     "%s: no sound batch in the last %d bytes, from position %d on (%s); the partition ends at offset "
                     "%d, as it would for a broker that starts with this log",
