@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from tests.peers import cache, kafka
+from tests.peers import cache, hdfs, kafka
 from tests.peers.clients.registry import PROGRAMS
 
 PATIENCE_S = 1800.0
@@ -18,6 +18,7 @@ def main() -> int:
     wanted: dict[str, Callable[[], str | None]] = {
         f"Apache Kafka {version}": partial(kafka.missing, version) for version in kafka.VERSIONS
     }
+    wanted[f"HDFS {hdfs.HADOOP}"] = hdfs.missing
     wanted |= {name: client.missing for name, client in PROGRAMS.items()}
     reasons = {name: missing() for name, missing in wanted.items()}
     for name, reason in reasons.items():

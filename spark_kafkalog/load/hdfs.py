@@ -1,0 +1,223 @@
+"""HDFS through hdfs-native, a client that speaks to the NameNode and DataNodes itself: no libhdfs, no JVM.
+
+``rename`` is the NameNode's rename2 without OVERWRITE: one edit under the namespace's lock, which fails where the
+target exists, an empty directory included. (The older ``FileSystem.rename`` would move the source *into* an existing
+directory.) A file's ``close`` comes after ``hsync``, so its blocks are on the DataNodes' disks before it is published;
+the NameNode logs every rename before it answers.
+
+Names of nameservices (HA), Kerberos and further settings come from ``core-site.xml`` and ``hdfs-site.xml`` in
+``HADOOP_CONF_DIR``, for Kerberos with the ticket cache of the process; without Kerberos ``HADOOP_USER_NAME`` is who
+asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+from .files import Entry, Files
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_clients: dict[tuple[int, str], Any] = {}
+"""Clients by process and address: their threads do not outlive a fork."""
+_DIRECTORY_MODE = 0o755
+
+
+class MissingClientError(OSError):
+    """hdfs-native is not installed here; the message says how."""
+
+
+@dataclass(frozen=True)
+class HdfsFiles(Files):
+    """``address``: hdfs://host:port, or hdfs://nameservice."""
+
+    address: str
+
+    @property
+    def _client(self) -> Any:
+        key = os.getpid(), self.address
+        if key not in _clients:
+            try:
+                from hdfs_native import Client
+            except ImportError:
+                raise MissingClientError(
+                    "hdfs:// needs the package hdfs-native, here and on every executor: pip install 'kafkalog[hdfs]'"
+                ) from None
+            with _os_errors(self.address):
+                _clients[key] = Client(self.address)
+        return _clients[key]
+
+    def url(self, path: str) -> str:
+        return self.address + path
+
+    def create(self, path: str) -> io.RawIOBase:
+        with _os_errors(self.url(path)):
+            from hdfs_native import WriteOptions
+
+            return _Output(self._client.create(path, WriteOptions(create_parent=False)), self.url(path))
+
+    def replace(self, path: str, data: bytes) -> None:
+        with _os_errors(self.url(path)):
+            from hdfs_native import WriteOptions
+
+            file = self._client.create(path, WriteOptions(create_parent=False, overwrite=True))
+            file.write(data)
+            file.close()
+
+    def open(self, path: str) -> IO[bytes]:
+        with _os_errors(self.url(path)):
+            return io.BufferedReader(_Input(self._client.read(path), self.url(path)), 1 << 20)
+
+    def make_directories(self, path: str) -> None:
+        with _os_errors(self.url(path)):
+            self._client.mkdirs(path, _DIRECTORY_MODE, create_parent=True)
+
+    def list(self, path: str) -> list[Entry]:
+        with _os_errors(self.url(path)):
+            try:
+                return sorted(_entry(each) for each in self._client.list_status(path))
+            except FileNotFoundError:
+                return []
+
+    def stat(self, path: str) -> Entry | None:
+        with _os_errors(self.url(path)):
+            try:
+                return _entry(self._client.get_file_info(path))
+            except FileNotFoundError:
+                return None
+
+    def rename(self, source: str, target: str) -> None:
+        with _os_errors(self.url(source)):
+            self._client.rename(source, target, overwrite=False)
+
+    def delete(self, path: str) -> None:
+        with _os_errors(self.url(path)):
+            self._client.delete(path, recursive=True)
+
+    def remove_empty(self, path: str) -> None:
+        try:
+            with _os_errors(self.url(path)):
+                self._client.delete(path, recursive=False)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+                raise
+
+    def sync_tree(self, path: str) -> None:
+        """The NameNode has logged what it has answered."""
+
+    def sync(self, path: str) -> None:
+        """The NameNode has logged what it has answered."""
+
+
+class _Output(io.RawIOBase):
+    def __init__(self, file: Any, path: str) -> None:
+        self._file = file
+        self._path = path
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer, /) -> int:
+        with _os_errors(self._path):
+            self._file.write(data)
+        return memoryview(data).nbytes
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        try:
+            with _os_errors(self._path):
+                try:
+                    self._file.hsync()
+                finally:
+                    self._file.close()
+        finally:
+            super().close()
+
+
+class _Input(io.RawIOBase):
+    """hdfs-native's reader as BufferedReader wants one."""
+
+    def __init__(self, file: Any, path: str) -> None:
+        self._file = file
+        self._path = path
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._file.tell(), io.SEEK_END: len(self._file)}[whence]
+        at: int = base + offset
+        self._file.seek(at)
+        return at
+
+    def tell(self) -> int:
+        at: int = self._file.tell()
+        return at
+
+    def readinto(self, buffer: Any, /) -> int:
+        view = memoryview(buffer).cast("B")
+        wanted = min(len(view), len(self._file) - self.tell())
+        if wanted <= 0:
+            return 0
+        with _os_errors(self._path):
+            data = self._file.read(wanted)
+        view[: len(data)] = data
+        return len(data)
+
+
+def _entry(status: Any) -> Entry:
+    return Entry(status.path.rpartition("/")[2], status.isdir, status.length, status.modification_time)
+
+
+_EXCEPTIONS = {
+    "AccessControlException": (errno.EACCES, PermissionError),
+    "PathIsNotEmptyDirectoryException": (errno.ENOTEMPTY, OSError),
+    "QuotaExceededException": (errno.EDQUOT, OSError),
+    "NSQuotaExceededException": (errno.EDQUOT, OSError),
+    "DSQuotaExceededException": (errno.EDQUOT, OSError),
+    "SafeModeException": (errno.EROFS, OSError),
+}
+
+
+@contextlib.contextmanager
+def _os_errors(path: str) -> Iterator[None]:
+    """hdfs-native's errors as OSErrors of one line: the server's stack traces say nothing to whoever asked."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError, PermissionError) as error:
+        number = {FileNotFoundError: errno.ENOENT, FileExistsError: errno.EEXIST}.get(type(error), errno.EACCES)
+        raise type(error)(number, _first_line(error), path) from None
+    except MissingClientError:
+        raise
+    except (RuntimeError, OSError, ValueError) as error:
+        text = str(error)
+        for name, (number, kind) in _EXCEPTIONS.items():
+            if name in text:
+                raise kind(number, _first_line(error), path) from None
+        raise OSError(f"{path}: {_first_line(error)}") from error
+
+
+_RPC_ERROR = re.compile(r'RPCError\("[\w.$]+", "(.*)', re.DOTALL)
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        text = error.strerror
+    else:
+        text = str(error)
+    text = text.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
+    if match := _RPC_ERROR.search(text):
+        text = match[1]
+    return text.split("\n")[0].strip()

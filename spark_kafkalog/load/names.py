@@ -1,0 +1,72 @@
+"""The names of the layout, made and read back. Pure.
+
+    <to>/<topic>/load=0000000007/_offsets.json
+    <to>/<topic>/load=0000000007/date=2026-11-21/hour=18/<topic>+<partition>+<start>+<end>.parquet
+    <to>/<topic>/_staging/<run id>/…
+
+``load``, ``date`` and ``hour`` are partition columns for Spark, Hive, pyarrow and DuckDB, which pass over names that
+begin with ``_``. A file's name tells the offsets it may hold: its first one and the one behind its last. They need not
+be dense, because a file has the records of one hour only and timestamps may be out of order.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+OFFSETS_FILE = "_offsets.json"
+STAGING = "_staging"
+COMPACTING = "_compacting"
+NO_HOUR = "date=__HIVE_DEFAULT_PARTITION__/hour=__HIVE_DEFAULT_PARTITION__"
+"""Where records without a timestamp go: the name that Hive, Spark, pyarrow and DuckDB read as null."""
+HOUR_US = 3_600_000_000
+
+_LOAD = re.compile(r"load=(\d{10,})")
+_FILE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})\+(?P<partition>\d+)\+(?P<start>\d{20})\+(?P<end>\d{20})\.\w+")
+
+
+class FileName(NamedTuple):
+    """What a data file's name tells: offsets [start, end) of a partition, not all of which it needs to hold."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+def load_name(number: int) -> str:
+    """The directory of a load."""
+    return f"load={number:010}"
+
+
+def load_number(name: str) -> int | None:
+    """The number of a load's directory; None for any other name."""
+    match = _LOAD.fullmatch(name)
+    if match is None or load_name(int(match[1])) != name:
+        return None
+    return int(match[1])
+
+
+def hour_path(hour: int | None) -> str:
+    """``date=…/hour=…`` of an hour since 1970 (UTC), or of records without a timestamp."""
+    if hour is None:
+        return NO_HOUR
+    try:
+        return f"{datetime.fromtimestamp(hour * 3600, UTC):date=%Y-%m-%d/hour=%H}"
+    except (OverflowError, ValueError, OSError):
+        # A producer may send any 64 bits as a timestamp; what no calendar has is kept with what has none.
+        return NO_HOUR
+
+
+def file_name(topic: str, partition: int, start: int, end: int, suffix: str) -> str:
+    """A data file's name; ``suffix`` without a dot."""
+    return f"{topic}+{partition}+{start:020}+{end:020}.{suffix}"
+
+
+def parse_file_name(name: str) -> FileName:
+    """The parts of a data file's name; ValueError for any other name."""
+    match = _FILE.fullmatch(name)
+    if match is None:
+        raise ValueError(f"{name} is not the name of a load's file (topic+partition+start+end.suffix)")
+    return FileName(match["topic"], int(match["partition"]), int(match["start"]), int(match["end"]))

@@ -1,0 +1,86 @@
+"""The published loads of a topic, and publishing the next one: the one rename that exactly-once stands on.
+
+A run computes what to load from load n-1 and publishes load n. Where another run was first, load n exists, the rename
+fails, and the run throws its work away; it must never try n+1, whose offsets would overlap. So no number may ever
+become free again: compaction leaves every load's directory and document where they are.
+"""
+
+from __future__ import annotations
+
+from . import faults
+from .document import DocumentError, Offsets
+from .files import Files
+from .names import OFFSETS_FILE, load_name, load_number
+
+
+class StateError(RuntimeError):
+    """What is published cannot be understood; nothing may be loaded after it."""
+
+
+class LostRaceError(RuntimeError):
+    """Another run has published the load that this one was to publish; this one has published nothing."""
+
+
+def numbers(files: Files, topic_path: str) -> list[int]:
+    """The numbers of the published loads, in their order."""
+    found = (load_number(each.name) for each in files.list(topic_path) if each.is_dir)
+    return sorted(number for number in found if number is not None)
+
+
+def read_document(files: Files, topic_path: str, number: int) -> Offsets:
+    """The document of a published load. StateError where it is missing or cannot be read."""
+    path = f"{topic_path}/{load_name(number)}/{OFFSETS_FILE}"
+    try:
+        document = Offsets.from_json(files.read(path))
+    except FileNotFoundError:
+        raise StateError(
+            f"{path} is missing: a load is published with it, so it was deleted since, or {load_name(number)} was made "
+            "by something else. Restore it, or move that directory away if it is no load"
+        ) from None
+    except DocumentError as error:
+        raise StateError(f"{path}: {error}") from None
+    if document.load != number:
+        raise StateError(f"{path} is the document of load {document.load}: the directory was renamed")
+    return document
+
+
+def newest(files: Files, topic_path: str) -> Offsets | None:
+    """The document of the newest published load: the state. None where nothing is published."""
+    found = numbers(files, topic_path)
+    return read_document(files, topic_path, found[-1]) if found else None
+
+
+def history(files: Files, topic_path: str) -> list[Offsets]:
+    """The documents of all published loads, oldest first."""
+    return [read_document(files, topic_path, number) for number in numbers(files, topic_path)]
+
+
+def publish(files: Files, topic_path: str, prepared: str, document: Offsets) -> str:
+    """Publish the directory ``prepared``, which holds the document and its files; the path of the load.
+
+    Raises LostRaceError where the load exists, FileNotFoundError where ``prepared`` was swept.
+    """
+    target = f"{topic_path}/{load_name(document.load)}"
+    faults.point("before-rename")
+    try:
+        files.rename(prepared, target)
+    except OSError as error:
+        # An answer that was lost and asked for again says that the target exists, or the source does not.
+        if _is_ours(files, topic_path, document):
+            return target
+        if isinstance(error, FileExistsError):
+            raise LostRaceError(
+                f"another run has published {load_name(document.load)} of {document.topic} in the meantime, so this "
+                "one has published nothing and thrown its files away. Run it again to load what has come since"
+            ) from None
+        raise
+    faults.point("after-rename")
+    files.sync(topic_path)
+    return target
+
+
+def _is_ours(files: Files, topic_path: str, document: Offsets) -> bool:
+    try:
+        return read_document(files, topic_path, document.load).run_id == document.run_id
+    except (StateError, OSError):
+        return False

@@ -1,0 +1,260 @@
+"""One split of a load, on an executor: from the partition's leader to files in staging, without the JVM.
+
+A task writes into a directory of its own attempt, under names that only count: a task that Spark runs twice (a retry,
+speculation) leaves two directories, and the driver takes the files that the task it counts has named. What hour a
+record belongs to is known by its timestamp, so that a split may write several files; a file that is closed early, to
+bound memory or its size, is followed by another of the same hour, with higher offsets.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+
+from kafkalog.records.checksum import crc32c
+from spark_kafkalog.data_loss import DataLossError
+from spark_kafkalog.options import SourceOptions
+from spark_kafkalog.reader import read_range
+
+from . import faults
+from .document import DataFile, Lost
+from .files import Files
+from .formats import COLUMNS, FORMATS, FormatWriter
+from .names import HOUR_US, file_name, hour_path
+from .plan import Split
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+MOST_OPEN = 64
+"""Files (hours) that a task writes at a time."""
+MOST_PENDING = 256 << 20
+"""Bytes that wait in memory for their row groups, over all files of a task."""
+_BUFFER = 1 << 20
+_LOST = re.compile(r"offsets \[(\d+), (\d+)\) of \S+: (.*)\.$")
+
+
+@dataclass(frozen=True)
+class SplitTask:
+    """A split and all that an executor needs to know to write it."""
+
+    split: Split
+    options: SourceOptions
+    files: Files
+    directory: str
+    """Where attempts make their directories."""
+    format: str
+    compression_level: int
+    most_file_bytes: int
+
+
+class WrittenFile(NamedTuple):
+    """A closed file: where the attempt wrote it, and what it is to be in the load."""
+
+    path: str
+    file: DataFile
+
+
+class WrittenSplit(NamedTuple):
+    """What a task did."""
+
+    split: Split
+    files: tuple[WrittenFile, ...]
+    lost: tuple[Lost, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(each.file.rows for each in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.file.bytes for each in self.files)
+
+
+def load_split(task: SplitTask) -> WrittenSplit:
+    """Read the split and write its files. Raises what reading raises, and OSError of the file system."""
+    split = task.split
+    faults.point("split-begun")
+    attempt = f"{task.directory}/{uuid.uuid4().hex}"
+    task.files.make_directories(attempt)
+    output = _SplitOutput(task, attempt)
+    with _Losses(split.partition) as losses:
+        for batch in read_range(*split, task.options, COLUMNS):
+            output.write(batch)
+            faults.point("batch-written")
+    written = output.close()
+    task.files.sync(attempt)
+    faults.point("split-written")
+    return WrittenSplit(split, written, tuple(losses.found))
+
+
+class Checksummed(io.RawIOBase):
+    """Counts the bytes that go to a file, and their CRC-32C."""
+
+    def __init__(self, file: io.RawIOBase) -> None:
+        self._file = file
+        self.size = 0
+        self.crc = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer, /) -> int:
+        self.crc = crc32c(data, self.crc)
+        count = self._file.write(data)
+        assert count is not None
+        self.size += count
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            try:
+                self._file.close()
+            finally:
+                super().close()
+
+
+class _HourFile:
+    """The file of one hour while it is written."""
+
+    def __init__(self, path: str, task: SplitTask) -> None:
+        self.path = path
+        self.rows = 0
+        self._first = self._last = 0
+        self._times: tuple[int, int] | None = None
+        self._sink = Checksummed(task.files.create(path))
+        self._buffered = io.BufferedWriter(self._sink, _BUFFER)
+        self._writer: FormatWriter = FORMATS[task.format](self._buffered, task.compression_level)
+
+    @property
+    def pending(self) -> int:
+        return self._writer.pending
+
+    @property
+    def size(self) -> int:
+        return self._sink.size
+
+    def write(self, batch: pa.RecordBatch, offsets: Any, micros: Any) -> None:
+        if not self.rows:
+            self._first = int(offsets[0])
+        self._last = int(offsets[-1])
+        self.rows += batch.num_rows
+        low, high = int(micros.min()) // 1000, int(micros.max()) // 1000
+        if high >= 0:
+            self._times = (low, high) if self._times is None else (min(low, self._times[0]), max(high, self._times[1]))
+        self._writer.write(batch)
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+    def close(self, split: Split, hour: int | None, suffix: str) -> WrittenFile:
+        self._writer.close()
+        self._buffered.close()
+        name = file_name(split.topic, split.partition, self._first, self._last + 1, suffix)
+        low, high = self._times or (None, None)
+        file = DataFile(
+            path=f"{hour_path(hour)}/{name}",
+            partition=split.partition,
+            first_offset=self._first,
+            last_offset=self._last,
+            rows=self.rows,
+            bytes=self._sink.size,
+            crc32c=f"{self._sink.crc:08x}",
+            min_timestamp=low,
+            max_timestamp=high,
+        )
+        return WrittenFile(self.path, file)
+
+
+class _SplitOutput:
+    """The files of a split: one an hour, and more where one is closed early."""
+
+    def __init__(self, task: SplitTask, directory: str) -> None:
+        self._task = task
+        self._directory = directory
+        self._open: OrderedDict[int | None, _HourFile] = OrderedDict()
+        self._closed: list[WrittenFile] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for hour, part in by_hour(batch):
+            file = self._open.get(hour)
+            if file is None:
+                if len(self._open) >= MOST_OPEN:
+                    self._close(next(iter(self._open)))
+                number = len(self._closed) + len(self._open)
+                file = self._open[hour] = _HourFile(f"{self._directory}/{number}.{self._task.format}", self._task)
+            self._open.move_to_end(hour)
+            file.write(part, _int64(part, "offset"), _int64(part, "timestamp"))
+            if file.size >= self._task.most_file_bytes:
+                self._close(hour)
+        while sum(each.pending for each in self._open.values()) > MOST_PENDING:
+            max(self._open.values(), key=lambda each: each.pending).flush()
+
+    def close(self) -> tuple[WrittenFile, ...]:
+        for hour in list(self._open):
+            self._close(hour)
+        return tuple(sorted(self._closed, key=lambda each: each.file.path))
+
+    def _close(self, hour: int | None) -> None:
+        file = self._open.pop(hour)
+        self._closed.append(file.close(self._task.split, hour, self._task.format))
+
+
+def by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+    """The rows of each hour since 1970 (UTC) in their order; None for rows without a timestamp (negative)."""
+    hours = np.maximum(_int64(batch, "timestamp") // HOUR_US, -1)
+    low, high = int(hours.min()), int(hours.max())
+    if low == high:
+        yield (low if low >= 0 else None), batch
+        return
+    for hour in np.unique(hours).tolist():
+        where = np.flatnonzero(hours == hour)
+        first, behind = int(where[0]), int(where[-1]) + 1
+        if behind - first == len(where):
+            part = batch.slice(first, len(where))
+        else:
+            part = batch.take(pa.array(where))
+        yield (hour if hour >= 0 else None), part
+
+
+def _int64(batch: pa.RecordBatch, name: str) -> Any:
+    return batch.column(batch.schema.get_field_index(name)).cast(pa.int64()).to_numpy()
+
+
+class _Losses(logging.Handler):
+    """What the reader of this thread reports as lost, where losses do not end the load."""
+
+    def __init__(self, partition: int) -> None:
+        super().__init__(logging.WARNING)
+        self.found: list[Lost] = []
+        self._partition = partition
+        self._thread = threading.get_ident()
+        self._logger = logging.getLogger(DataLossError.__module__)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        if record.thread != self._thread or not isinstance(error, DataLossError):
+            return
+        match = _LOST.search(error.detail)
+        if match is not None:
+            self.found.append(Lost(self._partition, int(match[1]), int(match[2]), match[3]))
+
+    def __enter__(self) -> Self:
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._logger.removeHandler(self)

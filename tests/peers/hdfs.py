@@ -1,0 +1,111 @@
+"""HDFS: a NameNode and a DataNode in one JVM, from Hadoop's own artifacts, in the version that PySpark brings."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.peers import java, maven
+from tests.peers.cache import MissingPeerError, cached
+from tests.peers.process import Process
+
+HADOOP = "3.5.0"
+SOURCE = Path(__file__).with_name("MiniHdfs.java")
+COORDINATES = (
+    f"org.apache.hadoop:hadoop-hdfs:{HADOOP}",
+    f"org.apache.hadoop:hadoop-hdfs-client:{HADOOP}",
+    f"org.apache.hadoop:hadoop-common:{HADOOP}",
+)
+START_DEADLINE_S = 90.0
+_WEBAPPS = ("hdfs", "datanode", "static")
+_LOG4J = """log4j.rootLogger=WARN, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d %p %m (%c)%n
+"""
+
+
+def missing() -> str | None:
+    """Why HDFS cannot run here, or None. Fetches it the first time."""
+    if reason := java.missing():
+        return reason
+    if shutil.which("javac") is None:
+        return "missing because javac (a JDK) is not installed"
+    try:
+        _classes()
+    except MissingPeerError as error:
+        return str(error)
+    return None
+
+
+def _classes() -> Path:
+    """A directory with the compiled starter, and with what the servers look for beside their jars."""
+
+    def compile_into(directory: Path) -> None:
+        jars = ":".join(map(str, maven.classpath(COORDINATES)))
+        done = subprocess.run(
+            ["javac", "-cp", jars, "-d", str(directory), str(SOURCE)], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise MissingPeerError(f"missing because {SOURCE.name} cannot be compiled: {done.stderr[-1500:]}")
+        for name in _WEBAPPS:
+            (directory / "webapps" / name).mkdir(parents=True)
+        (directory / "log4j.properties").write_text(_LOG4J)
+
+    return cached(f"hdfs/{HADOOP}-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:8]}", compile_into)
+
+
+class Hdfs:
+    """One HDFS as a context manager. ``settings``: keys of ``hdfs-site.xml``."""
+
+    def __init__(self, directory: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
+        self._own_directory = directory is None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="hdfs-"))
+        self.settings = dict(settings or {})
+        self.log = self.directory / "hdfs.log"
+        self._process: Process | None = None
+
+    @property
+    def address(self) -> str:
+        """host:port of the NameNode."""
+        return (self.directory / "address").read_text()
+
+    @property
+    def url(self) -> str:
+        return f"hdfs://{self.address}"
+
+    def start(self) -> None:
+        """Start and wait until the DataNode is there."""
+        ready = self.directory / "address"
+        ready.unlink(missing_ok=True)
+        classpath = [_classes(), *maven.classpath(COORDINATES)]
+        arguments = [str(self.directory), *(f"{key}={value}" for key, value in self.settings.items())]
+        options = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        self._process = Process(java.java_line(classpath, "MiniHdfs", arguments, options), self.log)
+        self._process.wait_until(ready.exists, START_DEADLINE_S)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._own_directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
