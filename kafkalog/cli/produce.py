@@ -19,6 +19,7 @@ from kafkalog.cli.client_options import (
     reporting,
     warn_unknown,
 )
+from kafkalog.cli.interruptible import read_interruptibly
 
 if TYPE_CHECKING:
     from kafkalog.client.producer import BatchFuture, DeliveryFuture, Producer
@@ -212,7 +213,7 @@ def _lines(descriptor: int, max_size: int) -> Iterator[list[bytes]]:
     while True:
         if prompt and not rest:
             print(">", end="", flush=True)
-        data = os.read(descriptor, READ_SIZE)
+        data = read_interruptibly(descriptor, READ_SIZE)
         if not data:
             break
         head, newline, tail = data.rpartition(b"\n")
