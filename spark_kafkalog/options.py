@@ -6,34 +6,66 @@ they are compared without regard to case. ``kafka.*`` options are client propert
 
 from __future__ import annotations
 
-import json
 import logging
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, TypeVar
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.types import TopicPartition
 
+from .option_values import (
+    TIMESTAMPS_EXAMPLE,
+    Given,
+    OptionsError,
+    boolean,
+    duration,
+    not_negative,
+    parse_offsets,
+    parse_partitions,
+    positive,
+    positive_int32,
+    single_timestamp,
+    size,
+)
 from .patterns import PatternError, compile_java
 
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Assign",
+    "AtEnd",
+    "AtOffsets",
+    "AtTimestamp",
+    "AtTimestamps",
+    "Limit",
+    "OptionsError",
+    "SourceOptions",
+    "Strategy",
+    "Subscribe",
+    "SubscribePattern",
+    "parse_offsets",
+    "parse_partitions",
+]
+
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 EARLIEST = -2
 LATEST = -1
-_INT64_MAX = (1 << 63) - 1
-_INT32_MAX = (1 << 31) - 1
 
 DEFAULT_POLL_TIMEOUT_MS = 120_000
 """What ``spark.network.timeout`` is by default."""
 DEFAULT_MAX_TRIGGER_DELAY_S = 15 * 60.0
 
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
-_BATCH_IGNORED = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_BATCH_IGNORED = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "commitGroup",
+)
 _STREAM_REFUSED = {
     "endingOffsets": "ending offset not valid in streaming queries",
     "endingOffsetsByTimestamp": "ending timestamp not valid in streaming queries",
@@ -44,11 +76,9 @@ _OPTIONS = (
     *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp", "startingOffsetsByTimestampStrategy"),
     *("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "minPartitions", "maxRecordsPerPartition"),
     *_BATCH_IGNORED,
+    *("maxBytesPerPartition", "filterPushdown"),
     *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
 )
-_OFFSETS_EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
-_TIMESTAMPS_EXAMPLE = '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'
-_PARTITIONS_EXAMPLE = '{"topicA":[0,1],"topicB":[0,1]}'
 
 _REFUSED_PROPERTIES = {
     "auto.offset.reset": "Kafka option 'auto.offset.reset' is not supported. Instead set the source option "
@@ -62,10 +92,6 @@ _REFUSED_PROPERTIES = {
     "enable.auto.commit": "Kafka option 'enable.auto.commit' is not supported",
     "interceptor.classes": "Kafka option 'interceptor.classes' is not supported",
 }
-
-
-class OptionsError(ValueError):
-    """An option that is missing, wrong, or not allowed here; the message names it."""
 
 
 # ---------------------------------------------------------------------------------------------- what to read
@@ -132,122 +158,6 @@ class AtTimestamp:
 Limit = AtEnd | AtOffsets | AtTimestamps | AtTimestamp
 
 
-# ---------------------------------------------------------------------------------------------- JSON forms
-
-
-def parse_offsets(text: str, example: str = _OFFSETS_EXAMPLE) -> dict[TopicPartition, int]:
-    """``{"topic":{"0":23}}`` to a map; OptionsError shows what was expected."""
-    try:
-        document = json.loads(text)
-    except ValueError:
-        document = None
-    found: dict[TopicPartition, int] = {}
-    if not isinstance(document, dict):
-        raise OptionsError(f"Expected e.g. {example}, got {text}")
-    for topic, partitions in document.items():
-        if not isinstance(partitions, dict):
-            raise OptionsError(f"Expected e.g. {example}, got {text}")
-        for partition, offset in partitions.items():
-            if not _is_partition(partition) or type(offset) is not int or abs(offset) > _INT64_MAX:
-                raise OptionsError(f"Expected e.g. {example}, got {text}")
-            found[TopicPartition(topic, int(partition))] = offset
-    return found
-
-
-def parse_partitions(text: str) -> frozenset[TopicPartition]:
-    """``{"topic":[0,1]}`` to a set; OptionsError shows what was expected."""
-    try:
-        document = json.loads(text)
-    except ValueError:
-        document = None
-    if not isinstance(document, dict) or not all(
-        isinstance(partitions, list) and all(type(p) is int and 0 <= p <= _INT32_MAX for p in partitions)
-        for partitions in document.values()
-    ):
-        raise OptionsError(f"Expected e.g. {_PARTITIONS_EXAMPLE}, got {text}")
-    return frozenset(TopicPartition(topic, p) for topic, partitions in document.items() for p in partitions)
-
-
-def _is_partition(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and int(text) <= _INT32_MAX
-
-
-# ---------------------------------------------------------------------------------------------- single values
-
-
-class _Given:
-    """The options as given: looked up without regard to case, each parsed with its name in the error."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = {name.lower(): value for name, value in options.items()}
-
-    def __contains__(self, name: str) -> bool:
-        return name.lower() in self._options
-
-    def text(self, name: str) -> str:
-        return self._options[name.lower()]
-
-    def get(self, name: str, parse: Callable[[str, str], T], default: T) -> T:
-        return parse(name, self.text(name)) if name in self else default
-
-    def with_prefix(self, prefix: str) -> dict[str, str]:
-        return {name[len(prefix) :]: value for name, value in self._options.items() if name.startswith(prefix)}
-
-
-def _integer(name: str, text: str) -> int:
-    try:
-        value = int(text.strip())
-    except ValueError:
-        raise OptionsError(f"{name}: expected an integer, got '{text}'") from None
-    if abs(value) > _INT64_MAX:
-        raise OptionsError(f"{name}: {text} does not fit in 64 bits")
-    return value
-
-
-def _positive(name: str, text: str) -> int:
-    value = _integer(name, text)
-    if value <= 0:
-        raise OptionsError(f"{name} must be positive")
-    return value
-
-
-def _not_negative(name: str, text: str) -> int:
-    value = _integer(name, text)
-    if value < 0:
-        raise OptionsError(f"{name} must not be negative")
-    return value
-
-
-def _boolean(name: str, text: str) -> bool:
-    word = text.strip().lower()
-    if word not in ("true", "false"):
-        raise OptionsError(f"{name}: expected true or false, got '{text}'")
-    return word == "true"
-
-
-def _single_timestamp(name: str, text: str) -> int:
-    try:
-        return _integer(name, text)
-    except OptionsError:
-        raise OptionsError(f"{name}: Expected a single long value, got {text}") from None
-
-
-_UNITS_S = {
-    "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0,
-}  # fmt: skip
-
-
-def _duration(name: str, text: str) -> float:
-    """Spark's time strings ("15m", "30s", "100ms"; a bare number is ms) in seconds."""
-    match = re.fullmatch(r"\s*(-?\d+)\s*([a-z]*)\s*", text.lower())
-    if match is None or (match[2] and match[2] not in _UNITS_S):
-        raise OptionsError(
-            f"{name}: time must be specified as microseconds (us), milliseconds (ms), seconds (s), minutes (m or min), "
-            f"hour (h) or day (d), e.g. 50s, 100ms or 250us; got '{text}'"
-        )
-    return int(match[1]) * _UNITS_S[match[2] or "ms"]
-
-
 # ---------------------------------------------------------------------------------------------- all of them
 
 
@@ -272,6 +182,11 @@ class SourceOptions:
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_s: float = DEFAULT_MAX_TRIGGER_DELAY_S
+    max_bytes_per_trigger: int | None = None
+    max_bytes_per_partition: int | None = None
+    commit_group: str | None = None
+    """The consumer group that gets the offsets that were read, for lag tools to see."""
+    filter_pushdown: bool = False
     poll_timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS
     offset_retries: int = 3
     offset_retry_interval_ms: int = 10
@@ -281,10 +196,10 @@ class SourceOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
         """Check and convert; raises OptionsError with the message of Spark's source where it has one."""
-        given = _Given(options)
+        given = Given(options)
         strategy = _strategy(given)
-        min_partitions = given.get("minPartitions", _positive, None)
-        max_records = given.get("maxRecordsPerPartition", _positive, None)
+        min_partitions = given.get("minPartitions", positive_int32, None)
+        max_records = given.get("maxRecordsPerPartition", positive, None)
         properties = given.with_prefix("kafka.")
         for name, message in _REFUSED_PROPERTIES.items():
             if name in properties:
@@ -297,8 +212,8 @@ class SourceOptions:
             raise OptionsError(f"kafka.{error}") from None
         _warn_about_groups(given)
         _warn_about_unknown(options, client)
-        least = given.get("minOffsetsPerTrigger", _positive, None)
-        most = given.get("maxOffsetsPerTrigger", _positive, None)
+        least = given.get("minOffsetsPerTrigger", positive, None)
+        most = given.get("maxOffsetsPerTrigger", positive, None)
         if least is not None and most is not None and least > most:
             raise OptionsError(
                 f"The value of minOffsetPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most})."
@@ -309,16 +224,20 @@ class SourceOptions:
             properties=properties,
             starting=_limit(given, "starting"),
             ending=_limit(given, "ending"),
-            fail_on_data_loss=given.get("failOnDataLoss", _boolean, True),
-            include_headers=given.get("includeHeaders", _boolean, False),
+            fail_on_data_loss=given.get("failOnDataLoss", boolean, True),
+            include_headers=given.get("includeHeaders", boolean, False),
             min_partitions=min_partitions,
             max_records_per_partition=max_records,
             max_offsets_per_trigger=most,
             min_offsets_per_trigger=least,
-            max_trigger_delay_s=given.get("maxTriggerDelay", _duration, DEFAULT_MAX_TRIGGER_DELAY_S),
-            poll_timeout_ms=given.get("kafkaConsumer.pollTimeoutMs", _positive, DEFAULT_POLL_TIMEOUT_MS),
-            offset_retries=given.get("fetchOffset.numRetries", _not_negative, 3),
-            offset_retry_interval_ms=given.get("fetchOffset.retryIntervalMs", _not_negative, 10),
+            max_bytes_per_trigger=given.get("maxBytesPerTrigger", size, None),
+            max_bytes_per_partition=given.get("maxBytesPerPartition", size, None),
+            commit_group=given.get("commitGroup", _group, None),
+            filter_pushdown=given.get("filterPushdown", boolean, False),
+            max_trigger_delay_s=given.get("maxTriggerDelay", duration, DEFAULT_MAX_TRIGGER_DELAY_S),
+            poll_timeout_ms=given.get("kafkaConsumer.pollTimeoutMs", positive, DEFAULT_POLL_TIMEOUT_MS),
+            offset_retries=given.get("fetchOffset.numRetries", not_negative, 3),
+            offset_retry_interval_ms=given.get("fetchOffset.retryIntervalMs", not_negative, 10),
             given=frozenset(name.lower() for name in options),
         )
 
@@ -352,7 +271,13 @@ class SourceOptions:
         return self.starting or AtEnd(LATEST)
 
 
-def _strategy(given: _Given) -> Strategy:
+def _group(name: str, text: str) -> str:
+    if not text.strip():
+        raise OptionsError(f"{name}: the name of a consumer group is expected, got '{text}'")
+    return text.strip()
+
+
+def _strategy(given: Given) -> Strategy:
     named = [name for name in _STRATEGIES if name in given]
     if not named:
         raise OptionsError(
@@ -387,7 +312,7 @@ def _strategy(given: _Given) -> Strategy:
     return SubscribePattern(pattern)
 
 
-def _limit(given: _Given, side: str) -> Limit | None:
+def _limit(given: Given, side: str) -> Limit | None:
     """``startingTimestamp`` before ``startingOffsetsByTimestamp`` before ``startingOffsets``, likewise ``ending…``."""
     latest_if_none = False
     if side == "starting":
@@ -396,10 +321,10 @@ def _limit(given: _Given, side: str) -> Limit | None:
             raise OptionsError(f"startingOffsetsByTimestampStrategy: expected error or latest, got '{strategy}'")
         latest_if_none = strategy == "latest"
     if f"{side}Timestamp" in given:
-        return AtTimestamp(given.get(f"{side}Timestamp", _single_timestamp, 0), latest_if_none)
+        return AtTimestamp(given.get(f"{side}Timestamp", single_timestamp, 0), latest_if_none)
     if f"{side}OffsetsByTimestamp" in given:
         text = given.text(f"{side}OffsetsByTimestamp")
-        return AtTimestamps(parse_offsets(text, _TIMESTAMPS_EXAMPLE), latest_if_none)
+        return AtTimestamps(parse_offsets(text, TIMESTAMPS_EXAMPLE), latest_if_none)
     if f"{side}Offsets" not in given:
         return None
     text = given.text(f"{side}Offsets").strip()
@@ -415,29 +340,31 @@ def _limit(given: _Given, side: str) -> Limit | None:
 
 
 def _check_order(starting: Limit, ending: Limit) -> None:
-    """Refuse a start behind its end where both were given in the same terms."""
-    pairs: list[tuple[Any, int, int, str]] = []
+    """Refuse a start behind its end, or of other partitions, where both were given in the same terms."""
+    what, starts, ends = "", dict[TopicPartition, int](), dict[TopicPartition, int]()
     if isinstance(starting, AtTimestamp) and isinstance(ending, AtTimestamp):
-        pairs = [("all partitions", starting.timestamp, ending.timestamp, "Timestamp")]
-    elif isinstance(starting, AtTimestamps) and isinstance(ending, AtTimestamps):
-        pairs = [
-            (tp, starting.timestamps[tp], ending.timestamps[tp], "OffsetsByTimestamp")
-            for tp in starting.timestamps.keys() & ending.timestamps.keys()
-        ]
-    elif isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
-        pairs = [
-            (tp, starting.offsets[tp], ending.offsets[tp], "Offsets")
-            for tp in starting.offsets.keys() & ending.offsets.keys()
-            if starting.offsets[tp] >= 0 and ending.offsets[tp] >= 0
-        ]
-    for where, start, end, what in pairs:
-        if start > end:
+        if starting.timestamp > ending.timestamp:
             raise OptionsError(
-                f"The value of starting{what} ({start}) is higher than the value of ending{what} ({end}) for {where}"
+                f"The value of startingTimestamp ({starting.timestamp}) is higher than the value of endingTimestamp "
+                f"({ending.timestamp})"
+            )
+    elif isinstance(starting, AtTimestamps) and isinstance(ending, AtTimestamps):
+        what, starts, ends = "OffsetsByTimestamp", dict(starting.timestamps), dict(ending.timestamps)
+    elif isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
+        what, starts, ends = "Offsets", dict(starting.offsets), dict(ending.offsets)
+    if starts.keys() != ends.keys():
+        raise OptionsError(
+            f"starting{what} and ending{what} name different topic partitions: only one of them has "
+            f"{', '.join(map(str, sorted(starts.keys() ^ ends.keys())))}"
+        )
+    for tp, start in starts.items():
+        if 0 <= ends[tp] < start:
+            raise OptionsError(
+                f"The value of starting{what} ({start}) is higher than the value of ending{what} ({ends[tp]}) for {tp}"
             )
 
 
-def _warn_about_groups(given: _Given) -> None:
+def _warn_about_groups(given: Given) -> None:
     if "kafka.group.id" in given:
         _log.warning(
             "Kafka option 'kafka.group.id' has been set on this query, it is not recommended to set this option. "

@@ -39,6 +39,8 @@ def test_defaults_are_those_of_sparks_source() -> None:
     assert options.max_trigger_delay_s == 900
     assert options.poll_timeout_ms == 120_000
     assert (options.offset_retries, options.offset_retry_interval_ms) == (3, 10)
+    assert (options.max_bytes_per_trigger, options.max_bytes_per_partition, options.commit_group) == (None, None, None)
+    assert not options.filter_pushdown
     assert options.batch_limits() == (AtEnd(EARLIEST), AtEnd(LATEST))
     assert options.stream_start() == AtEnd(LATEST)
 
@@ -78,6 +80,7 @@ def test_strategies(given: dict[str, str], strategy: object) -> None:
         ({"assign": '{"t":[-1]}'}, "Expected e.g."),
         ({"subscribePattern": " "}, "Pattern to subscribe is empty"),
         ({"subscribePattern": "("}, "is no regular expression"),
+        ({"subscribePattern": "[a-z&&[^b]]"}, r"subscribePattern '\[a-z&&\[\^b\]\]' has a class of characters within"),
     ],
 )
 def test_wrong_strategies(given: dict[str, str], message: str) -> None:
@@ -152,6 +155,12 @@ def test_counts_are_positive(name: str, value: str) -> None:
         ("startingOffsetsByTimestampStrategy", "guess", "expected error or latest"),
         ("fetchOffset.numRetries", "-1", "must not be negative"),
         ("kafkaConsumer.pollTimeoutMs", str(1 << 63), "does not fit in 64 bits"),
+        ("minPartitions", str(1 << 31), "minPartitions: 2147483648 does not fit in 32 bits"),
+        ("maxBytesPerTrigger", "much", "maxBytesPerTrigger: expected a size such as 1048576, 512k"),
+        ("maxBytesPerTrigger", "1.5g", "expected a size"),
+        ("maxBytesPerPartition", "0", "maxBytesPerPartition must be positive"),
+        ("commitGroup", " ", "commitGroup: the name of a consumer group is expected"),
+        ("filterPushdown", "yes", "filterPushdown: expected true or false"),
     ],
 )
 def test_wrong_values(name: str, value: str, message: str) -> None:
@@ -164,6 +173,13 @@ def test_wrong_values(name: str, value: str, message: str) -> None:
 )
 def test_durations(text: str, seconds: float) -> None:
     assert parse(maxTriggerDelay=text).max_trigger_delay_s == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1000", 1000), ("10b", 10), ("512k", 512 << 10), (" 64 MB ", 64 << 20), ("2g", 2 << 30)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse(maxBytesPerTrigger=text).max_bytes_per_trigger == size
 
 
 def test_minimum_above_maximum() -> None:
@@ -203,6 +219,14 @@ def test_words_are_trimmed_and_of_any_case() -> None:
         (
             {"startingOffsets": '{"t":{"0":9}}', "endingOffsets": '{"t":{"0":8}}'},
             r"startingOffsets \(9\) is higher than the value of endingOffsets \(8\) for t-0",
+        ),
+        (
+            {"startingOffsets": '{"t":{"0":9}}', "endingOffsets": '{"t":{"0":9,"1":2}}'},
+            "startingOffsets and endingOffsets name different topic partitions: only one of them has t-1",
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"t":{"0":9}}', "endingOffsetsByTimestamp": '{"u":{"0":9}}'},
+            "name different topic partitions: only one of them has t-0, u-0",
         ),
         (
             {"startingOffsetsByTimestamp": '{"t":{"0":9}}', "endingOffsetsByTimestamp": '{"t":{"0":8}}'},
