@@ -19,6 +19,7 @@ COMMANDS = {
     "topics": "create, list, describe, alter and delete topics",
     "produce": "write lines of standard input to a topic",
     "consume": "print the records of a topic",
+    "load": "load topics into Parquet on HDFS, exactly once",
     "log": "look into log files",
     "perf": "measure producing and consuming",
     "quickstart": "broker, topic, real input and Spark into Parquet, on this machine",

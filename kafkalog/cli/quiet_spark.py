@@ -20,8 +20,8 @@ appender.file.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
 """
 
 
-def quiet_session(name: str, directory: Path) -> Any:
-    """A ``local[*]`` session whose JVM logs to ``directory/spark.log``; its workers run this Python."""
+def quiet_session(name: str, directory: Path, master: str = "local[*]") -> Any:
+    """A session whose JVM logs to ``directory/spark.log``; its workers run this Python."""
     from pyspark.sql import SparkSession
 
     log = directory / "spark.log"
@@ -30,16 +30,17 @@ def quiet_session(name: str, directory: Path) -> Any:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = (
         SparkSession.builder.appName(name)
-        .master("local[*]")
+        .master(master)
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{settings}")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "4")
         # The figures at the end are sums over every progress report.
         .config("spark.sql.streaming.numRecentProgressUpdates", "100000")
     )
+    if master.startswith("local"):
+        # The executors of a cluster must reach the driver.
+        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     sys.stderr.flush()
     terminal = os.dup(2)
     with log.open("ab") as file:

@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 
 from kafkalog.records.arrow import arrow_schema
 
+from .options import COMPRESSION_LEVEL
+
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 SCHEMA = arrow_schema(COLUMNS)
 ROW_GROUP_BYTES = 64 << 20
-COMPRESSION_LEVEL = 3
-"""Of zstd: what Spark writes with."""
 
 _LENGTH = struct.Struct(">i")
 _AVRO_SCHEMA = {
@@ -70,11 +70,12 @@ class FormatWriter(ABC):
     def close(self) -> None:
         """Write what is left."""
 
+    @abstractmethod
+    def flush(self) -> None:
+        """Write what waits in memory."""
+
     pending: int = 0
     """Bytes that wait in memory."""
-
-    def flush(self) -> None:
-        """Write what waits in memory, where the format allows it at any time."""
 
 
 class ParquetFormat(FormatWriter):
@@ -127,6 +128,9 @@ class AvroFormat(FormatWriter):
         for record in batch.set_column(at, "timestamp", micros).to_pylist():
             self._writer.write(record)
 
+    def flush(self) -> None:
+        self._writer.flush()
+
     def close(self) -> None:
         self._writer.flush()
 
@@ -146,11 +150,14 @@ class RawFormat(FormatWriter):
                 parts += (_LENGTH.pack(len(value)), value)
         self._file.write(b"".join(parts))
 
+    def flush(self) -> None:
+        """Nothing waits."""
+
     def close(self) -> None:
         """Every value is written."""
 
 
-FORMATS: dict[str, type[Any]] = {"parquet": ParquetFormat, "avro": AvroFormat, "raw": RawFormat}
+WRITERS: dict[str, type[Any]] = {"parquet": ParquetFormat, "avro": AvroFormat, "raw": RawFormat}
 """Writers by the name of the format, which is also the suffix of its files."""
 
 

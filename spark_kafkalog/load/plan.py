@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkalog.client.types import TopicPartition
-
 from spark_kafkalog.offsets import OffsetRange
 from spark_kafkalog.offsets import split as split_ranges
+
 from .document import Lost, Offsets
 
 By = Mapping[int, int]
@@ -203,6 +203,6 @@ def _beyond_end(topic: str, number: int, start: int, latest: int, loaded: bool) 
         return PlanError(f"{topic}-{number}: offset {start} to start from lies beyond the partition's end, {latest}")
     return RecreatedTopicError(
         f"{topic}-{number} was loaded up to offset {start}, and now ends at {latest}: the topic was deleted and "
-        "created again, or the brokers lost records (an unclean leader election). Nothing of it can be loaded into this "
-        "directory before it has grown beyond; load it into another one"
+        "created again, or the brokers lost records (an unclean leader election). Nothing of it can be loaded into "
+        "this directory before it has grown beyond; load it into another one"
     )

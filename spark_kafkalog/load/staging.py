@@ -2,7 +2,8 @@
 
 A run owns ``_staging/<run id>`` and a file ``lease`` in it, written anew every ``HEARTBEAT_S`` by a thread of the
 driver. Who sweeps compares the lease's modification time with that of a file he has just written himself: both are the
-file system's clock, so that the machines' clocks do not matter. A lease older than ``stale_after_s`` is dead.
+file system's clock, so that the machines' clocks do not matter. A lease older than ``stale_after_s`` is dead; so is,
+at once, that of a process of this machine (and since its start, and in this process namespace) that does not run.
 
 That can be wrong: a driver may be suspended for longer. Therefore a directory that is swept is first renamed, at once.
 Whatever its run does then fails, and publishing above all: the source of that rename is gone. Never can a part of a
@@ -12,12 +13,15 @@ run be published.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import secrets
 import socket
 import threading
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -54,7 +58,7 @@ class Staging:
     def __enter__(self) -> Self:
         self._files.make_directories(self.path)
         faults.point("staging-made")
-        self._beat()
+        self.renew()
         faults.point("lease-taken")
         self._thread.start()
         return self
@@ -76,14 +80,16 @@ class Staging:
                 "a run may be silent. Run the load again"
             )
 
-    def _beat(self) -> None:
+    def renew(self) -> None:
+        """Write the lease anew. FileNotFoundError where the directory is gone."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        self._files.replace(f"{self.path}/{LEASE}", f"{socket.gethostname()} {os.getpid()} {now}\n".encode())
+        lease = {"machine": _machine(), "process": os.getpid(), "host": socket.gethostname(), "renewed": now}
+        self._files.replace(f"{self.path}/{LEASE}", json.dumps(lease).encode())
 
     def _keep(self) -> None:
         while not self._ended.wait(self._heartbeat_s):
             try:
-                self._beat()
+                self.renew()
                 self._lost = None
             except OSError as error:
                 # A NameNode that is away for a moment is no reason to give up before the lease is stale.
@@ -96,20 +102,73 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
-def sweep(files: Files, topic_path: str, own: Staging, stale_after_s: float = STALE_AFTER_S) -> list[str]:
-    """Delete the directories of runs whose lease is stale; their names. What cannot be deleted is left for later."""
-    root = f"{topic_path}/{STAGING}"
-    lease = files.stat(f"{own.path}/{LEASE}")
-    if lease is None:
-        return []
+@dataclass(frozen=True)
+class Judge:
+    """Tells which runs are dead, as seen from a run that lives."""
+
+    files: Files
+    root: str
+    """The directory of all runs."""
+    oldest_ms: float
+    """A lease that was last renewed before is stale."""
+
+    @classmethod
+    def of(cls, files: Files, own: Staging, stale_after_s: float) -> Judge:
+        """By the clock of the file system, as the lease of ``own`` tells it. SweptError where that is gone."""
+        own.renew()
+        lease = files.stat(f"{own.path}/{LEASE}")
+        if lease is None:
+            own.check()
+        assert lease is not None
+        return cls(files, own.path.rpartition("/")[0], lease.modified_ms - stale_after_s * 1000)
+
+    def is_dead(self, run: str) -> bool:
+        """By its lease, or, where a run died before it had one, by its directory."""
+        path = f"{self.root}/{run}"
+        lease = self.files.stat(f"{path}/{LEASE}")
+        found = lease or self.files.stat(path)
+        if found is None or found.modified_ms < self.oldest_ms:
+            return True
+        return lease is not None and self._has_ended(path)
+
+    def _has_ended(self, path: str) -> bool:
+        try:
+            lease = json.loads(self.files.read(f"{path}/{LEASE}"))
+            machine, process = lease["machine"], int(lease["process"])
+        except (OSError, ValueError, KeyError, TypeError):
+            # It is being written, or is no lease: its age decides.
+            return False
+        if machine is None or machine != _machine():
+            return False
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False
+        return False
+
+
+def _machine() -> str | None:
+    """This machine since it was started, and this namespace of processes; None where that cannot be told."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return None
+
+
+def sweep(files: Files, own: Staging, stale_after_s: float = STALE_AFTER_S) -> list[str]:
+    """Delete the directories of dead runs; their names. What cannot be deleted is left for later."""
+    judge = Judge.of(files, own, stale_after_s)
     swept = []
-    for entry in files.list(root):
-        path = f"{root}/{entry.name}"
-        if entry.name == own.run_id or not _is_stale(files, path, lease.modified_ms - stale_after_s * 1000):
+    for entry in files.list(judge.root):
+        path = f"{judge.root}/{entry.name}"
+        if entry.name == own.run_id or not judge.is_dead(entry.name):
             continue
         try:
             if not entry.name.startswith(_SWEPT):
-                renamed = f"{root}/{_SWEPT}{entry.name}-{secrets.token_hex(4)}"
+                renamed = f"{judge.root}/{_SWEPT}{entry.name}-{secrets.token_hex(4)}"
                 files.rename(path, renamed)
                 faults.point("sweep-renamed")
                 path = renamed
@@ -118,9 +177,3 @@ def sweep(files: Files, topic_path: str, own: Staging, stale_after_s: float = ST
         except OSError as error:
             _log.warning("staging directory %s cannot be swept: %s", path, error)
     return swept
-
-
-def _is_stale(files: Files, path: str, oldest_ms: float) -> bool:
-    """By the lease, or, where a run died before it had one, by the directory itself."""
-    found = files.stat(f"{path}/{LEASE}") or files.stat(path)
-    return found is not None and found.modified_ms < oldest_ms

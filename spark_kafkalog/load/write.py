@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
+from kafkalog.client.types import TopicPartition
 from kafkalog.records.checksum import crc32c
 from spark_kafkalog.data_loss import DataLossError
 from spark_kafkalog.options import SourceOptions
@@ -30,7 +31,7 @@ from spark_kafkalog.reader import read_range
 from . import faults
 from .document import DataFile, Lost
 from .files import Files
-from .formats import COLUMNS, FORMATS, FormatWriter
+from .formats import COLUMNS, WRITERS, FormatWriter
 from .names import HOUR_US, file_name, hour_path
 from .plan import Split
 
@@ -57,6 +58,8 @@ class SplitTask:
     format: str
     compression_level: int
     most_file_bytes: int
+    topic_mark: int | None = None
+    """``spark_kafkalog.offsets.topic_mark`` of the topic that the split was planned for."""
 
 
 class WrittenFile(NamedTuple):
@@ -90,7 +93,8 @@ def load_split(task: SplitTask) -> WrittenSplit:
     task.files.make_directories(attempt)
     output = _SplitOutput(task, attempt)
     with _Losses(split.partition) as losses:
-        for batch in read_range(*split, task.options, COLUMNS):
+        tp = TopicPartition(split.topic, split.partition)
+        for batch in read_range(tp, split.start, split.end, task.options, COLUMNS, topic=task.topic_mark):
             output.write(batch)
             faults.point("batch-written")
     written = output.close()
@@ -111,7 +115,7 @@ class Checksummed(io.RawIOBase):
         return True
 
     def write(self, data: Buffer, /) -> int:
-        self.crc = crc32c(data, self.crc)
+        self.crc = crc32c(memoryview(data).cast("B"), self.crc)
         count = self._file.write(data)
         assert count is not None
         self.size += count
@@ -135,7 +139,7 @@ class _HourFile:
         self._times: tuple[int, int] | None = None
         self._sink = Checksummed(task.files.create(path))
         self._buffered = io.BufferedWriter(self._sink, _BUFFER)
-        self._writer: FormatWriter = FORMATS[task.format](self._buffered, task.compression_level)
+        self._writer: FormatWriter = WRITERS[task.format](self._buffered, task.compression_level)
 
     @property
     def pending(self) -> int:

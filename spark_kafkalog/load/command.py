@@ -1,0 +1,269 @@
+"""``kafkalog load``, ``load status`` and ``load compact``: their output and exit codes.
+
+The command line and the spark-submit application (``spark_kafkalog.jobs.load``) share them, and differ in where the
+Spark session comes from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from .arguments import UsageError, client_properties, load_options
+from .options import LoadOptions, check_topic, topic_names
+
+OK, FAILED, USAGE, LOST_RACE = 0, 1, 2, 3
+
+
+Context = Callable[[str | None], Any]
+"""Gives the SparkContext, for the --master that was asked for."""
+
+
+# ---------------------------------------------------------------------------------------------- running
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    """Run what was asked for; the exit code. Errors are told in one line on standard error."""
+    actions = {None: _load, "status": _status, "compact": _compact}
+    try:
+        return actions[arguments.action](arguments, context)
+    except ModuleNotFoundError as error:
+        _complain(f"{error}; a load needs Spark and pyarrow: pip install 'kafkalog[spark]'")
+        return FAILED
+    except Exception as error:
+        code = exit_code(error)
+        if code is None:
+            raise
+        _complain(_message(error))
+        return code
+
+
+def exit_code(error: Exception) -> int | None:
+    """The exit code of an error that is expected; None for a defect."""
+    from kafkalog.client.errors import ClientError, ConfigError
+    from kafkalog.protocol.errors import KafkaError
+    from kafkalog.records.errors import RecordsError
+    from spark_kafkalog.data_loss import DataLossError
+    from spark_kafkalog.options import OptionsError
+
+    from .compact import CompactionError, CompactionRunsError
+    from .files import UnsupportedUrlError
+    from .plan import LostOffsetsError, PlanError, RecreatedTopicError
+    from .published import LostRaceError, StateError
+    from .runner import TaskFailedError
+    from .staging import SweptError
+
+    if isinstance(error, LostRaceError | CompactionRunsError):
+        return LOST_RACE
+    if isinstance(error, RecreatedTopicError | LostOffsetsError):
+        return FAILED
+    if isinstance(error, UsageError | OptionsError | UnsupportedUrlError | ConfigError | PlanError):
+        return USAGE
+    failures = (KafkaError, ClientError, RecordsError, DataLossError, CompactionError, StateError, SweptError)
+    if isinstance(error, (*failures, TaskFailedError, OSError)) and not isinstance(error, BrokenPipeError):
+        return FAILED
+    return None
+
+
+def _message(error: Exception) -> str:
+    from kafkalog.protocol.errors import KafkaError
+
+    text = error.message if isinstance(error, KafkaError) else str(error)
+    if "failOnDataLoss" in text:
+        text += " (--no-fail-on-data-loss)"
+    return text
+
+
+def _complain(message: str) -> None:
+    print(f"kafkalog: {message}", file=sys.stderr, flush=True)
+
+
+def _load(arguments: argparse.Namespace, context: Context) -> int:
+    from . import job
+    from .progress import ProgressBar
+    from .published import LostRaceError
+    from .runner import Runner, SparkRunner
+
+    options = load_options(arguments)
+    if arguments.dry_run:
+        return _dry_run(options, arguments)
+    runner: list[Runner] = []
+
+    def spark() -> Runner:
+        if not runner:
+            runner.append(SparkRunner(context(arguments.master)))
+        return runner[0]
+
+    shown = sys.stderr if sys.stderr.isatty() and not arguments.quiet else None
+    loaded: list[job.Loaded] = []
+    code = OK
+    try:
+        for topic in options.topics:
+
+            def bar(total: int, runner: Runner, topic: str = topic) -> ProgressBar:
+                return ProgressBar(topic, total, runner.progress, shown)
+
+            try:
+                loaded.append(job.load_topic(options, topic, spark, bar))
+            except LostRaceError as error:
+                # The other topics are no matter of that other loader's.
+                _complain(str(error))
+                code = LOST_RACE
+                continue
+            if not arguments.json:
+                print(_loaded_line(loaded[-1]), flush=True)
+    finally:
+        if arguments.json:
+            print(json.dumps({"loads": [_loaded_json(each) for each in loaded]}), flush=True)
+    return code
+
+
+def _loaded_line(loaded: Any) -> str:
+    topic = loaded.planned.plan.topic
+    if loaded.document is None:
+        last = loaded.planned.last
+        return f"{topic}: nothing new{'' if last is None else f' since load {last.load}'}"
+    document = loaded.document
+    lost = sum(each.end - each.start for each in document.lost)
+    rate = document.rows / max(loaded.seconds, 1e-9)
+    return (
+        f"{topic}: {document.rows:,} rows in {len(document.files)} files ({document.size / 1e6:,.1f} MB) as "
+        f"{loaded.path} in {loaded.seconds:.1f} s, {rate:,.0f} rows/s{f'; {lost:,} offsets are lost' if lost else ''}"
+    )
+
+
+def _loaded_json(loaded: Any) -> dict[str, Any]:
+    document = loaded.document
+    found = {"topic": loaded.planned.plan.topic, "published": document is not None}
+    if document is not None:
+        written = json.loads(document.to_json())
+        del written["files"]
+        found |= written | {"path": loaded.path, "files": len(document.files), "seconds": round(loaded.seconds, 3)}
+    return found
+
+
+def _dry_run(options: LoadOptions, arguments: argparse.Namespace) -> int:
+    from . import job
+
+    planned = [job.plan_topic(options, topic) for topic in options.topics]
+    cores = options.min_splits or os.cpu_count() or 1
+    plans = [(each.plan, each.plan.splits(cores, options.most_split_records)) for each in planned]
+    if arguments.json:
+        document = [
+            {
+                "topic": plan.topic,
+                "load": plan.load,
+                "offsets": plan.size,
+                "splits": [split._asdict() for split in splits],
+                "lost": [each.__dict__ for each in plan.lost],
+            }
+            for plan, splits in plans
+        ]
+        print(json.dumps({"plans": document}))
+        return OK
+    for plan, splits in plans:
+        state = "nothing new" if plan.is_empty else f"load {plan.load}, {plan.size:,} offsets in {len(splits)} splits"
+        print(f"{plan.topic}: {state}")
+        rows = []
+        for number, (start, end) in sorted(plan.positions.items()):
+            mine = sum(split.partition == number for split in splits)
+            rows.append([str(number), f"{start}", f"{end}", f"{end - start:,}", str(mine)])
+        print(table(["partition", "start", "end", "offsets", "splits"], rows))
+        for lost in plan.lost:
+            print(f"lost: partition {lost.partition} [{lost.start}, {lost.end}): {lost.why}")
+    return OK
+
+
+def table(heading: list[str], rows: list[list[str]]) -> str:
+    """Columns, right-aligned."""
+    widths = [max(map(len, column)) for column in zip(heading, *rows, strict=True)]
+    return "\n".join(
+        "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in [heading, *rows]
+    )
+
+
+# ---------------------------------------------------------------------------------------------- status, compact
+
+
+def _topics_of(arguments: argparse.Namespace) -> tuple[Any, str, list[str]]:
+    """The file system of --to, its path, and the topics asked for, or found there."""
+    from .files import open_files
+    from .job import topic_path
+    from .published import numbers
+
+    if not arguments.to:
+        raise UsageError("--to is missing")
+    files, root = open_files(arguments.to)
+    asked = list(topic_names(arguments.topic))
+    for topic in asked:
+        check_topic(topic)
+        if not numbers(files, topic_path(root, topic)):
+            raise UsageError(f"there are no loads of {topic} in {arguments.to}")
+    found = asked or [
+        each.name for each in files.list(root) if each.is_dir and numbers(files, topic_path(root, each.name))
+    ]
+    if not found:
+        raise UsageError(f"there are no loads in {arguments.to}")
+    return files, root, found
+
+
+def _status(arguments: argparse.Namespace, context: Context) -> int:
+    from .status import describe, lags
+
+    files, root, topics = _topics_of(arguments)
+    behind = None
+    if arguments.bootstrap_server:
+        behind = lags(files, root, topics, arguments.bootstrap_server, client_properties(arguments))
+    described = [describe(files, root, topic, None if behind is None else behind[topic]) for topic in topics]
+    if arguments.json:
+        print(json.dumps({"topics": [each.to_dict() for each in described]}))
+    else:
+        for each in described:
+            print(each.text(table))
+    return OK
+
+
+def _compact(arguments: argparse.Namespace, context: Context) -> int:
+    from .compact import compact
+    from .job import topic_path
+    from .runner import Runner, SparkRunner, ThreadRunner
+
+    files, root, topics = _topics_of(arguments)
+
+    def runner() -> Runner:
+        # Merging needs no cluster; one is used where it was asked for.
+        return SparkRunner(context(arguments.master)) if arguments.master else ThreadRunner(os.cpu_count() or 1)
+
+    given = {
+        "target_bytes": arguments.target_file_size,
+        "compression_level": arguments.compression_level,
+        "stale_after_s": arguments.stale_after,
+        "loads": _loads(arguments.loads),
+    }
+    results = []
+    for topic in topics:
+        done = compact(
+            files, topic_path(root, topic), runner, **{name: each for name, each in given.items() if each is not None}
+        )
+        results.append({"topic": topic, **done.__dict__})
+        if not arguments.json:
+            what = (
+                f"{done.files_before} files became {done.files_after} ({done.rows:,} rows, {done.bytes / 1e6:,.1f} MB)"
+            )
+            print(f"{topic}: {what if done.files_before else 'nothing to merge'}", flush=True)
+    if arguments.json:
+        print(json.dumps({"compacted": results}))
+    return OK
+
+
+def _loads(text: str | None) -> range | None:
+    if text is None:
+        return None
+    first, dash, last = text.partition("-")
+    if not dash or not first.isdecimal() or not last.isdecimal() or int(last) < int(first):
+        raise UsageError(f"--loads {text}: expected the first and the last load, such as 3-17")
+    return range(int(first), int(last) + 1)

@@ -1,0 +1,417 @@
+"""Small files of published loads into bigger ones, in front of readers.
+
+Plain directories cannot exchange several files at once, so a reader that lists while files are exchanged could see
+rows twice, or not at all. This protocol makes such a reader *fail* instead; whoever does not fail sees every row once.
+It holds for readers that list first and open afterwards, as Spark, pyarrow, DuckDB and Hive do.
+
+The files of one hour and partition, of consecutive loads, become one file in the directory of the last of these loads.
+Hour by hour, each step being the rename of one file:
+
+1. a *sign* is put up in every directory that has files to replace: a data file by its name, which is no Parquet, so
+   that whoever has listed it fails when it opens it;
+2. the old files are moved away;
+3. the new files are moved in, under names that no file had before;
+4. the signs are taken away.
+
+A reader that listed one of the directories between 1 and 4 has seen a sign, and fails. One that listed all of them
+before 1 has the old files, and reads them, or fails because one of them was moved away. One that listed all of them
+after 4 has the new ones. One that listed some before 1 and some after 4 has an old file in its list (every directory
+with a sign had one), which is not there any more, and fails. What it had opened it can read on: what is moved away is
+kept in staging until it is swept.
+
+The load's directories and their ``_offsets.json`` stay as they are: the state is not touched, and no load's number
+becomes free. From step 1 on there is only forwards: the work is committed by renaming it to ``_compacting`` (which
+also keeps a second compaction out), and whoever comes after a compaction that died finishes it, from what is where.
+He takes it over by renaming ``_compacting/<owner>``, after which every step of a former owner that was only suspended
+fails, because each renames from or to a path below.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+
+from . import faults, published
+from .files import Files
+from .formats import SCHEMA, ParquetFormat
+from .names import COMPACTING, FileName, file_name, load_name, parse_file_name
+from .options import COMPRESSION_LEVEL, MOST_FILE_BYTES
+from .runner import Runner
+from .staging import LEASE, STALE_AFTER_S, Judge, Staging, SweptError, sweep
+
+SIGN = "compaction-under-way"
+_SIGN_TEXT = b"A compaction is exchanging the files of this directory. Run the query again in a moment.\n"
+_VERSION = 1
+
+
+class CompactionError(RuntimeError):
+    """A compaction that cannot run, or go on; the message says what to do."""
+
+
+class CompactionRunsError(RuntimeError):
+    """Another compaction of the topic is under way."""
+
+
+class Input(NamedTuple):
+    """A file to be replaced."""
+
+    load: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Files of one hour and partition, in the order of their offsets, and the file that replaces them."""
+
+    inputs: tuple[Input, ...]
+    output: str
+    size: int
+
+    @property
+    def load(self) -> int:
+        """Where the new file goes: to the last of the loads."""
+        return self.inputs[-1].load
+
+
+@dataclass(frozen=True)
+class Group:
+    """The merges of one hour, which are exchanged together."""
+
+    hour: str
+    """date=…/hour=…"""
+    merges: tuple[Merge, ...]
+
+    @property
+    def loads(self) -> list[int]:
+        """Loads whose directories of the hour have files to replace."""
+        return sorted({each.load for merge in self.merges for each in merge.inputs})
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What a compaction did."""
+
+    files_before: int = 0
+    files_after: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+
+# ---------------------------------------------------------------------------------------------- planning
+
+
+def plan_merges(topic: str, found: Sequence[tuple[str, int, str, int]], target_bytes: int) -> list[Group]:
+    """Which files to merge. ``found``: hour, load, name and size of the files, all of one incarnation of the topic.
+
+    Consecutive files become one of at most ``target_bytes``; those of three quarters of that stay as they are. Pure.
+    """
+    by_place: dict[tuple[str, int], list[tuple[FileName, int, str, int]]] = defaultdict(list)
+    for hour, load, name, size in found:
+        parsed = parse_file_name(name)
+        by_place[hour, parsed.partition].append((parsed, load, name, size))
+    merges: dict[str, list[Merge]] = defaultdict(list)
+    for (hour, partition), files in sorted(by_place.items()):
+        for run in _runs(sorted(files, key=lambda each: each[0].start), target_bytes):
+            output = file_name(topic, partition, run[0][0].start, run[-1][0].end, "parquet")
+            inputs = tuple(Input(load, name) for _, load, name, _ in run)
+            merges[hour].append(Merge(inputs, output, sum(size for *_, size in run)))
+    return [Group(hour, tuple(each)) for hour, each in merges.items()]
+
+
+def _runs(files: Sequence[Any], target_bytes: int) -> Iterator[list[Any]]:
+    """Runs of at least two files that together are not above the target."""
+    run: list[Any] = []
+    total = 0
+    for each in files:
+        size = each[3]
+        if run and (total + size > target_bytes or each[1] < run[-1][1]):
+            if len(run) > 1:
+                yield run
+            run, total = [], 0
+        if size * 4 >= target_bytes * 3:
+            if len(run) > 1:
+                yield run
+            run, total = [], 0
+            continue
+        run.append(each)
+        total += size
+    if len(run) > 1:
+        yield run
+
+
+def find_groups(files: Files, topic_path: str, loads: range | None, target_bytes: int) -> list[Group]:
+    """What there is to merge among the published loads (None: all of them)."""
+    by_topic_id: dict[str, list[tuple[str, int, str, int]]] = defaultdict(list)
+    topic = ""
+    for number in published.numbers(files, topic_path):
+        if loads is not None and number not in loads:
+            continue
+        document = published.read_document(files, topic_path, number)
+        if document.format != "parquet":
+            raise CompactionError(f"the loads of {document.topic} are {document.format}; only parquet can be compacted")
+        topic = document.topic
+        # Offsets of a topic that was created again say nothing about those of the old one.
+        by_topic_id[document.topic_id] += _data_files(files, topic_path, number)
+    return [group for found in by_topic_id.values() for group in plan_merges(topic, found, target_bytes)]
+
+
+def _data_files(files: Files, topic_path: str, number: int) -> Iterator[tuple[str, int, str, int]]:
+    root = f"{topic_path}/{load_name(number)}"
+    for date in files.list(root):
+        if not date.name.startswith("date="):
+            continue
+        for hour in files.list(f"{root}/{date.name}"):
+            for file in files.list(f"{root}/{date.name}/{hour.name}"):
+                if not file.name.startswith(("_", ".")) and SIGN not in file.name:
+                    yield f"{date.name}/{hour.name}", number, file.name, file.size
+
+
+# ---------------------------------------------------------------------------------------------- merging
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """One merge, as a task."""
+
+    files: Files
+    inputs: tuple[str, ...]
+    output: str
+    compression_level: int
+
+
+class Merged(NamedTuple):
+    """What a task wrote."""
+
+    rows: int
+    bytes: int
+
+
+def merge(task: MergeTask) -> Merged:
+    """Write the rows of the inputs, one after another, into the output."""
+    output = task.files.create(task.output)
+    buffered = io.BufferedWriter(output, 1 << 20)
+    writer = ParquetFormat(buffered, task.compression_level)
+    rows = expected = 0
+    for path in task.inputs:
+        with task.files.open(path) as opened, pq.ParquetFile(opened) as file:
+            if not file.schema_arrow.equals(SCHEMA):
+                raise CompactionError(f"{path} has other columns than a load writes; it cannot be compacted")
+            expected += file.metadata.num_rows
+            for batch in file.iter_batches(1 << 16):
+                writer.write(batch)
+                rows += batch.num_rows
+    writer.close()
+    size = buffered.tell()
+    buffered.close()
+    if rows != expected:
+        raise CompactionError(f"{rows} of {expected} rows were read from {', '.join(task.inputs)}")
+    return Merged(rows, size)
+
+
+# ---------------------------------------------------------------------------------------------- the exchange
+
+
+class _Work:
+    """The directory of a compaction: its plan, new files, signs, and what was moved away."""
+
+    def __init__(self, files: Files, topic_path: str, path: str, groups: Sequence[Group]) -> None:
+        self._files = files
+        self._topic_path = topic_path
+        self._path = path
+        self._groups = groups
+
+    @classmethod
+    def read(cls, files: Files, topic_path: str, path: str) -> _Work:
+        document = json.loads(files.read(f"{path}/plan.json"))
+        if document["version"] != _VERSION:
+            raise CompactionError(f"{path} was begun by another version of kafkalog, which must finish it")
+        groups = [
+            Group(
+                group["hour"],
+                tuple(
+                    Merge(tuple(Input(*each) for each in merge_["inputs"]), merge_["output"], merge_["size"])
+                    for merge_ in group["merges"]
+                ),
+            )
+            for group in document["groups"]
+        ]
+        return cls(files, topic_path, path, groups)
+
+    def prepare(self) -> None:
+        """Directories, signs and the plan; the new files go to `new_path`."""
+        for name in ("new", "signs", "old", "lifted"):
+            self._files.make_directories(f"{self._path}/{name}")
+        for index, group in enumerate(self._groups):
+            self._files.make_directories(f"{self._path}/new/{index}")
+            for load in group.loads:
+                self._files.make_directories(f"{self._path}/old/{index}/{load}")
+                self._files.write(f"{self._path}/signs/{index}-{load}", _SIGN_TEXT)
+        groups = [{"hour": group.hour, "merges": [asdict(each) for each in group.merges]} for group in self._groups]
+        self._files.write(f"{self._path}/plan.json", json.dumps({"version": _VERSION, "groups": groups}).encode())
+
+    def new_path(self, index: int, name: str) -> str:
+        return f"{self._path}/new/{index}/{name}"
+
+    def exchange(self) -> None:
+        """Exchange what is not exchanged yet. FileNotFoundError where another has taken the work over."""
+        lifted = {each.name for each in self._files.list(f"{self._path}/lifted")}
+        waiting = {each.name for each in self._files.list(f"{self._path}/signs")}
+        for index, group in enumerate(self._groups):
+            signs = {f"{index}-{load}": self._sign(group, load) for load in group.loads}
+            if not signs.keys() & lifted:
+                if signs.keys() <= waiting and not self._all_there(group):
+                    # Deleted since it was planned, and nothing is exchanged yet: leave it.
+                    continue
+                self._each(signs, lambda name, target: self._move(f"{self._path}/signs/{name}", target), "sign-up")
+                self._hide(index, group)
+                self._show(index, group)
+            self._each(signs, lambda name, target: self._move(target, f"{self._path}/lifted/{name}"), "sign-down")
+
+    def _each(self, signs: dict[str, str], move: Callable[[str, str], None], point: str) -> None:
+        for name, target in signs.items():
+            move(name, target)
+            faults.point(f"compact-{point}")
+        self._sync(signs.values())
+
+    def _hide(self, index: int, group: Group) -> None:
+        for each in (found for merge_ in group.merges for found in merge_.inputs):
+            self._move(self._file(group, *each), f"{self._path}/old/{index}/{each.load}/{each.name}")
+            faults.point("compact-hidden")
+        self._sync(self._file(group, load, "") for load in group.loads)
+
+    def _show(self, index: int, group: Group) -> None:
+        for each in group.merges:
+            self._move(self.new_path(index, each.output), self._file(group, each.load, each.output))
+            faults.point("compact-shown")
+        self._sync(self._file(group, load, "") for load in group.loads)
+
+    def _sync(self, paths: Any) -> None:
+        for directory in sorted({path.rpartition("/")[0] for path in paths}):
+            self._files.sync(directory)
+
+    def _move(self, source: str, target: str) -> None:
+        """Rename, or see that it was done before."""
+        try:
+            self._files.rename(source, target)
+        except (FileNotFoundError, FileExistsError):
+            if self._files.stat(source) is not None or self._files.stat(target) is None:
+                raise
+
+    def _all_there(self, group: Group) -> bool:
+        return all(
+            self._files.stat(self._file(group, *each)) is not None for merge_ in group.merges for each in merge_.inputs
+        )
+
+    def _file(self, group: Group, load: int, name: str) -> str:
+        return f"{self._topic_path}/{load_name(load)}/{group.hour}/{name}"
+
+    def _sign(self, group: Group, load: int) -> str:
+        return self._file(group, load, f"{SIGN}.parquet")
+
+    def remove_empty_directories(self) -> None:
+        """Directories from which everything was moved away."""
+        for group in self._groups:
+            for load in group.loads:
+                hour = f"{self._topic_path}/{load_name(load)}/{group.hour}"
+                self._files.remove_empty(hour)
+                self._files.remove_empty(hour.rpartition("/")[0])
+
+
+def compact(
+    files: Files,
+    topic_path: str,
+    runner: Callable[[], Runner],
+    *,
+    loads: range | None = None,
+    target_bytes: int = MOST_FILE_BYTES,
+    compression_level: int = COMPRESSION_LEVEL,
+    stale_after_s: float = STALE_AFTER_S,
+) -> Compacted:
+    """Merge the small files of the published loads ``loads`` (None: all).
+
+    Raises CompactionRunsError where another one is under way, CompactionError, SweptError, StateError, OSError.
+    """
+    with Staging(files, topic_path) as staging:
+        sweep(files, staging, stale_after_s)
+        finish_abandoned(files, topic_path, staging, stale_after_s)
+        groups = find_groups(files, topic_path, loads, target_bytes)
+        if not groups:
+            return Compacted()
+        prepared = f"{staging.path}/compaction"
+        work = _Work(files, topic_path, f"{prepared}/{staging.run_id}", groups)
+        work.prepare()
+        tasks = [
+            MergeTask(
+                files,
+                tuple(f"{topic_path}/{load_name(load)}/{group.hour}/{name}" for load, name in merge_.inputs),
+                work.new_path(index, merge_.output),
+                compression_level,
+            )
+            for index, group in enumerate(groups)
+            for merge_ in group.merges
+        ]
+        merged = runner().run(merge, tasks)
+        files.sync_tree(prepared)
+        faults.point("compact-merged")
+        staging.check()
+        try:
+            files.rename(prepared, f"{topic_path}/{COMPACTING}")
+        except FileExistsError:
+            raise CompactionRunsError(_runs_already(files, topic_path)) from None
+        faults.point("compact-committed")
+        _finish(files, topic_path, staging)
+        before = sum(len(task.inputs) for task in tasks)
+        return Compacted(before, len(tasks), sum(each.rows for each in merged), sum(each.bytes for each in merged))
+
+
+def _runs_already(files: Files, topic_path: str) -> str:
+    owner = ", ".join(each.name for each in files.list(f"{topic_path}/{COMPACTING}"))
+    return f"another compaction ({owner}) of {topic_path} is under way; run this one when it is done"
+
+
+def finish_abandoned(files: Files, topic_path: str, staging: Staging, stale_after_s: float) -> bool:
+    """Finish a compaction whose run died; whether there was one."""
+    root = f"{topic_path}/{COMPACTING}"
+    found = files.list(root)
+    if not found:
+        files.remove_empty(root)
+        return False
+    if not Judge.of(files, staging, stale_after_s).is_dead(found[0].name):
+        return False
+    try:
+        files.rename(f"{root}/{found[0].name}", f"{root}/{staging.run_id}")
+    except FileNotFoundError:
+        # Finished, or taken over by another.
+        return False
+    _finish(files, topic_path, staging)
+    return True
+
+
+def _finish(files: Files, topic_path: str, staging: Staging) -> None:
+    """Exchange, and put what was moved away where it is swept later: readers may still read it."""
+    root = f"{topic_path}/{COMPACTING}"
+    path = f"{root}/{staging.run_id}"
+    try:
+        work = _Work.read(files, topic_path, path)
+        work.exchange()
+        faults.point("compact-exchanged")
+        files.replace(f"{path}/{LEASE}", b"{}")
+        files.rename(path, f"{staging.path}-replaced")
+    except FileNotFoundError as error:
+        if files.stat(path) is None:
+            raise SweptError(
+                "another run took this compaction for dead and goes on with it; nothing is lost by that"
+            ) from None
+        raise CompactionError(
+            f"a compaction cannot go on: {error}. A file of {topic_path} was deleted while it ran; put it back from "
+            f"{path}/old, or remove {path} and the files named {SIGN} by hand"
+        ) from None
+    faults.point("compact-moved-away")
+    files.remove_empty(root)
+    work.remove_empty_directories()

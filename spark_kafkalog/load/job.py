@@ -1,0 +1,256 @@
+"""A load of topics: plan, read and write, publish. Each topic is a unit of its own.
+
+Topics are loaded one after another and published one by one: a load of one topic is all or nothing, and says nothing
+about the others. Nothing but the newest published document is read to know where to go on, and nothing is written
+outside of staging before the rename.
+"""
+
+from __future__ import annotations
+
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from uuid import UUID
+
+import kafkalog
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.types import TopicPartition
+from spark_kafkalog.discovery import Discovery
+from spark_kafkalog.offsets import Position, resolve, topic_mark
+from spark_kafkalog.options import EARLIEST, AtOffsets, Limit, SourceOptions
+
+from . import compact, faults, published
+from .document import Lost, Offsets, PartitionOffsets
+from .files import Files, open_files
+from .names import OFFSETS_FILE
+from .options import LoadOptions
+from .plan import Plan, PlanError, RecreatedTopicError, Seen, Split, Wanted, plan_load
+from .runner import Runner
+from .staging import Staging, SweptError, sweep
+from .write import SplitTask, WrittenFile, WrittenSplit, load_split
+
+_MOVERS = 8
+"""Renames under way at a time: on HDFS each waits for the NameNode's disk."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a load of a topic would do, and with what it was found out."""
+
+    plan: Plan
+    last: Offsets | None
+    source: SourceOptions
+    topic_id: UUID
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What came of a topic; ``document`` and ``path`` are None where there was nothing new."""
+
+    planned: Planned
+    document: Offsets | None
+    path: str | None
+    seconds: float
+
+
+def topic_path(root: str, topic: str) -> str:
+    """The directory of a topic's loads."""
+    return f"{root.rstrip('/')}/{topic}"
+
+
+def plan_topic(options: LoadOptions, topic: str) -> Planned:
+    """What the next load of a topic reads. Touches nothing.
+
+    Raises PlanError, OptionsError, what asking the brokers raises (UnknownTopicOrPartitionError, ClientTimeoutError),
+    and OSError or StateError of the file system.
+    """
+    files, root = open_files(options.to)
+    source = options.source(topic)
+    last = published.newest(files, topic_path(root, topic))
+    if last is not None and last.format != options.format:
+        raise PlanError(
+            f"the loads of {topic} in {options.to} are {last.format}, not {options.format}: go on with --format "
+            f"{last.format}, or name another directory"
+        )
+    discovery = Discovery(source)
+    try:
+        topic_id = _topic_id(source, topic)
+        partitions = discovery.assigned().partitions
+        known = {TopicPartition(topic, number): end for number, end in (last.ends if last else {}).items()}
+        seen = Seen(
+            topic_id=_text(topic_id),
+            earliest=_by_number(discovery.lookup(dict.fromkeys(partitions, EARLIEST))),
+            latest=_by_number(discovery.latest(Position(known, {})).offsets),
+        )
+        wanted = _wanted(options, topic, partitions, discovery)
+    finally:
+        discovery.close()
+    if seen.earliest.keys() != seen.latest.keys() or seen.latest.keys() != wanted.until.keys():
+        raise PlanError(f"the partitions of {topic} changed while the load was planned; run it again")
+    return Planned(plan_load(topic, last, seen, wanted), last, source, topic_id)
+
+
+def _wanted(options: LoadOptions, topic: str, partitions: Collection[TopicPartition], discovery: Discovery) -> Wanted:
+    def resolved(limit: Limit, starting: bool) -> dict[int, int]:
+        if isinstance(limit, AtOffsets):
+            limit = AtOffsets({tp: offset for tp, offset in limit.offsets.items() if tp.topic == topic})
+        found = resolve(limit, partitions, discovery.lookup, starting=starting)
+        # A time that no record reaches.
+        if missing := [tp for tp, offset in found.items() if offset < 0]:
+            found |= discovery.lookup(dict.fromkeys(missing, -1))
+        return _by_number(found)
+
+    return Wanted(
+        first_starts=resolved(options.first, True),
+        until=resolved(options.until, False),
+        starts=None if options.start is None else resolved(options.start, True),
+        fail_on_data_loss=options.fail_on_data_loss,
+        restart_recreated=options.restart_recreated,
+    )
+
+
+def load_topic(
+    options: LoadOptions,
+    topic: str,
+    runner: Callable[[], Runner],
+    shown: Callable[[int, Runner], AbstractContextManager[object]] = lambda total, runner: nullcontext(),
+) -> Loaded:
+    """Load what is new of a topic and publish it. ``runner`` is called only where there is something to do.
+
+    ``shown`` gives a context in which progress (offsets in all, where they are counted) is shown.
+
+    Raises what `plan_topic` raises, and LostRaceError, SweptError, TaskFailedError; nothing is published then.
+    """
+    began = time.monotonic()
+    planned = plan_topic(options, topic)
+    faults.point("planned")
+    if planned.plan.is_empty:
+        return Loaded(planned, None, None, time.monotonic() - began)
+    files, root = open_files(options.to)
+    path = topic_path(root, topic)
+    with Staging(files, path, options.heartbeat_s) as staging:
+        sweep(files, staging, options.stale_after_s)
+        compact.finish_abandoned(files, path, staging, options.stale_after_s)
+        running = runner()
+        splits = planned.plan.splits(options.min_splits or running.parallelism, options.most_split_records)
+        tasks = [_task(options, planned, files, staging, split) for split in splits]
+        with shown(planned.plan.size, running):
+            written = running.run(load_split, tasks)
+        faults.point("splits-done")
+        document = _document(planned.plan, staging.run_id, options.format, written)
+        prepared = _prepare(files, staging, document, written)
+        _check_unchanged(planned)
+        staging.check()
+        try:
+            target = published.publish(files, path, prepared, document)
+        except FileNotFoundError:
+            staging.check()
+            raise
+        return Loaded(planned, document, target, time.monotonic() - began)
+
+
+def _task(options: LoadOptions, planned: Planned, files: Files, staging: Staging, split: Split) -> SplitTask:
+    return SplitTask(
+        split=split,
+        options=planned.source,
+        files=files,
+        directory=f"{staging.path}/attempts",
+        format=options.format,
+        compression_level=options.compression_level,
+        most_file_bytes=options.most_file_bytes,
+        topic_mark=topic_mark(planned.topic_id),
+    )
+
+
+def _prepare(files: Files, staging: Staging, document: Offsets, written: Sequence[WrittenSplit]) -> str:
+    """Put the files that the document names where they are published from."""
+    prepared = f"{staging.path}/load"
+    found: list[WrittenFile] = [each for split in written for each in split.files]
+    for directory in sorted({each.file.path.rpartition("/")[0] for each in found}):
+        files.make_directories(f"{prepared}/{directory}")
+    if not found:
+        files.make_directories(prepared)
+
+    def move(each: WrittenFile) -> None:
+        try:
+            files.rename(each.path, f"{prepared}/{each.file.path}")
+        except FileNotFoundError:
+            staging.check()
+            raise SweptError(f"{each.path} is gone: its run was swept, or something else deleted it") from None
+        faults.point("file-moved")
+
+    with ThreadPoolExecutor(_MOVERS) as movers:
+        for _ in movers.map(move, found):
+            pass
+    faults.point("files-moved")
+    files.write(f"{prepared}/{OFFSETS_FILE}", document.to_json().encode())
+    faults.point("document-written")
+    files.sync_tree(prepared)
+    faults.point("synced")
+    return prepared
+
+
+def _document(plan: Plan, run_id: str, format_: str, written: Sequence[WrittenSplit]) -> Offsets:
+    """The document of what was read. Raises AssertionError where files and plan do not agree: a defect."""
+    found = tuple(sorted((each.file for split in written for each in split.files), key=lambda file: file.path))
+    if len({file.path for file in found}) != len(found):
+        raise AssertionError("two files of a load have one name")
+    rows = dict.fromkeys(plan.positions, 0)
+    for file in found:
+        rows[file.partition] += file.rows
+    lost: list[Lost] = [*plan.lost, *(each for split in written for each in split.lost)]
+    return Offsets(
+        topic=plan.topic,
+        topic_id=plan.topic_id,
+        load=plan.load,
+        previous_load=plan.previous,
+        run_id=run_id,
+        created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        format=format_,
+        partitions={
+            number: PartitionOffsets(start, end, rows[number]) for number, (start, end) in plan.positions.items()
+        },
+        files=found,
+        lost=tuple(sorted(lost, key=lambda each: (each.partition, each.start))),
+        restarted=plan.restarted,
+        versions=_versions(),
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {"kafkalog": kafkalog.__version__}
+    for name in ("pyarrow", "pyspark"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _check_unchanged(planned: Planned) -> None:
+    """What was read is of the topic that was planned: it was not deleted and created again in the meantime."""
+    topic = planned.plan.topic
+    now = _topic_id(planned.source, topic)
+    if now != planned.topic_id:
+        raise RecreatedTopicError(
+            f"topic {topic} was deleted and created again while it was loaded; nothing was published. Run the load "
+            "again"
+        )
+
+
+def _topic_id(source: SourceOptions, topic: str) -> UUID:
+    with Cluster(source.client) as cluster:
+        return cluster.topic(topic).topic_id
+
+
+def _text(topic_id: UUID) -> str:
+    return urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode() if topic_id.int else ""
+
+
+def _by_number(offsets: Mapping[TopicPartition, int]) -> dict[int, int]:
+    return {tp.partition: offset for tp, offset in offsets.items()}

@@ -1,0 +1,129 @@
+"""What a user may set for a load, checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from kafkalog.client.types import TopicPartition
+from spark_kafkalog.options import (
+    EARLIEST,
+    LATEST,
+    AtEnd,
+    AtOffsets,
+    AtTimestamp,
+    Limit,
+    OptionsError,
+    SourceOptions,
+    parse_offsets,
+)
+
+from .staging import HEARTBEAT_S, STALE_AFTER_S
+
+FORMATS = ("parquet", "avro", "raw")
+COMPRESSION_LEVEL = 3
+"""Of zstd: what Spark writes with."""
+MOST_SPLIT_RECORDS = 4_000_000
+MOST_FILE_BYTES = 512 << 20
+FROM_EARLIEST = AtEnd(EARLIEST)
+UNTIL_LATEST = AtEnd(LATEST)
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """One load of some topics.
+
+    ``first``: where partitions begin that no load has; ``start``: where to begin at all costs (refused where that
+    would load offsets twice, or leave some out); ``until``: where to end.
+    """
+
+    bootstrap_servers: str
+    topics: tuple[str, ...]
+    to: str
+    first: AtEnd = FROM_EARLIEST
+    start: AtOffsets | AtTimestamp | None = None
+    until: Limit = UNTIL_LATEST
+    format: str = "parquet"
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Client properties; passwords may be among them."""
+    fail_on_data_loss: bool = True
+    restart_recreated: bool = False
+    min_splits: int | None = None
+    most_split_records: int = MOST_SPLIT_RECORDS
+    most_file_bytes: int = MOST_FILE_BYTES
+    compression_level: int = COMPRESSION_LEVEL
+    stale_after_s: float = STALE_AFTER_S
+    heartbeat_s: float = HEARTBEAT_S
+
+    def __post_init__(self) -> None:
+        if not self.topics:
+            raise OptionsError("--topic names no topic")
+        for topic in self.topics:
+            check_topic(topic)
+        if self.format not in FORMATS:
+            raise OptionsError(f"--format {self.format}: expected one of {', '.join(FORMATS)}")
+        for option, limit in (("--from-offsets", self.start), ("--until", self.until)):
+            if isinstance(limit, AtOffsets):
+                _check_offsets(option, limit.offsets, self.topics)
+        if self.stale_after_s < 3 * self.heartbeat_s:
+            raise OptionsError(f"--stale-after must be at least {3 * self.heartbeat_s:g} seconds: three heartbeats")
+
+    def source(self, topic: str) -> SourceOptions:
+        """The options of the source that reads one topic. OptionsError names a client property that is wrong."""
+        given = {f"kafka.{key}": value for key, value in self.properties.items()}
+        given["kafka.bootstrap.servers"] = self.bootstrap_servers
+        given |= {"subscribe": topic, "failOnDataLoss": str(self.fail_on_data_loss).lower(), "includeHeaders": "true"}
+        return SourceOptions.parse(given)
+
+
+def check_topic(name: str) -> None:
+    """OptionsError for what cannot be the name of a topic, and must not become a path."""
+    if not _TOPIC.fullmatch(name) or name in (".", ".."):
+        raise OptionsError(f"--topic {name}: is no name of a topic (letters, digits, '.', '_' and '-', at most 249)")
+
+
+def topic_names(given: Sequence[str]) -> tuple[str, ...]:
+    """Names of repeated options and of comma lists, each once."""
+    return tuple(dict.fromkeys(name.strip() for each in given for name in each.split(",") if name.strip()))
+
+
+def parse_time(option: str, text: str) -> AtTimestamp:
+    """Milliseconds since 1970, or ISO 8601; without a zone it is UTC."""
+    text = text.strip()
+    try:
+        millis = int(text)
+    except ValueError:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise OptionsError(
+                f"{option} {text}: expected milliseconds since 1970, or a time such as 2026-11-21T18:00:00Z"
+            ) from None
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        millis = int(moment.timestamp() * 1000)
+    if not 0 <= millis < 1 << 63:
+        raise OptionsError(f"{option} {text}: is before 1970 or does not fit in 64 bits")
+    return AtTimestamp(millis, latest_if_none=True)
+
+
+def parse_until(text: str) -> Limit:
+    """``latest``, a time, or offsets as JSON."""
+    text = text.strip()
+    if text.lower() == "latest":
+        return UNTIL_LATEST
+    if text.startswith("{"):
+        return AtOffsets(parse_offsets(text))
+    return parse_time("--until", text)
+
+
+def _check_offsets(option: str, offsets: Mapping[TopicPartition, int], topics: Sequence[str]) -> None:
+    named = {tp.topic for tp in offsets}
+    if named != set(topics):
+        raise OptionsError(f"{option} names the topics {', '.join(sorted(named))}; --topic names {', '.join(topics)}")
+    least = LATEST if option == "--until" else EARLIEST
+    for tp, offset in offsets.items():
+        if offset < least:
+            raise OptionsError(f"{option}: offset {offset} of {tp} cannot be used there")

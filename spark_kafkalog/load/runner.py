@@ -1,0 +1,122 @@
+"""Runs tasks side by side: as a Spark job, or in threads of this process."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R", bound="Counted")
+
+_ERROR_LINE = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exception|Interrupt)): ")
+
+
+class Counted(Protocol):
+    """What a task returns tells how much it did."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+
+class Runner(Protocol):
+    """Where tasks run."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at a time."""
+
+    def run(self, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """``work`` of every task, in their order. The first failure is raised when no task runs any more."""
+
+    def progress(self) -> tuple[int, int]:
+        """Rows and bytes of the tasks that are done."""
+
+
+class TaskFailedError(RuntimeError):
+    """A task failed on an executor; the message is that of the error there."""
+
+
+class ThreadRunner:
+    """Threads of this process."""
+
+    def __init__(self, parallelism: int) -> None:
+        self.parallelism = parallelism
+        self._lock = threading.Lock()
+        self._rows = self._bytes = 0
+
+    def run(self, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        with ThreadPoolExecutor(self.parallelism, thread_name_prefix="load") as pool:
+            running = [pool.submit(work, task) for task in tasks]
+            try:
+                for future in as_completed(running):
+                    done = future.result()
+                    with self._lock:
+                        self._rows += done.rows
+                        self._bytes += done.bytes
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            return [future.result() for future in running]
+
+    def progress(self) -> tuple[int, int]:
+        with self._lock:
+            return self._rows, self._bytes
+
+
+class _Counting:
+    """Work on an executor that counts what it has done, for the driver to see."""
+
+    def __init__(self, work: Callable[[T], R], rows: Any, size: Any) -> None:
+        self._work: Callable[[Any], Any] = work
+        self._rows = rows
+        self._size = size
+
+    def __call__(self, task: Any) -> Any:
+        done = self._work(task)
+        self._rows.add(done.rows)
+        self._size.add(done.bytes)
+        return done
+
+
+class SparkRunner:
+    """One Spark task for each task."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._rows = context.accumulator(0)
+        self._size = context.accumulator(0)
+
+    @property
+    def parallelism(self) -> int:
+        return int(self._context.defaultParallelism)
+
+    def run(self, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+        if not tasks:
+            return []
+        counting = _Counting(work, self._rows, self._size)
+        try:
+            found: list[R] = self._context.parallelize(tasks, len(tasks)).map(counting).collect()
+        except Py4JJavaError as error:
+            raise TaskFailedError(task_error(str(error.java_exception.getMessage()))) from None
+        return found
+
+    def progress(self) -> tuple[int, int]:
+        # A task that Spark ran twice may count twice.
+        return int(self._rows.value), int(self._size.value)
+
+
+def task_error(text: str) -> str:
+    """What a Python task said last, out of Spark's report of its failure; the report's first line where it is other."""
+    found = ""
+    for line in text.splitlines():
+        if match := _ERROR_LINE.match(line):
+            found = line[match.start(1) :]
+    return found or text.strip().split("\n")[0]
