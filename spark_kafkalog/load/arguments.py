@@ -66,6 +66,9 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     )
     how = parser.add_argument_group("how")
     _add_how(how)
+    how.add_argument(
+        "--without-spark", action="store_true", help="run the tasks in threads of this process: for small loads"
+    )
     how.add_argument("--min-splits", type=_positive, metavar="N", help="tasks at least (default: one a core)")
     how.add_argument("--max-records-per-split", type=_positive, metavar="N", help="offsets of a task at most (4000000)")
     how.add_argument("--command-config", metavar="FILE", help="a file of client properties")
@@ -84,7 +87,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_how(group: Any) -> None:
-    group.add_argument("--master", metavar="URL", help="Spark's master (default: local[*])")
+    group.add_argument("--master", metavar="URL", help="Spark's master (default: local[*]; merging: no Spark)")
     group.add_argument(
         "--target-file-size", type=_size, metavar="BYTES", help="size at which a file is closed (512m); k, m, g"
     )
@@ -133,6 +136,8 @@ def load_options(arguments: argparse.Namespace) -> LoadOptions:
         start = parse_time("--from-timestamp", arguments.from_timestamp)
     elif arguments.from_offsets is not None:
         start = AtOffsets(parse_offsets(arguments.from_offsets))
+    if arguments.without_spark and arguments.master is not None:
+        raise UsageError("--without-spark and --master cannot be used together")
     if arguments.format == "avro" and importlib.util.find_spec("fastavro") is None:
         raise UsageError("--format avro needs fastavro, here and on the executors: pip install 'kafkalog[avro]'")
     given = {

@@ -18,7 +18,6 @@ from .options import LoadOptions, check_topic, topic_names
 
 OK, FAILED, USAGE, LOST_RACE = 0, 1, 2, 3
 
-
 Context = Callable[[str | None], Any]
 """Gives the SparkContext, for the --master that was asked for."""
 
@@ -86,16 +85,17 @@ def _load(arguments: argparse.Namespace, context: Context) -> int:
     from . import job
     from .progress import ProgressBar
     from .published import LostRaceError
-    from .runner import Runner, SparkRunner
+    from .runner import Runner, SparkRunner, ThreadRunner
 
     options = load_options(arguments)
     if arguments.dry_run:
         return _dry_run(options, arguments)
     runner: list[Runner] = []
 
-    def spark() -> Runner:
+    def running() -> Runner:
         if not runner:
-            runner.append(SparkRunner(context(arguments.master)))
+            threads = arguments.without_spark
+            runner.append(ThreadRunner(os.cpu_count() or 1) if threads else SparkRunner(context(arguments.master)))
         return runner[0]
 
     shown = sys.stderr if sys.stderr.isatty() and not arguments.quiet else None
@@ -108,7 +108,7 @@ def _load(arguments: argparse.Namespace, context: Context) -> int:
                 return ProgressBar(topic, total, runner.progress, shown)
 
             try:
-                loaded.append(job.load_topic(options, topic, spark, bar))
+                loaded.append(job.load_topic(options, topic, running, bar))
             except LostRaceError as error:
                 # The other topics are no matter of that other loader's.
                 _complain(str(error))

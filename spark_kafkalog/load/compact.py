@@ -44,6 +44,7 @@ from .names import COMPACTING, FileName, file_name, load_name, parse_file_name
 from .options import COMPRESSION_LEVEL, MOST_FILE_BYTES
 from .runner import Runner
 from .staging import LEASE, STALE_AFTER_S, Judge, Staging, SweptError, sweep
+from .write import Checksummed
 
 SIGN = "compaction-under-way"
 _SIGN_TEXT = b"A compaction is exchanging the files of this directory. Run the query again in a moment.\n"
@@ -194,7 +195,7 @@ class Merged(NamedTuple):
 
 def merge(task: MergeTask) -> Merged:
     """Write the rows of the inputs, one after another, into the output."""
-    output = task.files.create(task.output)
+    output = Checksummed(task.files.create(task.output))
     buffered = io.BufferedWriter(output, 1 << 20)
     writer = ParquetFormat(buffered, task.compression_level)
     rows = expected = 0
@@ -207,11 +208,10 @@ def merge(task: MergeTask) -> Merged:
                 writer.write(batch)
                 rows += batch.num_rows
     writer.close()
-    size = buffered.tell()
     buffered.close()
     if rows != expected:
         raise CompactionError(f"{rows} of {expected} rows were read from {', '.join(task.inputs)}")
-    return Merged(rows, size)
+    return Merged(rows, output.size)
 
 
 # ---------------------------------------------------------------------------------------------- the exchange
