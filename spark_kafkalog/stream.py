@@ -29,6 +29,7 @@ from .data_loss import reporter
 from .discovery import Discovery
 from .offsets import Offsets, Position
 from .options import EARLIEST, Limit, SourceOptions
+from .progress import GroupProgress
 from .schema import columns_of
 from .source import read_task, tasks
 
@@ -40,6 +41,7 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._discovery = Discovery(options) if discovery is None else discovery
+        self._progress = GroupProgress(options)
         self._initial: Position | None = None
         self._latest: Position | None = None
         self._available_now = False
@@ -80,6 +82,8 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         position = offsets.position_of(start)
+        if self._initial is None or position.offsets != self._initial.offsets:
+            self._progress.processed(position.offsets)
         self._latest = self._discovery.latest(position)
         if self._available_now and self._target is None:
             self._target = self._latest
@@ -107,9 +111,10 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return tasks(ranges, until.topics, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: Spark's offset log is the only truth, and the last batch of a run is never committed to a source."""
+        """Nothing: Spark's offset log is the only truth, and it does not tell of a run's last batch (``progress``)."""
 
     def stop(self) -> None:
+        self._progress.close()
         self._discovery.close()
 
     # Asked on executors

@@ -284,6 +284,16 @@ class Planning(RuleBasedStateMachine):
         else:
             self.check_cap(self.query.run())
 
+    @precondition(lambda self: self.brokers.has_ids)
+    @rule(name=st.sampled_from(NAMES), partitions=st.integers(1, 2), count=st.integers(1, 9))
+    def replace_under_a_planned_batch(self, name: str, partitions: int, count: int) -> None:
+        """What a task reads is not what it was planned for."""
+        if name in self.brokers.topics:
+            self.produce(name, 0, count)
+            self.trigger("before the batch")
+            self.delete(name, partitions)
+            self.produce(name, 0, count)
+
     @staticmethod
     def is_after(record: Record, begins: Position) -> bool:
         topic, _, partition, offset = record

@@ -1,0 +1,147 @@
+"""The offsets that a consumer group has committed, read and written from outside of the group (as admin tools do).
+
+A commit names no member: the group's coordinator takes it while the group has no members, and refuses it otherwise
+(UnknownMemberIdError). Lag tools read what is committed; nothing is consumed by it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
+
+from kafkalog.protocol.errors import (
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    error_for,
+)
+from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kafkalog.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kafkalog.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
+
+from .cluster import Broker, Cluster
+from .errors import ClientTimeoutError, ConnectionFailedError
+from .retry import Retry
+from .types import TopicPartition
+
+T = TypeVar("T")
+
+_ONE_KEY = 3
+"""FindCoordinator 4 asks for many groups at once."""
+_ONE_GROUP = 7
+"""OffsetFetch 8 asks for many groups at once."""
+_GROUP = 0
+
+
+class GroupOffsets:
+    """Committed offsets of one consumer group. The coordinator is looked up when needed, and again when it moved."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._coordinator: Broker | None = None
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, int], *, metadata: str = "", deadline: float | None = None
+    ) -> None:
+        """Commit positions (the next offsets to read), with a note that the group's description shows.
+
+        Tried again until ``deadline`` (``time.monotonic``; ``default.api.timeout.ms`` from now unless given), then
+        ClientTimeoutError. What trying again does not help against is raised at once: UnknownMemberIdError where the
+        group has members, GroupAuthorizationFailedError, …, and the first error of a partition, after the others have
+        been committed.
+        """
+        if not offsets:
+            return
+        topics: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
+        for tp, offset in sorted(offsets.items()):
+            topics[tp.topic].append(
+                OffsetCommitRequestPartition(
+                    partition_index=tp.partition, committed_offset=offset, committed_metadata=metadata
+                )
+            )
+        request = OffsetCommitRequest(
+            group_id=self._group,
+            topics=[OffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
+        )
+
+        def attempt(coordinator: Broker, timeout: float) -> None:
+            answer: OffsetCommitResponse = self._cluster.request_to(coordinator.node_id, request, timeout=timeout)
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    self._check(each.error_code, f"committing {topic.name}-{each.partition_index}")
+
+        self._ask(attempt, deadline)
+
+    def committed(
+        self, partitions: Collection[TopicPartition] | None = None, *, deadline: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Committed positions of these partitions (None: of all), without those that have none."""
+        topics: dict[str, list[int]] = defaultdict(list)
+        for tp in partitions or ():
+            topics[tp.topic].append(tp.partition)
+        request = OffsetFetchRequest(
+            group_id=self._group,
+            topics=None
+            if partitions is None
+            else [OffsetFetchRequestTopic(name=name, partition_indexes=parts) for name, parts in topics.items()],
+        )
+
+        def attempt(coordinator: Broker, timeout: float) -> dict[TopicPartition, int]:
+            answer: OffsetFetchResponse = self._cluster.request_to(
+                coordinator.node_id, request, timeout=timeout, max_version=_ONE_GROUP
+            )
+            self._check(answer.error_code, "reading offsets")
+            found = {}
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    self._check(each.error_code, f"reading the offset of {topic.name}-{each.partition_index}")
+                    if each.committed_offset >= 0:
+                        found[TopicPartition(topic.name, each.partition_index)] = each.committed_offset
+            return found
+
+        return self._ask(attempt, deadline)
+
+    def _ask(self, attempt: Callable[[Broker, float], T], deadline: float | None) -> T:
+        retry = Retry(self._cluster.config, deadline)
+
+        def timeout() -> float:
+            return min(self._cluster.config.request_timeout, max(retry.left, 0.001))
+
+        def once() -> T:
+            if self._coordinator is None:
+                self._coordinator = self._find(timeout(), retry.deadline)
+            return attempt(self._coordinator, timeout())
+
+        def look_again(error: Exception) -> None:
+            moved = NotCoordinatorError | CoordinatorNotAvailableError | ConnectionFailedError | ClientTimeoutError
+            if isinstance(error, moved):
+                self._coordinator = None
+
+        return retry.run(once, look_again)
+
+    def _find(self, timeout: float, deadline: float) -> Broker:
+        known = self._cluster.metadata([], deadline=deadline).brokers
+        request = FindCoordinatorRequest(key=self._group, key_type=_GROUP)
+        node_id = next(iter(known), -1)
+        answer: FindCoordinatorResponse = self._cluster.request_to(
+            node_id, request, timeout=timeout, max_version=_ONE_KEY
+        )
+        if answer.error_code:
+            error = error_for(answer.error_code)
+            raise type(error)(f"group {self._group}: {answer.error_message or error.message}")
+        return Broker(answer.node_id, answer.host, answer.port)
+
+    def _check(self, error_code: int, what: str) -> None:
+        if error_code:
+            error = error_for(error_code)
+            raise type(error)(f"group {self._group}, {what}: {error.message}")

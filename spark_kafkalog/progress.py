@@ -1,0 +1,82 @@
+"""``commitGroup``: the offsets that a query has read, committed to a consumer group for lag tools to see.
+
+Spark keeps its own account in the checkpoint, which stays the only truth: what is committed here is read by nobody but
+monitoring. So a commit is tried for a moment only, its failure is a warning, and nothing is tried again for a while.
+
+When to commit: Spark tells a source of a batch's end (``commit``) while it plans the next one, and never of the last
+batch of a run. But it begins every trigger with ``latestOffset(start)``, and what lies before ``start`` has been
+processed: the batch that has just ended, at the trigger after it; the last one with Trigger.AvailableNow, which asks
+once more whether there is anything left; and what a query had read that was killed, at its next start.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.group_offsets import GroupOffsets
+
+from .offsets import Offsets
+from .options import SourceOptions
+
+_log = logging.getLogger(__name__)
+
+PATIENCE_S = 1.0
+"""How long a trigger may wait for a commit."""
+PAUSE_S = 60.0
+"""After a commit that failed, none is tried for so long."""
+
+
+class GroupProgress:
+    """Commits positions to ``commitGroup``, or does nothing where there is none. Never raises."""
+
+    def __init__(
+        self, options: SourceOptions, *, patience_s: float = PATIENCE_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._options = options
+        self._patience_s = patience_s
+        self._clock = clock
+        self._cluster: Cluster | None = None
+        self._group: GroupOffsets | None = None
+        self._committed: Offsets | None = None
+        self._not_before = float("-inf")
+        self._warned = False
+
+    def processed(self, offsets: Offsets) -> None:
+        """Everything before ``offsets`` has been processed."""
+        name = self._options.commit_group
+        if name is None or offsets == self._committed or self._clock() < self._not_before:
+            return
+        try:
+            if self._group is None:
+                self._cluster = Cluster(self._options.client)
+                self._group = GroupOffsets(self._cluster, name)
+            self._group.commit(offsets, deadline=time.monotonic() + self._patience_s)
+        except Exception as error:
+            self._failed(name, error)
+            return
+        self._committed = dict(offsets)
+        if self._warned:
+            self._warned = False
+            _log.warning("commitGroup: offsets are committed to group %s again", name)
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = self._group = None
+
+    def _failed(self, name: str, error: Exception) -> None:
+        self._not_before = self._clock() + PAUSE_S
+        self.close()
+        if not self._warned:
+            self._warned = True
+            _log.warning(
+                "commitGroup: offsets are not committed to group %s, and lag tools do not see how far this query has "
+                "read; the query is not affected, and it is tried again every %d seconds: %s",
+                name,
+                PAUSE_S,
+                error,
+            )

@@ -1,0 +1,121 @@
+"""commitGroup: progress that lag tools see, and that never stands in a query's way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkalog.client.group_offsets import GroupOffsets
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import CoordinatorNotAvailableError
+from spark_kafkalog.options import SourceOptions
+from spark_kafkalog.progress import PAUSE_S, GroupProgress
+from tests.spark.topics import Topics, numbers
+from tests.spark.without_spark import Stream
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Group:
+    """In the place of GroupOffsets.commit: notes what it is asked, and fails while it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.commits: list[dict[TopicPartition, int]] = []
+        self.error: Exception | None = None
+        group = self
+
+        def commit(self: GroupOffsets, offsets: Any, **given: Any) -> None:
+            group.commits.append(dict(offsets))
+            if group.error is not None:
+                raise group.error
+
+        monkeypatch.setattr(GroupOffsets, "commit", commit)
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Group:
+    return Group(monkeypatch)
+
+
+def parsed(**more: str) -> SourceOptions:
+    return SourceOptions.parse({"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", **more})
+
+
+def test_only_what_is_new_is_committed(group: Group) -> None:
+    progress = GroupProgress(parsed(commitGroup="g"))
+    for offsets in ({T0: 1}, {T0: 1}, {T0: 1, T1: 0}, {T0: 2, T1: 0}):
+        progress.processed(offsets)
+    assert group.commits == [{T0: 1}, {T0: 1, T1: 0}, {T0: 2, T1: 0}]
+    progress.close()
+
+
+def test_without_a_group_nothing_is_committed(group: Group) -> None:
+    GroupProgress(parsed()).processed({T0: 1})
+    assert group.commits == []
+
+
+def test_a_failure_is_told_once_and_tried_again_later(group: Group, caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    progress = GroupProgress(parsed(commitGroup="g"), clock=lambda: now)
+    group.error = CoordinatorNotAvailableError("no coordinator")
+    for offset in range(3):
+        progress.processed({T0: offset})
+    assert len(group.commits) == 1, "it is not tried at every trigger"
+    now = PAUSE_S + 1
+    progress.processed({T0: 5})
+    assert len(group.commits) == 2
+    assert len(caplog.records) == 1, "one warning while it goes on"
+    assert "not committed to group g" in caplog.text
+    assert "no coordinator" in caplog.text
+    group.error = None
+    now = 2 * PAUSE_S + 2
+    progress.processed({T0: 6})
+    assert group.commits[-1] == {T0: 6}
+    assert "committed to group g again" in caplog.text
+    progress.close()
+
+
+def test_every_batch_of_a_run_is_committed_and_the_last_one_too(group: Group, topics: Topics) -> None:
+    topic = topics.create("group")
+    topics.produce(topic, numbers(5))
+    tp = TopicPartition(topic, 0)
+    query = Stream(
+        topics.bootstrap, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=2, commitGroup="g"
+    )
+    query.drain()
+    assert group.commits == [{tp: 2}, {tp: 4}, {tp: 5}]
+
+
+def test_what_a_killed_query_had_read_is_committed_at_the_next_start(group: Group, topics: Topics) -> None:
+    topic = topics.create("killed")
+    topics.produce(topic, numbers(5))
+    query = Stream(topics.bootstrap, subscribe=topic, startingOffsets="earliest", commitGroup="g")
+    query.start()
+    query.trigger()
+    query.crash()
+    assert group.commits == []
+    query.start()
+    query.trigger()
+    assert group.commits == [{TopicPartition(topic, 0): 5}]
+    query.stop()
+
+
+def test_a_start_at_the_latest_offsets_is_no_progress(group: Group, topics: Topics) -> None:
+    topic = topics.create("at-latest")
+    topics.produce(topic, numbers(5))
+    query = Stream(topics.bootstrap, subscribe=topic, commitGroup="g")
+    query.start()
+    query.trigger()
+    assert group.commits == []
+    query.stop()
+
+
+def test_a_query_goes_on_whatever_the_broker_says_of_groups(topics: Topics) -> None:
+    topic = topics.create("any")
+    topics.produce(topic, numbers(50))
+    query = Stream(
+        topics.bootstrap, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=9, commitGroup="g"
+    )
+    query.drain()
+    assert query.values() == numbers(50)
