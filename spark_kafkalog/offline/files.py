@@ -7,12 +7,14 @@ as text, and each process opens a file system of its own.
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import functools
+import io
 import os
 import stat
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -67,7 +69,7 @@ def file_system(path: str) -> FileSystem:
 @functools.cache
 def _remote(scheme: str, authority: str) -> FileSystem:
     root = f"{scheme}://{authority}"
-    if scheme in ("hdfs", "viewfs"):
+    if scheme == "hdfs":
         return HdfsFiles(root)
     return ArrowFiles(root)
 
@@ -137,51 +139,51 @@ LOCAL = LocalFiles()
 
 
 class _HdfsFile:
-    def __init__(self, reader: Any) -> None:
-        self._reader = reader
-        self.size = len(reader)
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.size = file.seek(0, io.SEEK_END)
 
     def read(self, at: int, size: int) -> memoryview:
-        size = max(min(size, self.size - at), 0)
-        return memoryview(self._reader.read_range(at, size) if size else b"")
+        self._file.seek(at)
+        return memoryview(self._file.read(max(min(size, self.size - at), 0)))
 
     def close(self) -> None:
-        self._reader.close()
+        self._file.close()
 
 
 class HdfsFiles:
-    """HDFS through hdfs-native: no JVM and no libhdfs. HADOOP_CONF_DIR says how name services resolve."""
+    """HDFS, with the client that loads write with: no JVM and no libhdfs."""
 
     is_local = False
 
     def __init__(self, root: str) -> None:
-        try:
-            import hdfs_native
-        except ImportError:
-            raise ImportError(f"reading {root} needs hdfs-native: pip install 'kafkalog[hdfs]'") from None
-        self._root = root
-        self._client = hdfs_native.Client(root if urlsplit(root).netloc else None)
+        from spark_kafkalog.load.hdfs import HdfsFiles as Client
+
+        self._client = Client(root)
 
     def entry(self, path: str) -> Entry | None:
-        try:
-            return self._entry(self._client.get_file_info(_beneath(path)))
-        except FileNotFoundError:
-            return None
+        inside = _beneath(path)
+        found = self._client.stat(inside)
+        return None if found is None else self._entry(inside, found)
 
     def entries(self, directory: str) -> list[Entry]:
-        return sorted(self._entry(each) for each in self._client.list_status(_beneath(directory)))
+        inside = _beneath(directory)
+        found = self._client.list(inside)
+        if not found and self._client.stat(inside) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
+        return [self._entry(f"{inside.rstrip('/')}/{each.name}", each) for each in found]
 
     def open(self, path: str) -> File:
-        return _HdfsFile(self._client.read(_beneath(path)))
+        return _HdfsFile(self._client.open(_beneath(path)))
 
-    def _entry(self, status: Any) -> Entry:
-        path = _beneath(status.path)
-        name = path.rstrip("/").rpartition("/")[2]
-        return Entry(name, self._root + path, status.isdir, status.length, status.modification_time * 1_000_000)
+    def _entry(self, inside: str, found: Any) -> Entry:
+        name = inside.rpartition("/")[2]
+        return Entry(name, self._client.url(inside), found.is_dir, found.size, found.modified_ms * 1_000_000)
 
 
 def _beneath(path: str) -> str:
-    return urlsplit(path).path or "/"
+    """The path within the file system, as it is: Hadoop decodes nothing in it."""
+    return "/" + path.partition("://")[2].partition("/")[2].rstrip("/")
 
 
 # ---------------------------------------------------------------------------------------------- pyarrow.fs

@@ -154,6 +154,8 @@ def parse_last_epoch(text: str) -> int | None:
 
 
 def _checkpoint_rows(text: str) -> list[str]:
+    if not text:
+        return []  # as Kafka makes the file, until it first writes it
     lines = text.split("\n")
     if len(lines) < 2 or lines[0].strip() != "0":
         raise ValueError("no checkpoint of version 0")

@@ -217,12 +217,26 @@ def tasks(logs: Logs, ranges: Sequence[offsets.OffsetRange], options: OfflineOpt
     total = plan.total_size(wanted)
     most_bytes = plan.task_bytes(total, options.max_partition_bytes, options.source.min_partitions)
     most_records = options.source.max_records_per_partition
+    packed = plan.pack(_all_pieces(logs, ranges, most_bytes, most_records), most_bytes, most_records)
+    least = options.source.min_partitions or 0
+    offsets_wanted = sum(each.size for each in ranges)
+    if len(packed) < least and offsets_wanted > len(packed):
+        # Large batches leave few places to cut at: by offsets then, though tasks share batches.
+        share = max(offsets_wanted // least, 1)
+        most_records = share if most_records is None else min(share, most_records)
+        packed = plan.pack(_all_pieces(logs, ranges, most_bytes, most_records), most_bytes, most_records)
+    return packed
+
+
+def _all_pieces(
+    logs: Logs, ranges: Sequence[offsets.OffsetRange], most_bytes: int, most_records: int | None
+) -> list[Piece]:
     pieces: list[Piece] = []
     for tp, start, end in ranges:
         fs = file_system(logs[tp].directory)
         for segment in logs[tp].segments:
             pieces += _pieces(fs, tp, segment, start, end, most_bytes, most_records)
-    return plan.pack(pieces, most_bytes, most_records)
+    return pieces
 
 
 def _pieces(

@@ -223,7 +223,8 @@ def test_checkpoints() -> None:
     }
     assert layout.parse_last_epoch("0\n2\n0 0\n7 120\n") == 7
     assert layout.parse_last_epoch("0\n0\n") is None
-    for text in ("", "1\n0\n", "0\n2\n0 0\n", "0\nx\n", "0\n1\n\x00\x00\n"):
+    assert layout.parse_log_starts("") == {}
+    for text in ("\n", "1\n0\n", "0\n2\n0 0\n", "0\nx\n", "0\n1\n\x00\x00\n"):
         with pytest.raises(ValueError):  # noqa: PT011
             layout.parse_last_epoch(text)
 

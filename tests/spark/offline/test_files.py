@@ -1,0 +1,62 @@
+"""The same log through every kind of file system."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from spark_kafkalog.offline import files, read
+from spark_kafkalog.offline.files import ArrowFiles, FileSystem, LocalFiles
+from tests.spark.offline.written import batch, offsets, write_segment
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for base in (0, 40):
+        write_segment(tmp_path / "data" / "t-0", [batch(n, 4, size=50) for n in range(base, base + 40, 4)])
+    (tmp_path / "data" / "log-start-offset-checkpoint").write_text("0\n1\nt 0 3\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("fs", [LocalFiles(), ArrowFiles("file://")])
+def test_what_a_file_system_tells(fs: FileSystem, tree: Path) -> None:
+    root = f"file://{tree}"
+    log = next(path for path in sorted((tree / "data" / "t-0").iterdir()) if path.suffix == ".log")
+    found = fs.entries(f"{root}/data/t-0")
+    assert [each.name for each in found] == sorted(os.listdir(tree / "data" / "t-0"))
+    entry = next(each for each in found if each.name == log.name)
+    assert (entry.is_directory, entry.size) == (False, log.stat().st_size)
+    assert entry.modified // 1000 == log.stat().st_mtime_ns // 1000
+    directory = fs.entry(f"{root}/data/")
+    assert directory is not None
+    assert (directory.name, directory.is_directory) == ("data", True)
+    assert fs.entry(f"{root}/nowhere") is None
+    assert fs.entry(f"{root}/data/t-0/{log.name}/x") is None
+    file = fs.open(entry.path)
+    data = log.read_bytes()
+    assert file.size == len(data)
+    assert bytes(file.read(0, 10)) == data[:10]
+    assert bytes(file.read(len(data) - 5, 100)) == data[-5:]
+    assert bytes(file.read(len(data), 100)) == b""
+    assert bytes(file.read(len(data) + 9, 100)) == b""
+    file.close()
+    with pytest.raises(FileNotFoundError):
+        fs.open(f"{root}/nowhere")
+    with pytest.raises(FileNotFoundError):
+        fs.entries(f"{root}/nowhere")
+
+
+@pytest.mark.parametrize("read_bytes", [1, 500, 4 << 20])
+def test_reading_ahead_from_a_remote_file_system(tree: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
+    monkeypatch.setattr(files, "LOCAL", ArrowFiles("file://"))
+    monkeypatch.setattr(read, "READ_BYTES", read_bytes)
+    for path in (f"file://{tree}", f"file://{tree}/da*/t-0"):
+        assert offsets(path, maxPartitionBytes=300) == list(range(3, 80))
+        assert offsets(path, **{"kafka.isolation.level": "read_committed"}) == list(range(3, 80))
+
+
+def test_a_scheme_that_nobody_serves() -> None:
+    with pytest.raises(ValueError, match="no file system for ftp://host: "):
+        files.file_system("ftp://host/x")
