@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import Any
 
 from broker.api.context import Broker, Request
-from broker.controller.topics import INTERNAL_TOPICS, NewTopic, check_topic_name
+from broker.controller.topics import INTERNAL_TOPICS, MAX_PARTITIONS_PER_REQUEST, NewTopic, check_topic_name
 from broker.metadata.model import TopicState
 from kafkalog.protocol.errors import ErrorCode, InvalidTopicError, KafkaError
 from kafkalog.protocol.messages.describe_cluster import (
@@ -23,6 +24,7 @@ from kafkalog.protocol.messages.describe_topic_partitions import (
 )
 from kafkalog.protocol.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -34,6 +36,8 @@ ALL_TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE and both _CONFIGS: without an authorizer all are allowed."""
 ALL_CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
 ZERO_ID = uuid.UUID(int=0)
+ENTRIES_A_TURN = 500
+"""Topics and partitions that are answered before other requests get their turn."""
 
 
 async def handle_metadata(request: Request) -> None:
@@ -49,16 +53,27 @@ async def handle_metadata(request: Request) -> None:
     )
     # An empty list means every topic in version 0, where a list cannot be null.
     if message.topics is None or (request.version == 0 and not message.topics):
-        wanted: list[tuple[str | None, uuid.UUID]] = [(name, ZERO_ID) for name in sorted(broker.store.state.topics)]
+        wanted = [MetadataRequestTopic(name=name) for name in sorted(broker.store.state.topics)]
     else:
-        wanted = [(topic.name, topic.topic_id) for topic in message.topics]
-        await _auto_create(broker, message, [name for name, _ in wanted if name])
-    for name, topic_id in wanted:
-        topic = _topic(broker, name, topic_id)
+        wanted = message.topics
+        if message.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]:
+            await _auto_create(broker, wanted)
+    entries = total = 0
+    for asked in wanted:
+        topic = _topic(broker, asked.name, asked.topic_id)
         if message.include_topic_authorized_operations and topic.error_code == ErrorCode.NONE:
             topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
         response.topics.append(topic)
-    request.reply(response)
+        entries += 1 + len(topic.partitions)
+        if entries >= ENTRIES_A_TURN:
+            total, entries = total + entries, 0
+            await asyncio.sleep(0)
+            if request.connection.closed:
+                return
+    if total:
+        await request.reply_large(response)
+    else:
+        request.reply(response)
 
 
 def _brokers(request: Request, kind: Any) -> list[Any]:
@@ -69,12 +84,18 @@ def _brokers(request: Request, kind: Any) -> list[Any]:
     return [kind(**{id_field: broker.broker_id}, **fields)]
 
 
-async def _auto_create(broker: Broker, message: MetadataRequest, names: list[str]) -> None:
-    missing = [name for name in dict.fromkeys(names) if name not in broker.store.state.topics]
-    allowed = message.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]
-    legal = [NewTopic(name) for name in missing if name not in INTERNAL_TOPICS and _is_legal(name)]
-    if legal and allowed:
-        await broker.topics.create(legal)
+async def _auto_create(broker: Broker, wanted: list[MetadataRequestTopic]) -> None:
+    missing: dict[str, NewTopic] = {}
+    for index, asked in enumerate(wanted, 1):
+        name = asked.name
+        if name and name not in broker.store.state.topics and name not in INTERNAL_TOPICS and _is_legal(name):
+            missing[name] = NewTopic(name)
+            if len(missing) == MAX_PARTITIONS_PER_REQUEST:
+                break
+        if index % ENTRIES_A_TURN == 0:
+            await asyncio.sleep(0)
+    if missing:
+        await broker.topics.create(missing.values())
 
 
 def _is_legal(name: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from broker.api.context import Request
 from kafkalog.protocol.api_keys import ApiKey
+from kafkalog.protocol.generator import contains_records
 
 Handler = Callable[[Request], Awaitable[None] | None]
 """Ends the request itself, at once or later; a coroutine is run as a task of the loop."""
@@ -23,6 +24,8 @@ class Api:
     min_version: int
     max_version: int
     handler: Handler
+    has_records: bool
+    """Whether the request carries record batches, which stay in the connection's buffer."""
 
 
 _MODULES = (
@@ -39,5 +42,12 @@ def served_apis() -> dict[int, Api]:
             key = ApiKey(request_type.api_key)
             if key in apis:
                 raise ValueError(f"{key.name} is served by two handlers")
-            apis[key] = Api(key, request_type, request_type.min_version, request_type.max_version, handler)
+            apis[key] = Api(
+                key,
+                request_type,
+                request_type.min_version,
+                request_type.max_version,
+                handler,
+                contains_records(request_type),
+            )
     return dict(sorted(apis.items()))

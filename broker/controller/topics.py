@@ -104,7 +104,7 @@ class TopicController:
         results: dict[str, TopicState | KafkaError] = {}
 
         def change(state: ClusterState) -> ClusterState:
-            planned = state
+            planned = _Plan(state)
             room = MAX_PARTITIONS_PER_REQUEST
             for topic in topics:
                 try:
@@ -116,8 +116,8 @@ class TopicController:
                     continue
                 results[topic.name] = made
                 room -= len(made.partitions)
-                planned = planned.with_topics(made)
-            return state if validate_only else planned
+                planned.add(made)
+            return state if validate_only else planned.outcome()
 
         try:
             await self._commit(change)
@@ -231,11 +231,11 @@ class TopicController:
             logger.error("the registry cannot be stored: %s", error)
             raise KafkaStorageError(f"The cluster's registry cannot be stored: {error}") from error
 
-    def _plan(self, state: ClusterState, topic: NewTopic) -> TopicState:
+    def _plan(self, planned: _Plan, topic: NewTopic) -> TopicState:
         check_topic_name(topic.name)
-        if topic.name in state.topics:
+        if topic.name in planned.topics:
             raise TopicAlreadyExistsError(f"Topic '{topic.name}' already exists.")
-        collision = _collision(topic.name, state.topics)
+        collision = planned.collision(topic.name)
         if collision is not None:
             raise InvalidTopicError(f"Topic '{topic.name}' collides with existing topic: {collision}")
         if topic.assignments and (topic.partitions != UNSET or topic.replication_factor != UNSET):
@@ -258,9 +258,8 @@ class TopicController:
                 else topic.replication_factor,
                 random.randrange(len(self._brokers)),
             )
-        taken = {existing.topic_id for existing in state.topics.values()} | state.deleting
         config = {name: value for name, value in topic.config.items() if value is not None}
-        return TopicState(topic.name, new_topic_id(taken), tuple(map(_led_by_first, replicas)), config)
+        return TopicState(topic.name, new_topic_id(planned.ids), tuple(map(_led_by_first, replicas)), config)
 
     def _plan_growth(self, topic: TopicState, count: int, assignments: Sequence[Sequence[int]] | None) -> TopicState:
         present = len(topic.partitions)
@@ -296,9 +295,31 @@ def _led_by_first(replicas: tuple[int, ...]) -> PartitionState:
     return PartitionState(replicas, replicas, replicas[0])
 
 
-def _collision(name: str, existing: Iterable[str]) -> str | None:
-    """A topic whose metric names would be the same: ``.`` and ``_`` are one character there."""
-    if "." not in name and "_" not in name:
-        return None
-    folded = name.replace(".", "_")
-    return next((other for other in existing if other.replace(".", "_") == folded), None)
+class _Plan:
+    """The registry's topics while a request of up to 10,000 new ones adds to them."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self.topics = dict(state.topics)
+        self.ids = {topic.topic_id for topic in state.topics.values()} | state.deleting
+        self._folded: dict[str, str] | None = None
+
+    def collision(self, name: str) -> str | None:
+        """A topic whose metric names would be the same: ``.`` and ``_`` are one character there."""
+        if "." not in name and "_" not in name:
+            return None
+        if self._folded is None:
+            self._folded = {other.replace(".", "_"): other for other in self.topics}
+        return self._folded.get(name.replace(".", "_"))
+
+    def add(self, topic: TopicState) -> None:
+        self.topics[topic.name] = topic
+        self.ids.add(topic.topic_id)
+        if self._folded is not None:
+            self._folded[topic.name.replace(".", "_")] = topic.name
+
+    def outcome(self) -> ClusterState:
+        """The registry with what was added: itself when that is nothing."""
+        if len(self.topics) == len(self._state.topics):
+            return self._state
+        return replace(self._state, topics=self.topics)

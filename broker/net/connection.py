@@ -140,8 +140,7 @@ class Connection:
                 self._busy = True
                 self._dispatcher.dispatch(self, frame)
         except (FrameError, BadRequestError) as error:
-            logger.warning("closing connection from %s on %s: %s", self.peer, self.endpoint.name, error)
-            self.close()
+            self.refuse(error)
             return
         finally:
             self._corked = False
@@ -151,6 +150,11 @@ class Connection:
             self._memory.give_back(frames.shrink())
         if self._out and not self._writing and not self._waiting_for_disk:
             self._flush()
+
+    def refuse(self, error: FrameError | BadRequestError) -> None:
+        """Close the connection over bytes that cannot be followed, and say so."""
+        logger.warning("closing connection from %s on %s: %s", self.peer, self.endpoint.name, error)
+        self.close()
 
     def _schedule_resume(self) -> None:
         if not self._resume_scheduled:

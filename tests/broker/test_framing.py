@@ -101,7 +101,7 @@ def test_memory_is_given_back() -> None:
     [
         (
             bytes.fromhex("1603010200010001fc0303"),
-            "looks like a TLS handshake: this listener is PLAINTEXT; set security",
+            "looks like a TLS handshake: this listener is PLAINTEXT; set",
         ),
         (b"GET / HTTP/1.1", "looks like HTTP"),
         (b"OPTIONS * HTTP/1.1", "looks like HTTP"),

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import select
 import socket
+import struct
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from kafkalog.protocol.codec import encode_request
+from kafkalog.protocol.codec import decode_response, encode_request
 from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 from tests.support.wire import (
@@ -22,6 +26,7 @@ from tests.support.wire import (
     end_offset,
     exchange,
     fetch_request,
+    is_closed,
     list_offset,
     produce,
     receive_frame,
@@ -111,3 +116,27 @@ def test_a_request_cannot_ask_for_any_number_of_partitions(wire: socket.socket, 
     growth = CreatePartitionsTopic(name=topic, count=(1 << 31) - 1, assignments=None)
     result = exchange(wire, CreatePartitionsRequest(topics=[growth], timeout_ms=10_000, validate_only=True), 3)
     assert result.results[0].error_code == ErrorCode.POLICY_VIOLATION
+
+
+def test_a_large_request_leaves_others_their_turn(start_broker: Callable[..., KafkalogBroker]) -> None:
+    """Many small requests are answered while one that names 200,000 topics is still being served."""
+    broker = start_broker()
+    names = [f"topic-{number:06d}" for number in range(200_000)]
+    large = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False)
+    data = encode_request(large, 12, 1, "large")
+    with broker.connect() as big, broker.connect() as small:
+        create_topic(small, "t", 1)
+        big.sendall(data)
+        for _ in range(5):
+            exchange(small, ApiVersionsRequest(), 3)
+            assert produce(small, "t", batch([b"x"])).error_code == ErrorCode.NONE
+        assert not select.select([big], [], [], 0)[0], "the large request was served before them"
+        _, answer = decode_response(MetadataRequest, 12, receive_frame(big))
+        assert [topic.name for topic in answer.topics] == names
+        assert {topic.error_code for topic in answer.topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        # Cut short it is refused as a small one is.
+        header = encode_request(MetadataRequest(topics=[]), 12, 1, "large")[4:-4]
+        body = header + b"\xff\xff\xff\x7f" + b"x" * 100_000
+        big.sendall(struct.pack(">i", len(body)) + body)
+        assert is_closed(big)
+    assert "Error parsing request" in broker.logged()
