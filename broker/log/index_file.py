@@ -9,9 +9,9 @@ are written with ``pwrite``, never through a memory map: on a full disk a store 
 process with SIGBUS, a ``pwrite`` raises ENOSPC. Look-ups map the written part read-only, on first use. No descriptor is
 kept open.
 
-Everything runs on the loop's thread but :meth:`IndexFile.sync`, which a worker may call beside appends and look-ups,
-though not beside truncation: it writes what is in memory to where it belongs and changes nothing here, so there is no
-lock.
+Everything runs on the loop's thread but :meth:`IndexFile.sync`, which a worker may call beside it: it writes what is in
+memory to where it belongs and changes nothing here. A lock keeps the file from being cut between the look at what is
+in memory and the write: that would put back entries that were cut off.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import mmap
 import os
 import sys
 from contextlib import suppress
+from threading import Lock
 from typing import Any
 
 from broker.log.file_ops import OS, FileOps, write_all
@@ -45,7 +46,7 @@ class IndexFile:
 
     ENTRY_SIZE = 0
 
-    __slots__ = ("_map", "_ops", "_tail", "_unsynced", "base_offset", "max_entries", "path")
+    __slots__ = ("_cutting", "_map", "_ops", "_tail", "_unsynced", "base_offset", "max_entries", "path")
 
     def __init__(self, path: str, base_offset: int, max_bytes: int, ops: FileOps = OS) -> None:
         self.path = path
@@ -56,6 +57,7 @@ class IndexFile:
         self._tail = (0, bytearray())
         self._map: Any = None
         self._unsynced = False
+        self._cutting = Lock()
 
     @property
     def entries(self) -> int:
@@ -126,7 +128,7 @@ class IndexFile:
         """
         written, pending = self._tail
         if pending:
-            self._write(bytes(pending), written, sync=False)
+            self._write(bytes(pending), written)
             self._unsynced = True
             self._tail = (written + len(pending), bytearray())
 
@@ -136,19 +138,23 @@ class IndexFile:
         Raises:
             OSError: that could not be done.
         """
-        written, pending = self._tail
-        data = bytes(pending)
-        if data or self._unsynced:
-            self._unsynced = False
-            self._write(data, written, sync=True)
-
-    def _write(self, data: bytes, at: int, *, sync: bool) -> None:
+        if not (self._tail[1] or self._unsynced):
+            return
+        self._unsynced = False
         fd = self._ops.open(self.path, os.O_RDWR)
         try:
-            if data:
-                write_all(self._ops, fd, data, at)
-            if sync:
-                self._ops.fsync(fd)
+            with self._cutting:
+                written, pending = self._tail
+                if pending:
+                    write_all(self._ops, fd, bytes(pending), written)
+            self._ops.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _write(self, data: bytes, at: int) -> None:
+        fd = self._ops.open(self.path, os.O_RDWR)
+        try:
+            write_all(self._ops, fd, data, at)
         finally:
             os.close(fd)
 
@@ -156,9 +162,10 @@ class IndexFile:
         """Keep the first ``count`` entries; the file is preallocated afterwards, its tail zeros."""
         keep = count * self.ENTRY_SIZE
         written, pending = self._tail
-        self._tail = (min(written, keep), pending[: max(keep - written, 0)])
-        # Cut, then preallocate: the old entries must not come back as the new tail.
-        self._set_size(self._tail[0])
+        with self._cutting:
+            self._tail = (min(written, keep), pending[: max(keep - written, 0)])
+            # Cut, then preallocate: the old entries must not come back as the new tail.
+            self._set_size(self._tail[0])
         self.resize_to_max()
 
     def _view(self) -> tuple[Any, int, bytearray]:

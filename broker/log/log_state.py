@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from uuid import UUID
 
 from broker.log import names
@@ -33,9 +34,9 @@ class LogState:
 
     __slots__ = (
         "_active", "_bases", "_complained_at", "_complaints", "_config", "_deletions", "_dir_unsynced",
-        "_flush_from_roll", "_high_watermark", "_label", "_last_append_ms", "_ops", "_segments", "_truncations",
-        "_unflushed_since_ms", "dir", "epochs", "log_end_offset", "log_start_offset", "offline", "on_offline",
-        "partition", "producers", "recovery_point", "topic", "topic_id",
+        "_flush_from_roll", "_high_watermark", "_label", "_last_append_ms", "_ops", "_recovery_lock", "_segments",
+        "_truncations", "_unflushed_since_ms", "dir", "epochs", "log_end_offset", "log_start_offset", "offline",
+        "on_offline", "partition", "producers", "recovery_point", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +73,8 @@ class LogState:
         self._flush_from_roll = False
         self._last_append_ms = 0
         self._unflushed_since_ms = 0
+        # Held to change the recovery point: a flush on a worker must not raise it past a truncation beside it.
+        self._recovery_lock = Lock()
         self._truncations = 0
 
     def __repr__(self) -> str:

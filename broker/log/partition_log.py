@@ -117,7 +117,8 @@ class PartitionLog(LogAppender):
     def _raise_log_start(self, offset: int) -> None:
         self.log_start_offset = offset
         self._high_watermark = max(self._high_watermark, offset)
-        self.recovery_point = max(self.recovery_point, offset)
+        with self._recovery_lock:
+            self.recovery_point = max(self.recovery_point, offset)
         self.producers.on_log_start_offset(offset)
         try:
             self.epochs.truncate_from_start(offset)
@@ -184,6 +185,7 @@ class PartitionLog(LogAppender):
         if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return True
+        self._begin_truncation()
         try:
             keep = bisect_right(self._bases, offset)
             gone = self._segments[keep:]
@@ -212,6 +214,7 @@ class PartitionLog(LogAppender):
         Raises:
             KafkaStorageError: the disk failed; the log is offline.
         """
+        self._begin_truncation()
         try:
             for segment in reversed(self._segments):
                 segment.remove()
@@ -224,12 +227,18 @@ class PartitionLog(LogAppender):
             raise KafkaStorageError(f"Cannot truncate {self._label}: {error}") from error
         self._end_at(offset, offset)
 
+    def _begin_truncation(self) -> None:
+        """From here to ``_end_at`` files go and offsets do not say so yet: a flush beside it must not be believed."""
+        with self._recovery_lock:
+            self._truncations += 1
+
     def _end_at(self, end: int, start: int) -> None:
         self.log_end_offset = end
         self.log_start_offset = start
-        self.recovery_point = min(self.recovery_point, end)
+        with self._recovery_lock:
+            self.recovery_point = min(self.recovery_point, end)
+            self._truncations += 1
         self._high_watermark = min(max(self._high_watermark, start), end)
-        self._truncations += 1
         self._dir_unsynced = True
 
     # -- flushing and closing --------------------------------------------------------------------------------
@@ -278,7 +287,7 @@ class PartitionLog(LogAppender):
         try:
             for segment in segments[max(find([s.base_offset for s in segments], start) - 1, 0) :]:
                 if segment.base_offset < end:
-                    self._flush_segment(segment)
+                    self._flush_segment(segment, truncations)
             self.producers.sync_snapshots()
             if self._dir_unsynced:
                 self._dir_unsynced = False
@@ -288,16 +297,17 @@ class PartitionLog(LogAppender):
         except OSError as error:
             self._go_offline(f"cannot flush it: {error}")
             raise KafkaStorageError(f"Cannot flush {self._label}: {error}") from error
-        if truncations == self._truncations:
-            self._unflushed_since_ms = since
-            self.recovery_point = max(self.recovery_point, end)
+        with self._recovery_lock:
+            if truncations == self._truncations:
+                self._unflushed_since_ms = since
+                self.recovery_point = max(self.recovery_point, end)
 
-    def _flush_segment(self, segment: Segment) -> None:
+    def _flush_segment(self, segment: Segment, truncations: int) -> None:
         try:
             segment.flush()
         except FileNotFoundError:
-            # Deleted by the loop's thread meanwhile: nothing of it needs to be anywhere.
-            if segment in self._segments:
+            # Deleted or truncated by the loop's thread meanwhile: nothing of it needs to be anywhere.
+            if segment in self._segments and truncations == self._truncations:
                 raise
 
     def close(self) -> None:

@@ -136,6 +136,72 @@ def test_truncation_during_a_flush_keeps_the_recovery_point_down(tmp_path: Path)
     assert log.recovery_point <= 2
 
 
+class ResumesOnUnlink(SlowSync):
+    """Lets the flush go on, and end, when the owner has removed a certain file."""
+
+    __slots__ = ("ending", "worker")
+
+    def __init__(self, ending: str) -> None:
+        super().__init__()
+        self.ending = ending
+        self.worker: Thread | None = None
+
+    def unlink(self, path: str) -> None:
+        super().unlink(path)
+        if self.worker is not None and path.endswith(self.ending):
+            self.go_on.set()
+            self.worker.join(30)
+
+
+@pytest.mark.parametrize("ending", [".log", ".index", ".timeindex", ".txnindex"])
+def test_a_flush_that_ends_while_the_log_begins_anew_neither_fails_nor_vouches(tmp_path: Path, ending: str) -> None:
+    ops = ResumesOnUnlink(ending)
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=1), ops=ops)
+    for _ in range(3):
+        log.append(batch(2), leader_epoch=0, now_ms=NOW)
+    ops.worker = during_a_flush(log, ops)
+    log.truncate_fully_and_start_at(3, now_ms=NOW)
+    assert not ops.worker.is_alive()
+    assert log.offline is None
+    assert log.recovery_point <= 3
+    log.append(batch(2), leader_epoch=1, now_ms=NOW)
+    log.flush()
+    assert log.recovery_point == 5
+
+
+class SlowOpen(FileOps):
+    """Opening an offset index on another thread waits until it is told to go on."""
+
+    __slots__ = ("entered", "go_on", "owner")
+
+    def __init__(self) -> None:
+        self.entered, self.go_on, self.owner = Event(), Event(), current_thread()
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        if current_thread() is not self.owner and path.endswith(".index"):
+            self.entered.set()
+            assert self.go_on.wait(30)
+        return super().open(path, flags, mode)
+
+
+def test_a_flush_puts_no_index_entries_back_that_a_truncation_cut_off(tmp_path: Path) -> None:
+    ops = SlowOpen()
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=1), ops=ops)
+    for _ in range(8):
+        log.append(batch(2), leader_epoch=0, now_ms=NOW)
+    worker = Thread(target=log.flush)
+    worker.start()
+    assert ops.entered.wait(30)
+    log.truncate_to(4, now_ms=NOW)
+    log.roll(NOW)
+    first = log.segments[0]
+    size = Path(first.path(".index")).stat().st_size
+    ops.go_on.set()
+    worker.join(30)
+    assert log.offline is None
+    assert Path(first.path(".index")).stat().st_size == size
+
+
 def test_a_segment_deleted_during_a_flush_is_no_failure(tmp_path: Path) -> None:
     ops = SlowSync()
     log = open_log(tmp_path, LogConfig(index_interval_bytes=1, retention_ms=10), ops=ops)
