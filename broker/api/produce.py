@@ -8,9 +8,12 @@ most ``timeout_ms``; with acks=0 there is none, and an error closes the connecti
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
+from broker.log.config import LogConfig
+from broker.log.validation import needs_recompression, recompress_ahead
 from broker.replica.partition import Partition
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import ErrorCode, InvalidRequiredAcksError
@@ -30,6 +33,8 @@ logger = logging.getLogger("kafkalog.broker.api")
 ZSTD_SINCE = 7
 """Producers that know zstd speak this version (KIP-110)."""
 CODEC_AT = ATTRIBUTES_AT + 1
+LARGE_BATCH = 16 * 1024
+"""Bytes from which on a batch is compressed on a worker; one to be decompressed always is."""
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 
 
@@ -99,7 +104,44 @@ class DelayedProduce(DelayedOperation):
         self._request.reply(self._response)
 
 
-def handle_produce(request: Request) -> None:
+def handle_produce(request: Request) -> Awaitable[None] | None:
+    large = _to_recompress(request)
+    if large:
+        # Before anything else runs: the connection goes on receiving into the buffer that the records lie in.
+        for topic in request.message.topic_data:
+            for data in topic.partition_data:
+                if data.records is not None:
+                    data.records = memoryview(bytearray(data.records))
+        return _recompress_and_serve(request, large)
+    _serve(request)
+    return None
+
+
+def _to_recompress(request: Request) -> list[tuple[PartitionProduceData, LogConfig]]:
+    """Batches whose codec is to be changed, for ``compression.type`` names another, and that take long."""
+    found = []
+    for topic in request.message.topic_data:
+        for data in topic.partition_data:
+            partition = request.broker.replicas.get(topic.name, data.index)
+            if partition is None or partition.log.config.compression_type == "producer" or data.records is None:
+                continue
+            config = partition.log.config
+            codec = data.records[CODEC_AT] & CODEC_MASK if len(data.records) > CODEC_AT else Codec.NONE
+            if request.version < ZSTD_SINCE and (codec == Codec.ZSTD or config.compression_type == "zstd"):
+                # What the client sent is judged by its codec, and must be seen as it came.
+                continue
+            if (codec or len(data.records) >= LARGE_BATCH) and needs_recompression(data.records, config):
+                found.append((data, config))
+    return found
+
+
+async def _recompress_and_serve(request: Request, large: list[tuple[PartitionProduceData, LogConfig]]) -> None:
+    for data, config in large:
+        data.records = await request.broker.loop.run_in_executor(None, recompress_ahead, data.records, config)
+    _serve(request)
+
+
+def _serve(request: Request) -> None:
     message: ProduceRequest = request.message
     acks = message.acks
     broker = request.broker

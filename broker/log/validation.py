@@ -23,6 +23,8 @@ from kafkalog.protocol.errors import (
 )
 from kafkalog.records import errors as records_errors
 from kafkalog.records.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
     CONTROL_FLAG,
     HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
@@ -32,12 +34,13 @@ from kafkalog.records.batch import (
     TRANSACTIONAL_FLAG,
     BatchHeader,
     decode_batch,
-    encode_batch,
+    pack_header,
     read_header,
+    records_section,
     set_create_time,
     set_log_append_time,
 )
-from kafkalog.records.compression import Codec
+from kafkalog.records.compression import DEFAULT_MAX_SIZE, Codec, compress
 from kafkalog.records.validate import check_batch
 
 _PREFIX = Struct(">qiib")
@@ -188,20 +191,36 @@ def _to_codec(
 
 
 def recompress(records: memoryview, header: BatchHeader, target: Codec) -> memoryview:
-    """The same records in a new batch under another codec, producer fields kept."""
-    _, decoded = decode_batch(records, 0, check_crc=False)
-    return memoryview(
-        encode_batch(
-            decoded,
-            codec=target,
-            base_offset=header.base_offset,
-            leader_epoch=header.partition_leader_epoch,
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            base_sequence=header.base_sequence,
-            is_transactional=header.is_transactional,
-        )
-    )
+    """The same records, byte for byte, in a new batch under another codec; of the header only what must change."""
+    section, start, end = records_section(records, 0, header, DEFAULT_MAX_SIZE)
+    body = compress(target, memoryview(section)[start:end])
+    attributes = header.attributes & ~CODEC_MASK | target
+    return memoryview(pack_header(header._replace(attributes=attributes), body))
+
+
+def needs_recompression(records: memoryview, config: LogConfig) -> bool:
+    """Whether a produced batch is not yet under the codec that the topic asks for."""
+    if config.compression_type == "producer" or len(records) < HEADER_SIZE:
+        return False
+    return records[ATTRIBUTES_AT + 1] & CODEC_MASK != TARGET_CODECS[config.compression_type]
+
+
+def recompress_ahead(records: memoryview, config: LogConfig) -> memoryview:
+    """A produced batch under the topic's codec, for ``prepare`` to find nothing left to do.
+
+    Changes nothing but the bytes it returns, so that a worker may do it. A batch that ``prepare`` will refuse is
+    returned as it is.
+    """
+    if len(records) > config.max_message_bytes or len(records) < HEADER_SIZE:
+        return records
+    base_offset, length, _, magic = _PREFIX.unpack_from(records)
+    if base_offset or magic != 2 or LOG_OVERHEAD + length != len(records):
+        return records
+    try:
+        header = check_batch(records).header
+    except records_errors.RecordsError:
+        return records
+    return recompress(records, header, TARGET_CODECS[config.compression_type])
 
 
 def as_protocol_error(error: records_errors.RecordsError, label: str) -> Exception:

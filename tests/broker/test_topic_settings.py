@@ -9,17 +9,29 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from kafkalog.protocol.codec import decode_response, encode_request
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kafkalog.records.batch import iter_headers
+from kafkalog.protocol.messages.produce import ProduceRequest
+from kafkalog.records.batch import decode_batch, iter_headers
 from kafkalog.records.compression import Codec
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
-from tests.support.wire import batch, create_topic, end_offset, exchange, fetch, list_offset, produce, produce_request
+from tests.support.wire import (
+    batch,
+    create_topic,
+    end_offset,
+    exchange,
+    fetch,
+    list_offset,
+    produce,
+    produce_request,
+    receive_frame,
+)
 
 HOUR_MS = 3_600_000
 
@@ -74,6 +86,30 @@ def test_the_topics_codec_wins(wire: socket.socket, sent: Codec, name: str) -> N
     if wanted is None:
         wanted = Codec[name.upper()]
     assert (header.codec, header.records_count) == (wanted, 2)
+
+
+@pytest.mark.parametrize("sent", [Codec.NONE, Codec.GZIP])
+def test_large_batches_that_are_recompressed_keep_their_order_and_bytes(
+    broker: KafkalogBroker, wire: socket.socket, topic: str, sent: Codec
+) -> None:
+    """They go to a worker, while the connection receives the requests behind them."""
+    name = f"{topic}-zstd"
+    create_topic(wire, name, 1, compression_type="zstd")
+    values = [[b"%05d" % (100 * n + i) * 400 for i in range(30)] for n in range(12)]
+    for n, some in enumerate(values):
+        wire.sendall(encode_request(produce_request(name, {0: batch(some, codec=sent)}), 9, n, "pipelining"))
+    for n in range(len(values)):
+        answered, response = decode_response(ProduceRequest, 9, receive_frame(wire))
+        row = response.responses[0].partition_responses[0]
+        assert (answered, row.error_code, row.base_offset) == (n, ErrorCode.NONE, 30 * n)
+    records = fetch(wire, name, {0: 0}, partition_max_bytes=10 << 20)[0].records
+    stored = [decode_batch(records, at) for at, _ in iter_headers(records)]
+    assert [[record.value for record in found] for _, found in stored] == values
+    assert {header.codec for header, _ in stored} == {Codec.ZSTD}
+    torn = batch([b"x" * 50_000])
+    torn[-1] ^= 1
+    assert produce(wire, name, torn).error_code == ErrorCode.CORRUPT_MESSAGE
+    assert produce(wire, name, batch([b"y" * 50_000]), version=6).base_offset == 30 * len(values)
 
 
 def test_the_topics_size_limit(wire: socket.socket) -> None:

@@ -7,11 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.log.config import LOG_APPEND_TIME, LogConfig
-from broker.log.validation import Origin, prepare
+from broker.log.validation import Origin, needs_recompression, prepare, recompress_ahead
 from kafkalog.protocol import errors
 from kafkalog.protocol.errors import KafkaError
-from kafkalog.records.batch import BatchHeader, Record, decode_batch, encode_batch, read_header, verify_crc
-from kafkalog.records.compression import Codec
+from kafkalog.records.batch import (
+    BatchHeader,
+    Record,
+    decode_batch,
+    encode_batch,
+    pack_header,
+    read_header,
+    records_section,
+    verify_crc,
+)
+from kafkalog.records.compression import Codec, compress
 from tests.log.support import NOW, batch, marker
 
 PLAIN = LogConfig()
@@ -154,3 +163,30 @@ def test_any_bytes_are_taken_or_refused_with_a_kafka_error(at: int, value: int, 
             prepared(candidate)
         except KafkaError:
             continue
+
+
+@pytest.mark.parametrize("source", list(Codec))
+@pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_recompressing_keeps_the_records_byte_for_byte(source: Codec, target: str) -> None:
+    """Whatever way a producer wrote its varints; ahead of the checks or with them, the same comes out."""
+    # A record of 7 bytes, with a null key and the value b"v"; its length is written in one byte more than it needs.
+    body = bytes([0x80 | 7 * 2, 0x00, 0, 0, 0, 1, 2]) + b"v" + b"\0"
+    header = read_header(batch(1))._replace(attributes=int(source))
+    data = memoryview(pack_header(header, compress(source, body)))
+    config = LogConfig(compression_type=target)
+    ahead = recompress_ahead(memoryview(bytearray(data)), config) if needs_recompression(data, config) else data
+    out, found = prepared(data, config)
+    assert bytes(out) == bytes(ahead)
+    assert not needs_recompression(out, config)
+    section, start, end = records_section(out, 0, found)
+    assert bytes(memoryview(section)[start:end]) == body
+    assert found._replace(attributes=0, crc=0, batch_length=0) == header._replace(attributes=0, crc=0, batch_length=0)
+
+
+def test_a_batch_that_will_be_refused_is_not_recompressed_ahead() -> None:
+    config = LogConfig(compression_type="gzip", max_message_bytes=500)
+    for data in (batch(1, size=600), batch(1)[:40], batch(1, base_offset=5), batch(1)[:-1]):
+        assert recompress_ahead(data, config) is data
+    torn = batch(1)
+    torn[-1] ^= 1
+    assert recompress_ahead(torn, config) is torn
