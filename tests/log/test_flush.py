@@ -97,7 +97,7 @@ class SlowSync(FileOps):
         super().fsync(fd)
 
 
-def during_a_flush(log: PartitionLog, ops: SlowSync) -> Thread:
+def during_a_flush(log: PartitionLog, ops: SlowSync | SlowOpen) -> Thread:
     worker = Thread(target=log.flush)
     worker.start()
     assert ops.entered.wait(30)
@@ -136,7 +136,22 @@ def test_truncation_during_a_flush_keeps_the_recovery_point_down(tmp_path: Path)
     assert log.recovery_point <= 2
 
 
-class ResumesOnUnlink(SlowSync):
+class SlowOpen(FileOps):
+    """Opening an offset index on another thread waits until it is told to go on."""
+
+    __slots__ = ("entered", "go_on", "owner")
+
+    def __init__(self) -> None:
+        self.entered, self.go_on, self.owner = Event(), Event(), current_thread()
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        if current_thread() is not self.owner and path.endswith(".index"):
+            self.entered.set()
+            assert self.go_on.wait(30)
+        return super().open(path, flags, mode)
+
+
+class ResumesOnUnlink(SlowOpen):
     """Lets the flush go on, and end, when the owner has removed a certain file."""
 
     __slots__ = ("ending", "worker")
@@ -169,29 +184,12 @@ def test_a_flush_that_ends_while_the_log_begins_anew_neither_fails_nor_vouches(t
     assert log.recovery_point == 5
 
 
-class SlowOpen(FileOps):
-    """Opening an offset index on another thread waits until it is told to go on."""
-
-    __slots__ = ("entered", "go_on", "owner")
-
-    def __init__(self) -> None:
-        self.entered, self.go_on, self.owner = Event(), Event(), current_thread()
-
-    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
-        if current_thread() is not self.owner and path.endswith(".index"):
-            self.entered.set()
-            assert self.go_on.wait(30)
-        return super().open(path, flags, mode)
-
-
 def test_a_flush_puts_no_index_entries_back_that_a_truncation_cut_off(tmp_path: Path) -> None:
     ops = SlowOpen()
     log = open_log(tmp_path, LogConfig(index_interval_bytes=1), ops=ops)
     for _ in range(8):
         log.append(batch(2), leader_epoch=0, now_ms=NOW)
-    worker = Thread(target=log.flush)
-    worker.start()
-    assert ops.entered.wait(30)
+    worker = during_a_flush(log, ops)
     log.truncate_to(4, now_ms=NOW)
     log.roll(NOW)
     first = log.segments[0]
