@@ -24,7 +24,7 @@ from kafkalog.records import kernels
 from kafkalog.records.allocator import keep_freed_memory
 from kafkalog.records.arrow import decode_arrow, encode_arrow
 from kafkalog.records.batch import HEADER_SIZE, assign_offsets, iter_headers, read_header
-from kafkalog.records.compression import Codec, compress, decompress, decompress_into, decompressed_bound
+from kafkalog.records.compression import Codec, compress, decompress, decompress_into
 from kafkalog.records.validate import check_batch
 
 VALUE_BYTES = 100
@@ -77,7 +77,7 @@ class Workload:
         self.sections = [self.fetched[pos + HEADER_SIZE : pos + h.size] for pos, h in iter_headers(self.fetched)]
         self.plain = [bytes(decompress(codec, section)) for section in self.sections]
         self.size = sum(map(len, self.plain))
-        self.room = memoryview(bytearray(max(decompressed_bound(codec, section) for section in self.sections)))
+        self.room = memoryview(bytearray(4 << 20))
 
     def encode(self) -> list[bytearray]:
         return encode_arrow(None, self.values, self.timestamps, codec=self.codec, max_batch_bytes=self.batch_bytes)
@@ -97,7 +97,10 @@ class Workload:
             if self.codec == Codec.GZIP:
                 decompress(self.codec, section)
             else:
-                decompress_into(self.codec, section, self.room)
+                decompress_into(self.codec, section, self.reserve)
+
+    def reserve(self, size: int) -> memoryview:
+        return self.room[:size]
 
     def compress(self) -> None:
         for section in self.plain:

@@ -166,14 +166,7 @@ class _Decode:
             codec = attributes & CODEC_MASK
             room = end - begin
             if codec and room:
-                packed = view[begin - origin : end - origin]
-                needed = scratch.prepare(codec, packed, max_decompressed)
-                if not scratch.has_room(needed):
-                    # What waits is decoded before the memory that it lies in is used again.
-                    self._decode(first, index, fetched, length, count)
-                    first, fetched, length, count = index, 0, 0, 0
-                    scratch.clear(needed)
-                begin, room = scratch.decompress()
+                begin, room = scratch.decompress(codec, view[begin - origin : end - origin], max_decompressed)
                 if decompressed and decompressed + room > max_decompressed:
                     break
                 decompressed += room

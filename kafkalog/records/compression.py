@@ -33,6 +33,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
+from struct import Struct
 
 import cramjam
 import lz4.frame
@@ -52,7 +53,9 @@ SNAPPY_MAX_RATIO = 64
 LZ4_MAX_RATIO = 255
 """A length byte of an lz4 sequence stands for at most 255 bytes of output."""
 
-LZ4_MAGIC = 0x184D2204
+_LZ4_MAGIC = (0x184D2204).to_bytes(4, "little")
+_LZ4_LENGTH = 0x7FFFFFFF
+"""Bits of a block's header that are its length; the one above says that it is stored as it is."""
 ZSTD_MAGIC = 0xFD2FB528
 ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
 ZSTD_BLOCK_MAX = 128 * 1024
@@ -60,6 +63,9 @@ ZSTD_BLOCK_MAX = 128 * 1024
 ZSTD_WINDOW_MAX = 128 * 1024 * 1024
 """The largest window any level of the reference encoder asks for (2**27); a decoder sets memory aside for it.
 """
+
+_UINT32_LITTLE = Struct("<I")
+_UINT32_BIG = Struct(">I")
 
 GZIP_MAX_MEMBERS = 64
 """Producers write one member; each further one costs a copy of what follows it."""
@@ -98,45 +104,41 @@ def decompress(codec: int, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> Bu
     return decompressor(data, max_size)
 
 
-def decompressed_bound(codec: int, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> int:
-    """How much room `decompress_into` needs for `data`; more than what comes out, but no more than `max_size`.
+Reserve = Callable[[int], memoryview]
+"""Gives memory of so many bytes to decompress to."""
 
-    Raises what `decompress` raises for data whose headers alone show that it is damaged or too large. 0 for gzip, which
-    states nothing: `decompress` is for it.
+
+def decompress_into(codec: int, data: Buffer, reserve: Reserve, max_size: int = DEFAULT_MAX_SIZE) -> int:
+    """Decompress `data` to the beginning of the memory that `reserve` gives; how many bytes came out.
+
+    `reserve` is called once, with what the headers say that can come out, and no more than `max_size`. Raises as
+    `decompress` does.
     """
     if codec == Codec.LZ4:
-        return min(_lz4_bound(memoryview(data)), max_size)
+        return _decompress_lz4_into(data, reserve, max_size)
     if codec == Codec.SNAPPY:
-        return sum(size for _, _, size in _snappy_blocks(data, max_size))
+        return _decompress_snappy_into(data, reserve, max_size)
     if codec == Codec.ZSTD:
-        return min(_zstd_bound(memoryview(data)), max_size)
-    return 0
-
-
-def decompress_into(codec: int, data: Buffer, out: memoryview) -> int:
-    """Decompress lz4, snappy or zstd `data` to the beginning of `out`, which has the room that it is bounded by.
-
-    How many bytes came out. Raises as `decompress` does.
-    """
-    if codec == Codec.SNAPPY:
-        return _decompress_snappy_into(data, out)
-    if codec == Codec.ZSTD:
-        return _decompress_zstd_into(data, out)
-    view = memoryview(data)
-    block_max = _LZ4_PLAIN_FRAMES.get(bytes(view[:_LZ4_PLAIN_HEADER]))
-    if block_max is not None:
-        try:
-            return _decompress_lz4_blocks(view, out, block_max)
-        except cramjam.DecompressionError:
-            # Damaged, or larger than `out`: the library of frames tells these apart.
-            pass
-    whole = decompress(codec, data, len(out))
-    out[: len(whole)] = whole
+        return _decompress_zstd_into(data, reserve, max_size)
+    # zlib takes memory of its own; beside its work the copy is nothing.
+    whole = decompress(codec, data, max_size)
+    reserve(len(whole))[:] = whole
     return len(whole)
 
 
 def _too_large(name: str, max_size: int) -> RecordTooLargeError:
     return RecordTooLargeError(f"{name} data expands to more than {max_size} bytes")
+
+
+def _to_new_memory(into: Callable[[Buffer, Reserve, int], int], data: Buffer, max_size: int) -> Buffer:
+    rooms: list[bytearray] = []
+
+    def reserve(size: int) -> memoryview:
+        rooms.append(bytearray(size))
+        return memoryview(rooms[0])
+
+    size = into(data, reserve, max_size)
+    return rooms[0] if size == len(rooms[0]) else memoryview(rooms[0])[:size]
 
 
 # none
@@ -196,60 +198,50 @@ def _compress_snappy(data: Buffer, level: int | None) -> Buffer:
     return out
 
 
-def _snappy_size(block: Buffer) -> int:
+def _snappy_size(block: memoryview) -> int:
     """The size that a raw block states, refused where its bytes could not expand so far."""
-    size = 0
-    for index in range(min(len(block), 5)):
-        byte = block[index]
-        size |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            if size > SNAPPY_MAX_RATIO * len(block):
-                raise CorruptRecordError("snappy data states a size that it cannot expand to")
-            return size
-    raise CorruptRecordError("snappy data without a size")
+    try:
+        size = int(cramjam.snappy.decompress_raw_len(block))
+    except cramjam.DecompressionError:
+        raise CorruptRecordError("snappy data without a size") from None
+    if size > SNAPPY_MAX_RATIO * len(block):
+        raise CorruptRecordError("snappy data states a size that it cannot expand to")
+    return size
 
 
-def _snappy_blocks(data: Buffer, max_size: int) -> list[tuple[int, int, int]]:
-    """Of each raw block of `data`: where it begins and ends, and the size that it states."""
-    view = memoryview(data)
-    if bytes(view[:8]) != XERIAL_MAGIC:
-        bounds = [(0, len(view))]
-    else:
-        bounds = _xerial_blocks(view)
+def _snappy_blocks(view: memoryview) -> list[memoryview]:
+    """The raw blocks of `view`."""
+    if view[:8] != XERIAL_MAGIC:
+        return [view]
+    size = len(view)
+    if size < len(XERIAL_HEADER):
+        raise CorruptRecordError("truncated snappy header")
+    if _UINT32_BIG.unpack_from(view, 12)[0] > 1:
+        raise CorruptRecordError("snappy framing of an unknown version")
     blocks = []
-    left = max_size
-    for begin, end in bounds:
-        size = _snappy_size(view[begin:end])
-        if size > left:
-            raise _too_large("snappy", max_size)
-        left -= size
-        blocks.append((begin, end, size))
+    position = len(XERIAL_HEADER)
+    while position < size:
+        begin = position + 4
+        if begin > size:
+            raise CorruptRecordError("truncated snappy block")
+        position = begin + _UINT32_BIG.unpack_from(view, position)[0]
+        if position > size:
+            raise CorruptRecordError("truncated snappy block")
+        blocks.append(view[begin:position])
     return blocks
 
 
-def _xerial_blocks(view: memoryview) -> list[tuple[int, int]]:
-    if len(view) < len(XERIAL_HEADER):
-        raise CorruptRecordError("truncated snappy header")
-    if int.from_bytes(view[12:16], "big") > 1:
-        raise CorruptRecordError("snappy framing of an unknown version")
-    bounds = []
-    position = len(XERIAL_HEADER)
-    while position < len(view):
-        length = int.from_bytes(view[position : position + 4], "big")
-        position += 4
-        if position > len(view) or length > len(view) - position:
-            raise CorruptRecordError("truncated snappy block")
-        bounds.append((position, position + length))
-        position += length
-    return bounds
-
-
-def _decompress_snappy_into(data: Buffer, out: memoryview) -> int:
-    view = memoryview(data)
+def _decompress_snappy_into(data: Buffer, reserve: Reserve, max_size: int) -> int:
+    blocks = _snappy_blocks(memoryview(data))
+    sizes = [_snappy_size(block) for block in blocks]
+    total = sum(sizes)
+    if total > max_size:
+        raise _too_large("snappy", max_size)
+    room = reserve(total)
     at = 0
-    for begin, end, size in _snappy_blocks(view, len(out)):
+    for block, size in zip(blocks, sizes, strict=True):
         try:
-            written = cramjam.snappy.decompress_raw_into(view[begin:end], out[at : at + size])
+            written = cramjam.snappy.decompress_raw_into(block, room[at : at + size])
         except cramjam.DecompressionError as error:
             raise CorruptRecordError(f"bad snappy data: {error}") from None
         if written != size:
@@ -259,9 +251,7 @@ def _decompress_snappy_into(data: Buffer, out: memoryview) -> int:
 
 
 def _decompress_snappy(data: Buffer, max_size: int) -> Buffer:
-    out = bytearray(decompressed_bound(Codec.SNAPPY, data, max_size))
-    _decompress_snappy_into(data, memoryview(out))
-    return out
+    return _to_new_memory(_decompress_snappy_into, data, max_size)
 
 
 # lz4
@@ -278,12 +268,10 @@ def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
     return frame
 
 
-def _lz4_bound(view: memoryview) -> int:
-    """At most so many bytes come out of the frame, by its block headers; the frame must end where `view`
-    does.
-    """
+def _lz4_blocks(view: memoryview) -> tuple[int, list[int]]:
+    """The largest block of the frame in `view`, which must end where `view` does, and where its blocks begin."""
     size = len(view)
-    if size < 7 or int.from_bytes(view[:4], "little") != LZ4_MAGIC:
+    if size < 7 or view[:4] != _LZ4_MAGIC:
         raise CorruptRecordError("not an lz4 frame")
     flags, descriptor = view[4], view[5]
     block_id = descriptor >> 4 & 7
@@ -291,59 +279,70 @@ def _lz4_bound(view: memoryview) -> int:
         raise CorruptRecordError("lz4 frame of an unknown version or block size")
     if flags & 1:
         raise CorruptRecordError("lz4 frame with a dictionary")
-    block_max = 1 << (8 + 2 * block_id)
     checksum = 4 if flags & 0x10 else 0
     position = 7 + (8 if flags & 8 else 0)
-    bound = 0
+    blocks = []
     while position + 4 <= size:
-        length = int.from_bytes(view[position : position + 4], "little")
-        position += 4
+        (length,) = _UINT32_LITTLE.unpack_from(view, position)
         if length == 0:
-            position += 4 if flags & 4 else 0
-            if position != size:
+            if position + (8 if flags & 4 else 4) != size:
                 break
-            return bound
-        stored = length >> 31
-        length &= 0x7FFFFFFF
-        bound += min(block_max, length if stored else length * LZ4_MAX_RATIO)
-        position += length + checksum
+            return 1 << (8 + 2 * block_id), blocks
+        blocks.append(position)
+        position += 4 + (length & _LZ4_LENGTH) + checksum
     raise CorruptRecordError("truncated lz4 frame, or bytes after it")
 
 
-def _plain_frames() -> dict[bytes, int]:
-    """Headers of frames of independent blocks without checksums, as Kafka's clients write, and their block sizes."""
+def _lz4_bound(view: memoryview) -> int:
+    """At most so many bytes come out of the frame, by its block headers."""
+    block_max, blocks = _lz4_blocks(view)
+    lengths = (_UINT32_LITTLE.unpack_from(view, block)[0] for block in blocks)
+    return sum(min(block_max, length & _LZ4_LENGTH if length >> 31 else length * LZ4_MAX_RATIO) for length in lengths)
+
+
+def _plain_frames() -> frozenset[bytes]:
+    """Headers of frames of independent blocks without checksums, as Kafka's clients write."""
     sizes = (lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX256KB)
     sizes += (lz4.frame.BLOCKSIZE_MAX1MB, lz4.frame.BLOCKSIZE_MAX4MB)
-    return {
-        lz4.frame.compress(b"", block_size=size, block_linked=False, store_size=False)[:_LZ4_PLAIN_HEADER]: 1
-        << (8 + 2 * size)
-        for size in sizes
-    }
+    frames = (lz4.frame.compress(b"", block_size=size, block_linked=False, store_size=False) for size in sizes)
+    return frozenset(frame[:7] for frame in frames)
 
 
-_LZ4_PLAIN_HEADER = 7
 _LZ4_PLAIN_FRAMES = _plain_frames()
 
 
-def _decompress_lz4_blocks(view: memoryview, out: memoryview, block_max: int) -> int:
-    """The blocks of a plain frame, whose lengths `_lz4_bound` has found to be right. Raises cramjam's error."""
-    at, position, size = 0, _LZ4_PLAIN_HEADER, len(view)
-    while position + 4 <= size:
-        length = int.from_bytes(view[position : position + 4], "little")
-        position += 4
-        if not length:
-            return at
-        begin, position = position, position + (length & 0x7FFFFFFF)
-        room = out[at : at + block_max]
-        block = view[begin:position]
-        if length >> 31:
-            if len(block) > len(room):
-                raise _too_large("lz4", len(out))
-            room[: len(block)] = block
+def _decompress_lz4_into(data: Buffer, reserve: Reserve, max_size: int) -> int:
+    view = memoryview(data)
+    if bytes(view[:7]) in _LZ4_PLAIN_FRAMES:
+        block_max, blocks = _lz4_blocks(view)
+        room = reserve(min(len(blocks) * block_max, max_size))
+        try:
+            return _decompress_lz4_blocks(view, blocks, block_max, room)
+        except cramjam.DecompressionError:
+            # Damaged, or larger than allowed: the library of frames tells these apart.
+            whole = _decompress_lz4(data, max_size)
+    else:
+        whole = _decompress_lz4(data, max_size)
+        room = reserve(len(whole))
+    room[: len(whole)] = whole
+    return len(whole)
+
+
+def _decompress_lz4_blocks(view: memoryview, blocks: list[int], block_max: int, room: memoryview) -> int:
+    """Size of what is in the blocks of a plain frame. Raises cramjam's error."""
+    at = 0
+    for begin in blocks:
+        (length,) = _UINT32_LITTLE.unpack_from(view, begin)
+        block = view[begin + 4 : begin + 4 + (length & _LZ4_LENGTH)]
+        part = room[at : at + block_max]
+        if not length >> 31:
+            at += cramjam.lz4.decompress_block_into(block, part, output_len=len(part))
+        elif len(block) > len(part):
+            raise _too_large("lz4", len(room))
+        else:
+            part[: len(block)] = block
             at += len(block)
-            continue
-        at += cramjam.lz4.decompress_block_into(block, room, output_len=len(room))
-    raise CorruptRecordError("truncated lz4 data")
+    return at
 
 
 def _decompress_lz4(data: Buffer, max_size: int) -> Buffer:
@@ -424,19 +423,18 @@ def _zstd_bound(view: memoryview) -> int:
     return bound
 
 
-def _decompress_zstd_into(data: Buffer, out: memoryview) -> int:
+def _decompress_zstd_into(data: Buffer, reserve: Reserve, max_size: int) -> int:
+    bound = _zstd_bound(memoryview(data))
     try:
-        return int(cramjam.zstd.decompress_into(data, out))
+        return int(cramjam.zstd.decompress_into(data, reserve(min(bound, max_size))))
     except cramjam.DecompressionError as error:
-        if _zstd_bound(memoryview(data)) > len(out):
-            raise _too_large("zstd", len(out)) from None
+        if bound > max_size:
+            raise _too_large("zstd", max_size) from None
         raise CorruptRecordError(f"bad zstd data: {error}") from None
 
 
 def _decompress_zstd(data: Buffer, max_size: int) -> Buffer:
-    out = bytearray(decompressed_bound(Codec.ZSTD, data, max_size))
-    size = _decompress_zstd_into(data, memoryview(out))
-    return out if size == len(out) else memoryview(out)[:size]
+    return _to_new_memory(_decompress_zstd_into, data, max_size)
 
 
 _COMPRESSORS: dict[int, Callable[[Buffer, int | None], Buffer]] = {

@@ -28,7 +28,6 @@ from kafkalog.records.compression import (
     compress,
     decompress,
     decompress_into,
-    decompressed_bound,
 )
 from kafkalog.records.errors import (
     CorruptRecordError,
@@ -45,14 +44,19 @@ REAL = CODECS[1:]
 
 def _to_own_memory(codec: Codec, data: bytes, max_size: int = DEFAULT_MAX_SIZE) -> Buffer:
     """As a decode does it; what lies behind the room must stay as it is."""
-    if codec in (Codec.NONE, Codec.GZIP):
-        return decompress(codec, data, max_size)
-    room = decompressed_bound(codec, data, max_size)
-    assert room <= max_size
     behind = b"\xa5" * 64
-    memory = bytearray(b"\x5a" * room + behind)
-    size = decompress_into(codec, data, memoryview(memory)[:room])
-    assert memory[room:] == behind
+    memory = bytearray(behind)
+    rooms: list[int] = []
+
+    def reserve(size: int) -> memoryview:
+        assert size <= max_size
+        rooms.append(size)
+        memory[:0] = b"\x5a" * size
+        return memoryview(memory)[:size]
+
+    size = decompress_into(codec, data, reserve, max_size)
+    assert len(rooms) == 1
+    assert memory[rooms[0] :] == behind
     return memory[:size]
 
 
