@@ -8,19 +8,29 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from struct import Struct
 from typing import NamedTuple, TypeVar
 
 from kafkalog.client.cluster import Cluster, TopicMetadata
-from kafkalog.client.errors import is_retriable
+from kafkalog.client.errors import ClientError, KafkaError, is_retriable
+from kafkalog.client.fetcher import MAX_VERSION, fetch_request
 from kafkalog.client.offsets import list_offsets
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
+from kafkalog.protocol.messages.fetch import FetchResponse
+from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT
 
 from .offsets import Offsets, Position, topic_mark
 from .options import LATEST, Assign, SourceOptions, SubscribePattern
 from .patterns import compile_java
 
+_HEADER_BYTES = 128
+"""Bytes of a partition that a fetch asks for to see a batch's header (61); the first batch of a response is whole."""
+_DENSITY = Struct(">qi11xi")
+"""Base offset, length and last offset delta of a record batch."""
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
@@ -64,6 +74,40 @@ class Discovery:
             _log.warning("ends of partitions lie before what is known (partition: known, end): %s", behind)
             if attempt < attempts:
                 time.sleep(self._options.offset_retry_interval_ms / 1000)
+        return found
+
+    def densities(self, at: Offsets) -> dict[TopicPartition, float]:
+        """Bytes per offset of the record batch at an offset of each partition, as ``sizes.Densities`` says.
+
+        One request a leader. Nothing is tried again: an estimate does without a partition that cannot be asked.
+        """
+        if self._cluster is None:
+            self._cluster = Cluster(self._options.client)
+        by_leader: dict[int, list[tuple[TopicPartition, int, int]]] = defaultdict(list)
+        for tp, offset in at.items():
+            with suppress(ClientError, KafkaError):
+                leader = self._cluster.leader_now(tp)
+                by_leader[leader.broker.node_id].append((tp, offset, leader.epoch))
+        found: dict[TopicPartition, float] = {}
+        for node_id, asked in by_leader.items():
+            request = fetch_request(
+                asked,
+                self._options.client,
+                max_bytes=self._options.client.fetch_max_bytes,
+                partition_max_bytes=_HEADER_BYTES,
+                isolation_level=READ_UNCOMMITTED,
+                max_wait=0,
+            )
+            try:
+                answer: FetchResponse = self._cluster.request_to(node_id, request, max_version=MAX_VERSION)
+            except (ClientError, KafkaError) as error:
+                _log.info("the sizes of %d partitions are not known: %s", len(asked), error)
+                continue
+            for topic in answer.responses:
+                for data in topic.partitions:
+                    tp = TopicPartition(topic.topic, data.partition_index)
+                    if tp in at and (density := batch_density(data.records, at[tp])) is not None:
+                        found[tp] = density
         return found
 
     def close(self) -> None:
@@ -125,3 +169,16 @@ class Discovery:
     def _ask(self, cluster: Cluster, timestamps: Mapping[TopicPartition, int]) -> Offsets:
         found = list_offsets(cluster, timestamps, self._options.client.isolation_level)
         return {tp: each.offset for tp, each in found.items()}
+
+
+def batch_density(records: memoryview | None, offset: int) -> float | None:
+    """Bytes per offset of the batch that a fetch from ``offset`` begins with; None where not even its header is there.
+
+    0 where the first batch begins behind the offset: compaction has left nothing there.
+    """
+    if records is None or len(records) < _DENSITY.size or records[MAGIC_AT] != MAGIC:
+        return None
+    base_offset, length, last_delta = _DENSITY.unpack_from(records)
+    if base_offset > offset:
+        return 0.0
+    return (LOG_OVERHEAD + length) / (last_delta + 1) if length > 0 and last_delta >= 0 else None

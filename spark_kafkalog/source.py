@@ -42,10 +42,15 @@ class RangePartition(InputPartition):
 
 
 def tasks(
-    ranges: Sequence[offsets.OffsetRange], topics: Mapping[str, int], options: SourceOptions
+    ranges: Sequence[offsets.OffsetRange],
+    topics: Mapping[str, int],
+    options: SourceOptions,
+    measure: offsets.Measure | None = None,
 ) -> list[RangePartition]:
-    """Ranges cut as ``minPartitions`` and ``maxRecordsPerPartition`` ask for; ``topics`` has the topics' marks."""
-    cut = offsets.split(ranges, options.min_partitions, options.max_records_per_partition)
+    """Ranges cut as ``minPartitions`` and ``max…PerPartition`` ask for; ``topics`` has the topics' marks."""
+    cut = offsets.split(
+        ranges, options.min_partitions, options.max_records_per_partition, options.max_bytes_per_partition, measure
+    )
     return [
         RangePartition(each.tp.topic, each.tp.partition, each.start, each.end, topics.get(each.tp.topic))
         for each in cut
@@ -108,6 +113,10 @@ class KafkalogDataSource(DataSource):
             from .offline.source import OfflineBatchReader
 
             return OfflineBatchReader(OfflineOptions.parse(self.options), schema)
+        if self._source_options.filter_pushdown:
+            from .filters import FilteringBatchReader
+
+            return FilteringBatchReader(self._source_options, schema)
         return KafkalogBatchReader(self._source_options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -162,15 +171,22 @@ class KafkalogBatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         from .discovery import Discovery
+        from .sizes import measure_for
 
         discovery = Discovery(self._options)
         try:
             assigned, topics = discovery.assigned()
             starts = offsets.resolve(self._starting, assigned, discovery.lookup, starting=True)
             ends = offsets.resolve(self._ending, assigned, discovery.lookup, starting=False)
+            ranges = self.narrowed(offsets.batch_ranges(starts, ends), discovery.lookup)
+            measure = measure_for(self._options, ranges, discovery.densities)
         finally:
             discovery.close()
-        return tasks(offsets.batch_ranges(starts, ends), topics, self._options)
+        return tasks(ranges, topics, self._options, measure)
+
+    def narrowed(self, ranges: list[offsets.OffsetRange], lookup: offsets.Lookup) -> list[offsets.OffsetRange]:
+        """What is to be read of these ranges; ``lookup`` asks brokers for offsets of timestamps."""
+        return ranges
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_task(partition, self._options, self._schema)

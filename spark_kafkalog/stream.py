@@ -10,7 +10,7 @@ returning the start itself.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -18,13 +18,16 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
-from . import admission, offsets
+from kafkalog.client.types import TopicPartition
+
+from . import admission, offsets, sizes
 from .data_loss import reporter
 from .discovery import Discovery
 from .offsets import Offsets, Position
@@ -47,6 +50,7 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now = False
         self._target: Position | None = None
         """Where a query with Trigger.AvailableNow ends."""
+        self._profiles: Mapping[TopicPartition, sizes.Profile] = {}
         self._last_trigger = float("-inf")
 
     @cached_property
@@ -61,6 +65,8 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options, _ = self._options, self._start
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
         if options.min_offsets_per_trigger is not None:
             return ReadMinRows(options.min_offsets_per_trigger)
         return ReadAllAvailable()
@@ -108,7 +114,8 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._discovery.lookup,
             reporter(self._options.fail_on_data_loss),
         )
-        return tasks(ranges, until.topics, self._options)
+        measure = sizes.measure_for(self._options, ranges, self._discovery.densities, self._profiles)
+        return tasks(ranges, until.topics, self._options, measure)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: Spark's offset log is the only truth, and it does not tell of a run's last batch (``progress``)."""
@@ -144,8 +151,18 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if admission.is_held_back(position, available, least, since, self._options.max_trigger_delay_s):
                 return None
             self._last_trigger = now
-        if not isinstance(limit, ReadMaxRows):
+        most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.max_bytes_per_trigger
+        if not isinstance(limit, ReadMaxRows) and most_bytes is None:
             return available
         new = available.keys() - position.keys()
         earliest_of_new = self._discovery.lookup(dict.fromkeys(new, EARLIEST))
-        return admission.rate_limited(position, available, earliest_of_new, limit.max_rows)
+        end: Offsets = available
+        if isinstance(limit, ReadMaxRows):
+            end = admission.rate_limited(position, available, earliest_of_new, limit.max_rows)
+        if most_bytes is not None:
+            begins = {tp: offset for tp, offset in {**position, **earliest_of_new}.items() if offset <= end.get(tp, -1)}
+            within, self._profiles = sizes.limited(
+                begins, {tp: end[tp] for tp in begins}, most_bytes, self._discovery.densities
+            )
+            end = {**end, **within}
+        return end

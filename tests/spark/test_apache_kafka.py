@@ -8,14 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.group_offsets import GroupOffsets
+from kafkalog.client.types import TopicPartition
 from tests.peers import kafka
 from tests.peers.cache import require
 from tests.peers.kafka import ApacheKafka
 from tests.spark.conftest import Reads
-from tests.spark.test_stream import Sink
+from tests.spark.test_stream import Sink, wait_for
 from tests.spark.topics import CODECS, DEADLINE_S, Topics, numbers
 from tests.spark.without_spark import Batch, Stream, chosen
 
@@ -75,6 +80,62 @@ def test_a_stream_in_spark(topics: Topics, spark: SparkSession, tmp_path: Path) 
     topics.produce(topic, numbers(500, 1000))
     sink.drain(frame)
     assert sorted(sink.values()) == sorted(numbers(1500))  # type: ignore[type-var]
+
+
+def test_lag_tools_see_what_a_query_has_read(topics: Topics, spark: SparkSession, tmp_path: Path) -> None:
+    """The last batch of a run included, without a listener: with Trigger.AvailableNow and in a run that goes on."""
+    topic = topics.create("lag", 2)
+    group = f"{topic}-group"
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap})
+
+    def committed() -> dict[int, int]:
+        asked = ConsumerGroupTopicPartitions(group)
+        found = admin.list_consumer_group_offsets([asked])[group].result(DEADLINE_S).topic_partitions
+        return {each.partition: each.offset for each in found if each.topic == topic}
+
+    with Cluster(ClientConfig.from_dict({"bootstrap.servers": topics.bootstrap})) as cluster:
+        # The first group of a cluster makes its offsets topic, which takes longer than a query waits.
+        GroupOffsets(cluster, f"{topic}-first").commit({TopicPartition(topic, 0): 0})
+    sink = Sink(spark, tmp_path)
+    frame = Reads(spark, topics.bootstrap).stream(
+        subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=300, commitGroup=group
+    )
+    topics.produce(topic, numbers(700), partition=0)
+    sink.drain(frame)
+    assert committed() == {0: 700, 1: 0}
+    query = sink.start(frame, processingTime="50 milliseconds")
+    topics.produce(topic, numbers(300, 700), partition=1)
+    wait_for(lambda: committed() == {0: 700, 1: 300}, "committing what was read", query)
+    query.stop()
+
+
+def test_a_group_with_members_is_left_alone(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
+    topic = topics.create("members")
+    topics.produce(topic, numbers(10), partition=0)
+    consumer = Consumer({"bootstrap.servers": topics.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    assert consumer.consume(1, timeout=DEADLINE_S)
+    query = Stream(topics.bootstrap, subscribe=topic, startingOffsets="earliest", commitGroup=topic)
+    query.drain()
+    consumer.close()
+    assert query.values() == numbers(10)
+    assert f"offsets are not committed to group {topic}" in caplog.text
+    assert "UNKNOWN_MEMBER_ID" in caplog.text
+
+
+def test_a_topic_created_again(topics: Topics) -> None:
+    topic = topics.create("again")
+    topics.produce(topic, numbers(5), partition=0)
+    query = Stream(topics.bootstrap, subscribe=topic, startingOffsets="earliest", failOnDataLoss=False)
+    query.start()
+    query.trigger()
+    topics.delete(topic)
+    topics.create_named(topic)
+    topics.produce(topic, numbers(8, 100), partition=0)
+    query.start()
+    query.trigger()
+    query.stop()
+    assert [row["value"] for row in query.rows] == numbers(5) + numbers(8, 100)
 
 
 def test_transactions(batch: Batch, topics: Topics) -> None:

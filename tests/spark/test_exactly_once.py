@@ -36,9 +36,18 @@ Records = dict[tuple[int, int], str]
 class Driver:
     """A Spark driver in a session of its own, so that all of its processes can be found."""
 
-    def __init__(self, mode: str, bootstrap: str, topic: str, directory: Path, run: int) -> None:
+    def __init__(
+        self,
+        mode: str,
+        bootstrap: str,
+        topic: str,
+        directory: Path,
+        run: int,
+        *,
+        module: str = "tests.spark.drill.driver",
+    ) -> None:
         self._log = directory / f"driver{run}.out"
-        command = [sys.executable, "-m", "tests.spark.drill.driver", mode, bootstrap, topic, str(directory)]
+        command = [sys.executable, "-m", module, mode, bootstrap, topic, str(directory)]
         self.process = Process(command, self._log, cwd=ROOT)
 
     def batches(self) -> int:

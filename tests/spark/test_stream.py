@@ -117,6 +117,18 @@ def test_restart_from_a_checkpoint(reads: Reads, topics: Topics, sink: Sink) -> 
     assert sink.values() == numbers(30, 10)
 
 
+def test_only_chosen_columns(reads: Reads, topics: Topics, spark: SparkSession) -> None:
+    """A schema chooses what a stream's tasks build, as in batch queries."""
+    topic = topics.create("chosen")
+    topics.produce(topic, [{"key": b"k", "value": value} for value in numbers(5)])
+    frame = reads.stream("offset BIGINT, value BINARY", subscribe=topic, startingOffsets="earliest")
+    assert frame.columns == ["offset", "value"]
+    query = frame.writeStream.format("memory").queryName("chosen").trigger(availableNow=True).start()
+    assert query.awaitTermination(DEADLINE_S)
+    rows = spark.table("chosen").orderBy("offset").collect()
+    assert [(row.offset, bytes(row.value)) for row in rows] == list(enumerate(numbers(5)))
+
+
 def test_a_deleted_topic_is_a_loss(reads: Reads, topics: Topics, sink: Sink) -> None:
     stem = topics.name("deleted")
     for name in "ab":

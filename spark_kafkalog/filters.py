@@ -1,0 +1,209 @@
+"""``filterPushdown``: filters on topic, partition, offset and timestamp that spare reading what they drop.
+
+Where a filter follows from a range of offsets of a partition, Spark need not look again. A filter that only bounds the
+ranges goes back to Spark, which applies it to every row as if nothing had been pushed down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from .offsets import Lookup, OffsetRange
+from .options import LATEST
+from .source import KafkalogBatchReader
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NEVER_NULL = ("topic", "partition", "offset")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Whole numbers lo <= n < hi, those of ``among`` where it is given."""
+
+    lo: float = -math.inf
+    hi: float = math.inf
+    among: frozenset[int] | None = None
+
+    def meet(self, other: Interval) -> Interval:
+        among = self.among if other.among is None else other.among
+        if self.among is not None and other.among is not None:
+            among = self.among & other.among
+        return Interval(max(self.lo, other.lo), min(self.hi, other.hi), among)
+
+    def __contains__(self, number: int) -> bool:
+        return self.lo <= number < self.hi and (self.among is None or number in self.among)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What pushed filters leave of the log."""
+
+    topics: frozenset[str] | None = None
+    partitions: Interval = Interval()
+    offsets: Interval = Interval()
+    not_before: float = -math.inf
+    """Milliseconds since 1970: records with an earlier timestamp are not wanted."""
+
+
+def push(filters: Iterable[Filter]) -> tuple[Bounds, list[Filter]]:
+    """The bounds of filters that all must hold, and those of them that Spark must apply all the same."""
+    bounds, remaining = Bounds(), []
+    for each in filters:
+        found = _bounded(bounds, each)
+        bounds, exact = (bounds, False) if found is None else found
+        if not exact:
+            remaining.append(each)
+    return bounds, remaining
+
+
+def narrow(ranges: Iterable[OffsetRange], bounds: Bounds, lookup: Lookup) -> list[OffsetRange]:
+    """The ranges within the bounds; those that are left empty are dropped.
+
+    A timestamp bounds a range at its start alone: timestamps need not grow with the offsets, but no record before the
+    first one that is late enough is late enough. That holds for the records that were there when it was asked.
+    """
+    found = []
+    for part in ranges:
+        if part.tp.partition not in bounds.partitions:
+            continue
+        if bounds.topics is not None and part.tp.topic not in bounds.topics:
+            continue
+        among = bounds.offsets.among
+        lo = bounds.offsets.lo if among is None else max(bounds.offsets.lo, min(among, default=math.inf))
+        hi = bounds.offsets.hi if among is None else min(bounds.offsets.hi, max(among, default=-math.inf) + 1)
+        start, end = max(part.start, lo), min(part.end, hi)
+        if start < end:
+            found.append(OffsetRange(part.tp, int(start), int(end)))
+    if bounds.not_before < 0 or not found:
+        return found
+    if bounds.not_before == math.inf:
+        return []
+    ends = lookup(dict.fromkeys((part.tp for part in found), LATEST))
+    firsts = lookup(dict.fromkeys((part.tp for part in found), int(bounds.not_before)))
+    late = []
+    for part in found:
+        first = firsts.get(part.tp, -1)
+        # Without a match, nothing that was there is late enough.
+        start = max(part.start, ends.get(part.tp, part.start) if first < 0 else first)
+        if start < part.end:
+            late.append(OffsetRange(part.tp, start, part.end))
+    return late
+
+
+def _bounded(bounds: Bounds, condition: Filter) -> tuple[Bounds, bool] | None:
+    """The bounds with one more filter, and whether they say all that it says; None where it is not understood."""
+    column: tuple[str, ...] = getattr(condition, "attribute", ())
+    if len(column) != 1:
+        return None
+    name = column[0].lower()
+    if isinstance(condition, IsNotNull):
+        return (bounds, True) if name in _NEVER_NULL else None
+    if name == "topic":
+        return _topics(bounds, condition)
+    if name == "timestamp":
+        earliest = _not_before(condition)
+        return None if earliest is None else (replace(bounds, not_before=max(bounds.not_before, earliest)), False)
+    interval = _interval(condition) if name in ("partition", "offset") else None
+    if interval is None:
+        return None
+    if name == "partition":
+        return replace(bounds, partitions=bounds.partitions.meet(interval)), True
+    exact = interval.among is None or len(interval.among) <= 1
+    return replace(bounds, offsets=bounds.offsets.meet(interval)), exact
+
+
+def _topics(bounds: Bounds, condition: Filter) -> tuple[Bounds, bool] | None:
+    values = _values(condition, str)
+    if values is None:
+        return None
+    return replace(bounds, topics=values if bounds.topics is None else bounds.topics & values), True
+
+
+def _interval(condition: Filter) -> Interval | None:
+    if (values := _values(condition, int)) is not None:
+        return Interval(among=values)
+    value = getattr(condition, "value", None)
+    if type(value) is not int:
+        return None
+    match condition:
+        case GreaterThan():
+            return Interval(lo=value + 1)
+        case GreaterThanOrEqual():
+            return Interval(lo=value)
+        case LessThan():
+            return Interval(hi=value)
+        case LessThanOrEqual():
+            return Interval(hi=value + 1)
+    return None
+
+
+def _not_before(condition: Filter) -> float | None:
+    """The earliest millisecond that a record can have; a record's timestamp has no part of a millisecond."""
+    values = _values(condition, datetime)
+    if values is not None:
+        return min((_milliseconds(value) for value in values), default=math.inf) if _aware(values) else None
+    value = getattr(condition, "value", None)
+    if not isinstance(condition, GreaterThan | GreaterThanOrEqual) or not isinstance(value, datetime):
+        return None
+    if not _aware([value]):
+        return None
+    whole = _milliseconds(value)
+    after_it = isinstance(condition, GreaterThan) and _microseconds(value) % 1000 == 0
+    return whole + 1 if after_it else whole
+
+
+def _values(condition: Filter, kind: type) -> frozenset[Any] | None:
+    """The values of ``=`` or ``in``, all of one type; None for another condition. Null equals nothing."""
+    if isinstance(condition, EqualTo):
+        given: tuple[Any, ...] = (condition.value,)
+    elif isinstance(condition, In):
+        given = tuple(value for value in condition.value if value is not None)
+    else:
+        return None
+    return frozenset(given) if all(isinstance(value, kind) and type(value) is not bool for value in given) else None
+
+
+def _aware(values: Iterable[datetime]) -> bool:
+    return all(value.tzinfo is not None for value in values)
+
+
+def _microseconds(value: datetime) -> int:
+    since = value - _EPOCH
+    return (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _milliseconds(value: datetime) -> int:
+    """Rounded up."""
+    return -(-_microseconds(value) // 1000)
+
+
+class FilteringBatchReader(KafkalogBatchReader):
+    """The batch reader with ``filterPushdown``.
+
+    A class of its own: PySpark refuses a reader that has ``pushFilters`` while
+    ``spark.sql.python.filterPushdown.enabled`` is off.
+    """
+
+    _bounds = Bounds()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        self._bounds, remaining = push(filters)
+        return remaining
+
+    def narrowed(self, ranges: list[OffsetRange], lookup: Lookup) -> list[OffsetRange]:
+        return narrow(ranges, self._bounds, lookup)

@@ -1,0 +1,175 @@
+"""Bytes of ranges of offsets, estimated: for ``maxBytesPerTrigger`` and ``maxBytesPerPartition``.
+
+Kafka has no request for the bytes between two offsets. What it has: the header of the record batch at an offset, with
+the batch's bytes and how many offsets it spans, by a Fetch of a few bytes. Such headers at offsets that lie evenly in a
+range are an unbiased sample of bytes per offset: a batch is met as often as it has offsets. The offsets that compaction
+has emptied weigh nothing.
+
+Why not the partition's size (DescribeLogDirs) over its offsets: that is the mean of all that is kept, not of the range
+that is to be read (10 KB records after a week of 100-byte ones: 50 times off), and needs the right to describe the
+cluster, where a Fetch needs what the query needs anyway. SAMPLES headers of batches whose bytes per offset differ by
+50 % give a mean within 50 % / sqrt(8) = 18 %; batches of like records, which is the rule, within a few percent.
+
+What it costs: SAMPLES + 1 requests a broker in a trigger that may reach its limit, one in any other. A response has
+128 bytes a partition, and one whole batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from kafkalog.client.types import TopicPartition
+
+from .admission import apportion
+from .offsets import Measure, OffsetRange, Offsets, divide
+from .options import SourceOptions
+
+SAMPLES = 8
+"""Headers looked at in a range of offsets."""
+_FAR_BELOW = 4
+"""No closer look is taken where a first guess lies below the limit by this factor."""
+_AHEAD = 2
+"""The closer look goes over a range that is guessed to hold the limit this many times."""
+_COST_UNIT = 1 << 10
+"""`apportion` counts costs in whole numbers: in 1/1024 of a byte."""
+
+Densities = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, float]]
+"""Bytes per offset of the batch at an offset of each partition; 0 where compaction has emptied it. Partitions where
+nothing could be found are missing."""
+
+
+class Profile(NamedTuple):
+    """Bytes per offset along offsets [start, end), in parts of equal length."""
+
+    start: int
+    end: int
+    densities: tuple[float, ...]
+
+    @property
+    def bytes(self) -> float:
+        return (self.end - self.start) * math.fsum(self.densities) / len(self.densities)
+
+    def before(self, offset: int) -> float:
+        """Bytes between the start and an offset."""
+        parts = len(self.densities)
+        at = min(max(offset - self.start, 0), self.end - self.start) * parts / max(self.end - self.start, 1)
+        whole = min(int(at), parts)
+        part = math.fsum(self.densities[:whole]) + (at - whole) * (self.densities[whole] if whole < parts else 0)
+        return part * (self.end - self.start) / parts
+
+    def offset_at(self, size: float) -> int:
+        """The offset up to which there are no more than ``size`` bytes."""
+        length = (self.end - self.start) / len(self.densities)
+        left = size
+        for index, density in enumerate(self.densities):
+            here = density * length
+            if here > left:
+                return min(self.start + int((index + left / here) * length), self.end)
+            left -= here
+        return self.end
+
+
+def profiles(
+    ranges: Iterable[OffsetRange], densities: Densities, samples: int = SAMPLES
+) -> dict[TopicPartition, Profile]:
+    """A profile of each range by the headers in the middle of its parts; a request a broker for each part.
+
+    Where nothing can be found out of a partition, the others' mean stands for it, and 1 byte where there are none.
+    """
+    wanted = [part for part in ranges if part.size > 0]
+    found: dict[TopicPartition, list[float | None]] = {part.tp: [] for part in wanted}
+    for index in range(samples):
+        at = {part.tp: part.start + part.size * (2 * index + 1) // (2 * samples) for part in wanted}
+        seen = densities(at) if at else {}
+        for tp in at:
+            found[tp].append(seen.get(tp))
+    known = [density for each in found.values() for density in each if density is not None]
+    mean = math.fsum(known) / len(known) if known else 1.0
+    made = {}
+    for part in wanted:
+        own = [density for density in found[part.tp] if density is not None]
+        middle = math.fsum(own) / len(own) if own else mean
+        values = tuple(middle if density is None else density for density in found[part.tp])
+        made[part.tp] = Profile(part.start, part.end, values)
+    return made
+
+
+def limited(
+    begins: Offsets, ends: Offsets, most: int, densities: Densities
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Profile]]:
+    """Ends so that about ``most`` bytes lie before them, shared in proportion to the bytes that wait; and the profiles.
+
+    At least one offset of one partition is taken. Partitions that get none take turns, as in `apportion`.
+    """
+    waiting = {tp: ends[tp] - begins[tp] for tp in ends if ends[tp] > begins[tp]}
+    ranges = [OffsetRange(tp, begins[tp], ends[tp]) for tp in sorted(waiting)]
+    if not ranges:
+        return dict(ends), {}
+    turn = sum(begins[tp] for tp in ends)
+    guess = profiles(ranges, lambda at: densities({tp: begins[tp] for tp in at}), samples=1)
+    if sum(profile.bytes for profile in guess.values()) * _FAR_BELOW <= most:
+        return dict(ends), guess
+    ahead = apportion(waiting, _AHEAD * most * _COST_UNIT, turn, _costs(guess))
+    near = [OffsetRange(part.tp, part.start, part.start + ahead[part.tp]) for part in ranges if ahead[part.tp]]
+    looked = profiles(near, densities)
+    costs = _costs(guess) | _costs(looked)
+    taken = apportion(waiting, most * _COST_UNIT, turn, costs)
+    limited_ends = {tp: begins[tp] for tp in ends}
+    for tp, count in taken.items():
+        if count:
+            profile = looked.get(tp, guess[tp])
+            share = count * costs[tp] / _COST_UNIT
+            limited_ends[tp] = min(max(profile.offset_at(share), begins[tp] + 1), ends[tp])
+    return limited_ends, looked
+
+
+def _costs(of: Mapping[TopicPartition, Profile]) -> dict[TopicPartition, int]:
+    return {
+        tp: max(math.ceil(profile.bytes * _COST_UNIT / (profile.end - profile.start)), 1) for tp, profile in of.items()
+    }
+
+
+def measure_for(
+    options: SourceOptions,
+    ranges: Iterable[OffsetRange],
+    densities: Densities,
+    known: Mapping[TopicPartition, Profile] | None = None,
+) -> Measure | None:
+    """How to cut ranges into tasks: by bytes where an option says bytes, by offsets (None) in any other case."""
+    counts_bytes = options.max_bytes_per_partition or options.max_bytes_per_trigger
+    if not counts_bytes or not (options.max_bytes_per_partition or options.min_partitions):
+        return None
+    known = known or {}
+    missing = [part for part in ranges if not _covers(known.get(part.tp), part)]
+    return ByBytes({**known, **profiles(missing, densities)})
+
+
+def _covers(profile: Profile | None, part: OffsetRange) -> bool:
+    return profile is not None and profile.start <= part.start and part.end <= profile.end
+
+
+class ByBytes:
+    """Cuts ranges by their bytes; see ``offsets.split``."""
+
+    def __init__(self, of: Mapping[TopicPartition, Profile]) -> None:
+        self._profiles = of
+
+    def weight(self, part: OffsetRange) -> int:
+        """Bytes of a range, at least its number of offsets where nothing is known of it."""
+        profile = self._profiles.get(part.tp)
+        if profile is None:
+            return part.size
+        return max(round(profile.before(part.end) - profile.before(part.start)), 1)
+
+    def divide(self, part: OffsetRange, count: int) -> list[OffsetRange]:
+        """Pieces of equal bytes; fewer where there are not enough offsets."""
+        profile = self._profiles.get(part.tp)
+        if profile is None or profile.bytes <= 0:
+            return divide(part, count)
+        first, size = profile.before(part.start), self.weight(part)
+        cuts = {profile.offset_at(first + size * index / count) for index in range(1, count)}
+        bounds = [part.start, *sorted(cut for cut in cuts if part.start < cut < part.end), part.end]
+        return [OffsetRange(part.tp, start, end) for start, end in pairwise(bounds)]

@@ -1,0 +1,67 @@
+"""A driver that is killed before its first batch is committed, while a producer writes, has its start all the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_kafkalog import offsets
+from tests.peers.process import tail
+from tests.spark.test_exactly_once import DEADLINE_S, PARTITIONS, ROOT, Driver, log_content
+from tests.spark.topics import Topics, numbers
+from tests.support.kafkalog_broker import KafkalogBroker
+
+
+@pytest.fixture
+def processes() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.mark.timeout(400)
+def test_a_kill_before_the_first_batch_is_committed(
+    spark: SparkSession, broker: KafkalogBroker, tmp_path: Path, processes: ExitStack
+) -> None:
+    """Every record from the start on is read once, although "latest" is elsewhere at every start."""
+    topics = Topics(broker.bootstrap)
+    topic = topics.create("first-batch", PARTITIONS)
+    topics.produce(topic, numbers(50, -1000))
+    command = [
+        sys.executable,
+        "-m",
+        "tests.spark.drill.producer",
+        broker.bootstrap,
+        topic,
+        str(tmp_path / "acknowledged"),
+    ]
+    producer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    processes.callback(producer.kill)
+    for run in range(2):
+        driver = Driver("hang", broker.bootstrap, topic, tmp_path, run, module="tests.spark.drill.first")
+        processes.callback(driver.kill)
+        driver.process.wait_until(lambda run=run: "batch 0 has" in tail(tmp_path / f"driver{run}.out"), DEADLINE_S)
+        driver.kill()
+    offset_log, commits = tmp_path / "checkpoint" / "offsets", tmp_path / "checkpoint" / "commits"
+    assert [file.name for file in offset_log.iterdir() if file.name.isdigit()] == ["0"]
+    assert not commits.exists() or not [file for file in commits.iterdir() if file.name.isdigit()]
+    start = offsets.initial_of(json.loads((offset_log / "0").read_text().splitlines()[2]))
+    assert start is not None
+    producer.communicate("\n", timeout=DEADLINE_S)
+    last = Driver("drain", broker.bootstrap, topic, tmp_path, 2, module="tests.spark.drill.first")
+    processes.callback(last.kill)
+    assert last.process.wait(DEADLINE_S) == 0, tail(tmp_path / "driver2.out")
+
+    log = log_content(broker.bootstrap, topic)
+    due = {where for where in log if where[1] >= start.offsets[topic, where[0]]}  # type: ignore[index]
+    assert due
+    rows = spark.read.parquet(str(tmp_path / "out")).select("partition", "offset").collect()
+    read = [(row.partition, row.offset) for row in rows]
+    assert len(read) == len(set(read)), "read twice"
+    assert set(read) == due
