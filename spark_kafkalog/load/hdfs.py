@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 _clients: dict[tuple[int, str], Any] = {}
 """Clients by process and address: their threads do not outlive a fork."""
 _DIRECTORY_MODE = 0o755
+_ATTEMPTS = 4
+"""Tries of a call where there is one NameNode and nothing else is configured: some ten seconds. hdfs-native's own
+default, 15, is made for a failover, and takes three minutes to say that a port is wrong."""
 
 
 class MissingClientError(OSError):
@@ -52,7 +55,9 @@ class HdfsFiles(Files):
                     "hdfs:// needs the package hdfs-native, here and on every executor: pip install 'kafkalog[hdfs]'"
                 ) from None
             with _os_errors(self.address):
-                _clients[key] = Client(self.address)
+                alone = ":" in self.address.removeprefix("hdfs://") and "HADOOP_CONF_DIR" not in os.environ
+                settings = {"dfs.client.failover.max.attempts": str(_ATTEMPTS)} if alone else None
+                _clients[key] = Client(self.address, settings)
         return _clients[key]
 
     def url(self, path: str) -> str:
@@ -95,8 +100,14 @@ class HdfsFiles(Files):
                 return None
 
     def rename(self, source: str, target: str) -> None:
-        with _os_errors(self.url(source)):
-            self._client.rename(source, target, overwrite=False)
+        try:
+            with _os_errors(self.url(source)):
+                self._client.rename(source, target, overwrite=False)
+        except OSError as error:
+            if error.errno is None and "must both be directories" in str(error):
+                # What the NameNode says first where one is a file and the other, which exists, a directory.
+                raise FileExistsError(errno.EEXIST, str(error), self.url(target)) from None
+            raise
 
     def delete(self, path: str) -> None:
         with _os_errors(self.url(path)):

@@ -1,0 +1,1 @@
+"""Loads into directories and HDFS."""

@@ -1,0 +1,56 @@
+"""File systems to load into: a directory of this machine, and a real HDFS."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.load.loading import Loading
+from tests.peers import hdfs
+from tests.peers.cache import require
+from tests.spark.topics import Topics
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def running_hdfs() -> Iterator[hdfs.Hdfs]:
+    """One HDFS for all tests."""
+    require(hdfs.missing())
+    with hdfs.Hdfs() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def topics(broker_address: str) -> Topics:
+    return Topics(broker_address)
+
+
+@pytest.fixture(params=["local", pytest.param("hdfs", marks=pytest.mark.peer)])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a directory that does not exist yet."""
+    if request.param == "local":
+        return (tmp_path / "loads").as_uri()
+    running: hdfs.Hdfs = request.getfixturevalue("running_hdfs")
+    return f"{running.url}/test{next(_numbers)}/loads"
+
+
+@pytest.fixture
+def local_target(tmp_path: Path) -> str:
+    """A directory that does not exist yet."""
+    return str(tmp_path / "loads")
+
+
+@pytest.fixture
+def loading(topics: Topics, target: str) -> Loading:
+    """Loads into a directory and into HDFS."""
+    return Loading(topics, target)
+
+
+@pytest.fixture
+def local_loading(topics: Topics, local_target: str) -> Loading:
+    """Loads into a directory."""
+    return Loading(topics, local_target)

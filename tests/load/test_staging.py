@@ -1,0 +1,163 @@
+"""Leases, sweeping, and publishing under races."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from spark_kafkalog.load import published
+from spark_kafkalog.load.document import Offsets
+from spark_kafkalog.load.files import Files, open_files
+from spark_kafkalog.load.names import OFFSETS_FILE, load_name
+from spark_kafkalog.load.published import LostRaceError, StateError
+from spark_kafkalog.load.staging import LEASE, Judge, Staging, SweptError, sweep
+from tests.support.waiting import wait_until
+
+LOADERS = 6
+
+
+@pytest.fixture
+def place(target: str) -> tuple[Files, str]:
+    files, path = open_files(target)
+    return files, f"{path}/words"
+
+
+def document(load: int, run_id: str) -> Offsets:
+    return Offsets("words", "", load, load - 1 if load else None, run_id, "now", "parquet", {})
+
+
+def prepare(files: Files, staging: Staging, load: int) -> tuple[str, Offsets]:
+    found = document(load, staging.run_id)
+    prepared = f"{staging.path}/load"
+    files.make_directories(prepared)
+    files.write(f"{prepared}/{OFFSETS_FILE}", found.to_json().encode())
+    return prepared, found
+
+
+def test_a_lease_is_kept_until_the_end(place: tuple[Files, str]) -> None:
+    files, path = place
+    with Staging(files, path, heartbeat_s=0.05) as staging:
+        lease = f"{staging.path}/{LEASE}"
+        first = files.stat(lease)
+        assert first is not None
+
+        def renewed() -> bool:
+            now = files.stat(lease)
+            return now is not None and now.modified_ms > first.modified_ms
+
+        wait_until(renewed, "a new lease")
+        staging.check()
+    assert files.stat(staging.path) is None
+
+
+def test_dead_runs_are_swept_and_living_ones_are_not(place: tuple[Files, str]) -> None:
+    files, path = place
+    with Staging(files, path) as living, Staging(files, path) as silent, Staging(files, path) as own:
+        for run in (living, silent):
+            files.make_directories(f"{run.path}/attempts/1")
+            files.write(f"{run.path}/attempts/1/0.parquet", b"x")
+        # As if its machine had gone away: of another one, and not renewed any more.
+        lease = f"{silent.path}/{LEASE}"
+        files.replace(lease, json.dumps({"machine": "other", "process": 1}).encode())
+        found = files.stat(lease)
+        assert found is not None
+
+        def stale() -> bool:
+            living.renew()
+            return Judge.of(files, own, 2.0).oldest_ms > found.modified_ms
+
+        wait_until(stale, "the lease to be old")
+        living.renew()
+        assert sweep(files, own, 2.0) == [silent.run_id]
+        assert sorted(each.name for each in files.list(f"{path}/_staging")) == sorted([living.run_id, own.run_id])
+        living.check()
+        with pytest.raises(SweptError, match="Run the load again"):
+            silent.check()
+
+
+def test_a_process_of_this_machine_that_has_ended_is_dead_at_once(place: tuple[Files, str]) -> None:
+    files, path = place
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    with Staging(files, path) as dead, Staging(files, path) as own:
+        lease = json.loads(files.read(f"{dead.path}/{LEASE}"))
+        if lease["machine"] is None:
+            pytest.skip("this system does not tell which machine it is")
+        assert lease["process"] == os.getpid()
+        assert sweep(files, own, 600) == []
+        files.replace(f"{dead.path}/{LEASE}", json.dumps(lease | {"process": process.pid}).encode())
+        assert sweep(files, own, 600) == [dead.run_id]
+
+
+def test_a_swept_run_that_lives_publishes_nothing(place: tuple[Files, str]) -> None:
+    files, path = place
+    with Staging(files, path) as slow:
+        prepared, found = prepare(files, slow, 0)
+        with Staging(files, path) as other:
+            files.replace(f"{slow.path}/{LEASE}", json.dumps({"machine": "other", "process": 1}).encode())
+            wait_until(lambda: sweep(files, other, 0.0) == [slow.run_id], "the sweeping")
+        with pytest.raises(FileNotFoundError):
+            published.publish(files, path, prepared, found)
+    assert published.numbers(files, path) == []
+
+
+def test_of_loaders_that_saw_the_same_state_one_publishes(place: tuple[Files, str]) -> None:
+    files, path = place
+    for load in range(4):
+        barrier = threading.Barrier(LOADERS)
+        outcomes: list[object] = []
+
+        def publish(barrier: threading.Barrier, outcomes: list[object], load: int) -> None:
+            with Staging(files, path) as staging:
+                prepared, found = prepare(files, staging, load)
+                barrier.wait(30)
+                try:
+                    published.publish(files, path, prepared, found)
+                    outcomes.append(found.run_id)
+                except LostRaceError as error:
+                    outcomes.append(error)
+
+        threads = [threading.Thread(target=publish, args=(barrier, outcomes, load)) for _ in range(LOADERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        won = [each for each in outcomes if isinstance(each, str)]
+        assert len(won) == 1
+        assert published.read_document(files, path, load).run_id == won[0]
+        assert len([each for each in outcomes if isinstance(each, LostRaceError)]) == LOADERS - 1
+    assert published.numbers(files, path) == [0, 1, 2, 3]
+    assert files.list(f"{path}/_staging") == []
+
+
+def test_a_publishing_whose_answer_was_lost_counts(place: tuple[Files, str]) -> None:
+    files, path = place
+    with Staging(files, path) as staging:
+        prepared, found = prepare(files, staging, 0)
+        published.publish(files, path, prepared, found)
+        # The client asks again, and hears that the source is gone and the target there.
+        assert published.publish(files, path, prepared, found) == f"{path}/{load_name(0)}"
+
+
+def test_a_load_without_its_document_is_an_error(place: tuple[Files, str]) -> None:
+    files, path = place
+    files.make_directories(f"{path}/{load_name(3)}")
+    with pytest.raises(StateError, match=r"_offsets\.json is missing"):
+        published.newest(files, path)
+    files.write(f"{path}/{load_name(3)}/{OFFSETS_FILE}", document(2, "x").to_json().encode())
+    with pytest.raises(StateError, match="the directory was renamed"):
+        published.newest(files, path)
+
+
+def test_a_document_that_cannot_be_read_is_named(place: tuple[Files, str], tmp_path: Path) -> None:
+    files, path = place
+    files.make_directories(f"{path}/{load_name(0)}")
+    files.write(f"{path}/{load_name(0)}/{OFFSETS_FILE}", b'{"version": 9}')
+    with pytest.raises(StateError, match=r"words/load=0000000000/_offsets\.json: version is 9"):
+        published.newest(files, path)
