@@ -1,0 +1,310 @@
+"""JSON values to typed columns.
+
+All values of a batch are parsed at once by pyarrow's JSON reader. Each is put on a line of its own, ``{"v":[VALUE]}``:
+the brackets show a value that is none, two or half of a document (a line must hold exactly one element, and what a
+value leaves open its line's end cannot close). Where the reader refuses a batch it is cut into parts, down to a few
+records, which Python's ``json`` parses one by one and which are converted by the rules of Spark's ``from_json``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import re
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from .types import arrow_type, parts
+
+SLOW_ROWS = 16
+"""Records that are parsed one by one rather than cut further."""
+CUTS = 8
+MOST_BYTES = 256 << 20
+"""Bytes given to the reader at a time; its offsets have 31 bits."""
+
+_HEAD, _TAIL = pa.scalar(b'{"v":['), pa.scalar(b"]}\n")
+_EMPTY = pa.scalar(b"")
+_NEWLINE = 10
+_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
+_NON_NUMBERS = {
+    "NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf, "INF": math.inf,
+    "+INF": math.inf, "-INF": -math.inf,
+}  # fmt: skip
+_RANGES: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+
+
+def check_supported(schema: StructType) -> None:
+    """ValueError for a schema that JSON values cannot be read with; the message tells which part and what to do."""
+    if not schema.fields:
+        raise ValueError("a field is needed")
+    for kind in parts(schema):
+        if isinstance(kind, BinaryType):
+            raise ValueError("BINARY cannot be read from JSON; read it as STRING and decode it with unbase64 or unhex")
+        if isinstance(kind, NullType) or (isinstance(kind, MapType) and not isinstance(kind.keyType, StringType)):
+            raise ValueError(f"{kind.simpleString().upper()} cannot be read from JSON; keys of maps are STRING")
+        if isinstance(kind, StructType) and len({each.name for each in kind.fields}) < len(kind.fields):
+            raise ValueError(f"{kind.simpleString()} has a field twice")
+    arrow_type(schema)
+
+
+class JsonDecoder:
+    """Decodes binary columns of JSON documents, each an object, with one schema."""
+
+    def __init__(self, schema: StructType) -> None:
+        check_supported(schema)
+        self.type = arrow_type(schema)
+        self._convert = _converter(schema)
+        self._has_decimals = any(isinstance(kind, DecimalType) for kind in parts(schema))
+        self._parse_options: Any = None
+        if not any(isinstance(kind, MapType) for kind in parts(schema)):
+            # pyarrow reads no maps.
+            self._parse_options = {
+                "explicit_schema": pa.schema([("v", pa.list_(_parsed_type(schema)))]),
+                "unexpected_field_behavior": "ignore",
+            }
+
+    def decode(self, values: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """The structs, null where a value is null or no such document, and a mask of the latter."""
+        found: list[pa.Array] = []
+        bad = np.zeros(len(values), bool)
+        self._decode(values, 0, found, bad)
+        return pa.concat_arrays(found) if found else pa.array([], self.type), pa.array(bad)
+
+    def _decode(self, values: pa.Array, at: int, found: list[pa.Array], bad: Any) -> None:
+        parsed = self._parse(values) if len(values) else None
+        if parsed is not None:
+            found.append(parsed)
+        elif len(values) <= SLOW_ROWS or self._parse_options is None:
+            found.append(self._one_by_one(values, at, bad))
+        else:
+            step = -(-len(values) // CUTS)
+            for start in range(0, len(values), step):
+                self._decode(values.slice(start, step), at + start, found, bad)
+
+    # All at once
+
+    def _parse(self, values: pa.Array) -> pa.Array | None:
+        """All values parsed, or None where there is one that cannot be."""
+        if self._parse_options is None or _data_size(values) + 16 * len(values) > MOST_BYTES:
+            return None
+        lines = pc.binary_join_element_wise(_HEAD, values.fill_null(b"null"), _TAIL, _EMPTY)
+        begin, end = (int(each) for each in _offsets(lines)[[0, -1]])
+        text = lines.buffers()[2].slice(begin, end - begin)
+        seen = np.frombuffer(text, np.uint8)
+        if not _is_utf8(text):
+            return None
+        options = pj.ParseOptions(
+            newlines_in_values=bool(np.count_nonzero(seen == _NEWLINE) != len(values)), **self._parse_options
+        )
+        reading = pj.ReadOptions(use_threads=False, block_size=len(seen) + 1)
+        try:
+            column = pj.read_json(pa.BufferReader(text), reading, options).column(0).combine_chunks()
+            if len(column) != len(values) or (np.diff(_offsets(column)) != 1).any() or column.null_count:
+                return None
+            found = column.flatten().cast(self.type)
+            if self._has_decimals:
+                found.validate(full=True)
+            return found
+        except (pa.ArrowException, ValueError):
+            return None
+
+    # One by one
+
+    def _one_by_one(self, values: pa.Array, at: int, bad: Any) -> pa.Array:
+        rows: list[Any] = []
+        for number, value in enumerate(values.to_pylist()):
+            row = None
+            if value is not None:
+                try:
+                    row = self._convert(_load(value))
+                except (ValueError, RecursionError, OverflowError, InvalidOperation):
+                    bad[at + number] = True
+            rows.append(row)
+        return pa.array(rows, self.type)
+
+
+def _is_utf8(text: pa.Buffer) -> bool:
+    """pyarrow's reader does not look."""
+    bounds = pa.py_buffer(np.array([0, text.size], np.int32))
+    try:
+        pa.Array.from_buffers(pa.string(), 1, [None, bounds, text]).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _parsed_type(kind: DataType) -> pa.DataType:
+    """What pyarrow reads a type as, to be cast: it takes dates for numbers of days, and decimals of too many digits."""
+    if isinstance(kind, StructType):
+        return pa.struct([(each.name, _parsed_type(each.dataType)) for each in kind.fields])
+    if isinstance(kind, ArrayType):
+        return pa.list_(_parsed_type(kind.elementType))
+    if isinstance(kind, DecimalType):
+        return pa.decimal128(38, kind.scale)
+    return pa.string() if isinstance(kind, DateType) else arrow_type(kind)
+
+
+def _offsets(column: pa.Array) -> Any:
+    """The offsets of a binary or list column, those of a slice only."""
+    return np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+
+
+def _data_size(values: pa.Array) -> int:
+    offsets = _offsets(values)
+    return int(offsets[-1]) - int(offsets[0])
+
+
+# ---------------------------------------------------------------------------------------------- one by one
+
+
+class _Number(str):
+    """A number as it is written."""
+
+
+def _load(value: bytes) -> Any:
+    return json.loads(value.decode(), parse_int=_Number, parse_float=_Number)
+
+
+Convert = Callable[[Any], Any]
+
+
+def _converter(kind: DataType) -> Convert:
+    """A function that makes what pyarrow wants for a type of what ``_load`` returns; ValueError where it cannot."""
+    convert = _bare_converter(kind)
+    return lambda value: None if value is None else convert(value)
+
+
+def _bare_converter(kind: DataType) -> Convert:
+    if isinstance(kind, StructType):
+        fields = [(each.name, _converter(each.dataType)) for each in kind.fields]
+
+        def struct(value: Any) -> dict[str, Any]:
+            given = _expect(value, dict)
+            return {name: convert(given.get(name)) for name, convert in fields}
+
+        return struct
+    if isinstance(kind, ArrayType):
+        element = _converter(kind.elementType)
+        return lambda value: [element(each) for each in _expect(value, list)]
+    if isinstance(kind, MapType):
+        item = _converter(kind.valueType)
+        return lambda value: [(_text(key), item(each)) for key, each in _expect(value, dict).items()]
+    if isinstance(kind, DecimalType):
+        return lambda value: _decimal(value, kind.precision, kind.scale)
+    if type(kind) in _RANGES:
+        most = 1 << (_RANGES[type(kind)] - 1)
+        return lambda value: _integer(value, most)
+    return _ATOMS[type(kind)]
+
+
+def _expect(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise ValueError(f"{type(value).__name__} where {kind.__name__} should be")
+    return value
+
+
+def _text(value: Any) -> str:
+    """A string, or what is not one as it is written."""
+    text = str(value) if isinstance(value, str) else _written(value)
+    text.encode()  # a lone surrogate is no character
+    return text
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, _Number):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_written(key)}:{_written(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _integer(value: Any, most: int) -> int:
+    number = int(_expect(value, _Number))
+    if not -most <= number < most:
+        raise ValueError(f"{number} does not fit")
+    return number
+
+
+def _double(value: Any) -> float:
+    if type(value) is float:  # NaN, Infinity
+        return value
+    if isinstance(value, _Number):
+        return float(value)
+    found = _NON_NUMBERS.get(value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError("no number")
+    return found
+
+
+def _float(value: Any) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.float32(_double(value)))
+
+
+def _decimal(value: Any, precision: int, scale: int) -> Decimal:
+    if not isinstance(value, str):
+        raise ValueError("no number")
+    with localcontext() as context:
+        context.prec = 100
+        number = Decimal(value.strip()).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+    if not number.is_finite() or number.adjusted() >= precision - scale:
+        raise ValueError(f"{number} does not fit")
+    return number
+
+
+def _date(value: Any) -> datetime.date:
+    if type(value) is not str or not _DATE.fullmatch(value):
+        raise ValueError("no date")
+    return datetime.date(*map(int, value.split("-")))
+
+
+def _timestamp(value: Any) -> datetime.datetime:
+    """ISO 8601, in UTC where no zone is given; or a number of seconds."""
+    if isinstance(value, _Number):
+        return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=int(value))
+    found = datetime.datetime.fromisoformat(_expect(value, str))
+    return found.replace(tzinfo=datetime.UTC) if found.tzinfo is None else found.astimezone(datetime.UTC)
+
+
+def _local_timestamp(value: Any) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(_expect(value, str)).replace(tzinfo=None)
+
+
+_ATOMS: dict[type[DataType], Convert] = {
+    BooleanType: lambda value: _expect(value, bool),
+    StringType: _text,
+    FloatType: _float,
+    DoubleType: _double,
+    DateType: _date,
+    TimestampType: _timestamp,
+    TimestampNTZType: _local_timestamp,
+}

@@ -1,0 +1,122 @@
+"""The options that say how values are decoded: ``valueFormat`` and what belongs to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql.types import StructType
+
+from spark_kafkalog.option_values import Given, OptionsError, not_negative, positive
+
+from .ddl import DdlError, parse_ddl
+from .registry import RegistryConfig
+from .types import nullable
+
+FORMATS = ("json", "avro")
+FRAMINGS = ("confluent", "none")
+CORRUPT_COLUMN = "_corrupt_record"
+"""As ``spark.sql.columnNameOfCorruptRecord``."""
+_REGISTRY = (
+    "schemaRegistry.url",
+    "schemaRegistry.basic.auth.user.info",
+    "schemaRegistry.timeout.ms",
+    "schemaRegistry.retries",
+    "schemaRegistry.ssl.ca.location",
+)
+NAMES = ("valueFormat", "valueSchema", "avroFraming", "columnNameOfCorruptRecord", *_REGISTRY)
+_BELONG = {"json": frozenset({"avroframing", *(name.lower() for name in _REGISTRY)}), "avro": frozenset[str]()}
+"""Options that have no meaning with a format."""
+
+
+@dataclass(frozen=True)
+class ValueOptions:
+    """Checked options of decoding values. ``framed``: Avro in Confluent's wire format."""
+
+    format: str
+    json_schema: StructType | None = None
+    avro_schema: str | None = None
+    registry: RegistryConfig | None = None
+    framed: bool = False
+    corrupt_column: str = CORRUPT_COLUMN
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> ValueOptions | None:
+        """Check and convert; None where values stay binary. OptionsError names the option."""
+        given = Given(options)
+        named = [name for name in NAMES if name in given]
+        if "valueFormat" not in given:
+            if named:
+                raise OptionsError(f"{named[0]} needs valueFormat, one of {', '.join(FORMATS)}")
+            return None
+        form = given.text("valueFormat").strip().lower()
+        if form not in FORMATS:
+            raise OptionsError(f"valueFormat: expected one of {', '.join(FORMATS)}, got '{given.text('valueFormat')}'")
+        if idle := [name for name in named if name.lower() in _BELONG[form]]:
+            raise OptionsError(f"{idle[0]} has no meaning with valueFormat={form}")
+        corrupt = given.get("columnNameOfCorruptRecord", lambda _, text: text.strip(), CORRUPT_COLUMN)
+        if not corrupt:
+            raise OptionsError("columnNameOfCorruptRecord: a name is needed")
+        schema = given.text("valueSchema").strip() if "valueSchema" in given else None
+        if form == "json":
+            return cls(form, json_schema=None if schema is None else _json_schema(schema), corrupt_column=corrupt)
+        registry = _registry(given)
+        if schema is None and registry is None:
+            raise OptionsError("valueFormat=avro needs valueSchema (an Avro schema) or schemaRegistry.url")
+        return cls(
+            form,
+            avro_schema=schema,
+            registry=registry,
+            framed=_framing(given, registry is not None) == "confluent",
+            corrupt_column=corrupt,
+        )
+
+
+def _json_schema(text: str) -> StructType:
+    """A schema as DDL, or as the JSON of a StructType."""
+    try:
+        found = StructType.fromJson(json.loads(text)) if text.startswith("{") else parse_ddl(text)
+    except DdlError as error:
+        raise OptionsError(f"valueSchema: {error}") from None
+    except Exception as error:
+        raise OptionsError(f"valueSchema: no schema in Spark's JSON form: {type(error).__name__}: {error}") from None
+    kind = nullable(found)
+    assert isinstance(kind, StructType)
+    return kind
+
+
+def _framing(given: Given, has_registry: bool) -> str:
+    default = "confluent" if has_registry else "none"
+    framing = given.get("avroFraming", lambda _, text: text.strip().lower(), default)
+    if framing not in FRAMINGS:
+        raise OptionsError(f"avroFraming: expected one of {', '.join(FRAMINGS)}, got '{framing}'")
+    if framing == "none" and has_registry and "valueSchema" in given:
+        raise OptionsError(
+            "schemaRegistry.url has no meaning with avroFraming=none and a valueSchema: values without a frame do not "
+            "name their schema"
+        )
+    return framing
+
+
+def _registry(given: Given) -> RegistryConfig | None:
+    if "schemaRegistry.url" not in given:
+        others = [name for name in _REGISTRY if name in given]
+        if others:
+            raise OptionsError(f"{others[0]} needs schemaRegistry.url")
+        return None
+    urls = tuple(url for url in map(str.strip, given.text("schemaRegistry.url").split(",")) if url)
+    if not urls or not all(url.startswith(("http://", "https://")) for url in urls):
+        raise OptionsError(
+            f"schemaRegistry.url: expected http:// or https:// addresses, got '{given.text('schemaRegistry.url')}'"
+        )
+    user_info = given.get("schemaRegistry.basic.auth.user.info", lambda _, text: text, None)
+    if user_info is not None and ":" not in user_info:
+        raise OptionsError("schemaRegistry.basic.auth.user.info: expected user:password")
+    return RegistryConfig(
+        urls,
+        user_info,
+        given.get("schemaRegistry.timeout.ms", positive, 10_000) / 1000,
+        given.get("schemaRegistry.retries", not_negative, 3),
+        given.get("schemaRegistry.ssl.ca.location", lambda _, text: text, None),
+    )

@@ -1,0 +1,73 @@
+"""Readers that decode what other readers return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from .typed import Typed
+
+
+class TypedBatchReader(DataSourceReader):
+    """``reader`` reads ``typed.binary_schema(schema)``; this one returns ``schema``."""
+
+    def __init__(self, reader: DataSourceReader, typed: Typed, schema: StructType) -> None:
+        self._reader = reader
+        self._typed = typed
+        self._names = tuple(schema.names)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return self._reader.partitions()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return decoded(self._reader.read(partition), self._typed, self._names)
+
+
+class TypedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The same for a stream; all but the records passes through."""
+
+    def __init__(self, reader: Any, typed: Typed, schema: StructType) -> None:
+        self._reader = reader
+        self._typed = typed
+        self._names = tuple(schema.names)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        limit: ReadLimit = self._reader.getDefaultReadLimit()
+        return limit
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._reader.prepareForTriggerAvailableNow()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        offset: dict[str, Any] = self._reader.initialOffset()
+        return offset
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        offset: dict[str, Any] = self._reader.latestOffset(start, limit)
+        return offset
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        offset: dict[str, Any] | None = self._reader.reportLatestOffset()
+        return offset
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        partitions: Sequence[InputPartition] = self._reader.partitions(start, end)
+        return partitions
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._reader.commit(end)
+
+    def stop(self) -> None:
+        self._reader.stop()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return decoded(self._reader.read(partition), self._typed, self._names)
+
+
+def decoded(batches: Iterator[Any], typed: Typed, names: tuple[str, ...]) -> Iterator[Any]:
+    """Record batches, their values decoded."""
+    return (typed.batch(batch, names) for batch in batches)

@@ -1,0 +1,137 @@
+"""A schema registry as Confluent's REST API describes it: schemas by id, and the latest of a subject.
+
+Addresses are tried in turn; what may pass (no connection, 429, 5xx) is tried again with growing pauses. What the
+registry does not have is ``None``, so that a record with an unknown id is that record's fault alone; a registry that
+cannot be asked is an error.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit, urlunsplit
+
+_log = logging.getLogger(__name__)
+
+MOST_BYTES = 16 << 20
+"""An answer beyond this is none."""
+FIRST_PAUSE_S = 0.1
+_ACCEPT = "application/vnd.schemaregistry.v1+json, application/vnd.schemaregistry+json, application/json"
+_PASSING = (408, 429, 500, 502, 503, 504)
+
+
+class SchemaRegistryError(RuntimeError):
+    """The registry could not be asked, or gave an answer that is none; the message names its address."""
+
+
+class RegisteredSchema(NamedTuple):
+    """A schema's text, its kind (AVRO, JSON, PROTOBUF), and the schemas that it refers to, by their names."""
+
+    text: str
+    kind: str
+    references: tuple[RegisteredSchema, ...] = ()
+
+
+@dataclass(frozen=True)
+class RegistryConfig:
+    """Where a registry is, and how to ask it. Times in seconds."""
+
+    urls: tuple[str, ...]
+    user_info: str | None = field(default=None, repr=False)
+    timeout_s: float = 10.0
+    retries: int = 3
+    ca_file: str | None = None
+
+
+class SchemaRegistry:
+    """A client; ``pause`` sleeps."""
+
+    def __init__(self, config: RegistryConfig, pause: Callable[[float], None] = time.sleep) -> None:
+        self._config = config
+        self._pause = pause
+
+    def by_id(self, schema_id: int) -> RegisteredSchema | None:
+        """The schema of an id; None where there is none."""
+        answer = self._get(f"/schemas/ids/{schema_id}")
+        return None if answer is None else self._schema(answer, 0)
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """The latest schema of a subject; None where there is none."""
+        answer = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        return None if answer is None else self._schema(answer, 0)
+
+    def _schema(self, answer: Any, depth: int) -> RegisteredSchema:
+        if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str) or depth > 16:
+            raise SchemaRegistryError(f"schema registry {self._config.urls[0]}: an answer without a schema")
+        references = []
+        for each in answer.get("references") or ():
+            path = f"/subjects/{quote(str(each['subject']), safe='')}/versions/{int(each['version'])}"
+            found = self._get(path)
+            if found is None:
+                raise SchemaRegistryError(
+                    f"schema registry {self._config.urls[0]}: {each['subject']} version {each['version']}, which a "
+                    "schema refers to, is not there"
+                )
+            references.append(self._schema(found, depth + 1))
+        return RegisteredSchema(answer["schema"], str(answer.get("schemaType") or "AVRO"), tuple(references))
+
+    def _get(self, path: str) -> Any:
+        failed: Exception | None = None
+        for attempt in range(self._config.retries + 1):
+            if attempt:
+                _log.warning("schema registry: %s; attempt %d of %d", failed, attempt + 1, self._config.retries + 1)
+                self._pause(FIRST_PAUSE_S * 2 ** (attempt - 1))
+            for url in self._config.urls:
+                try:
+                    return self._ask(url, path)
+                except _PassingError as error:
+                    failed = error
+        raise SchemaRegistryError(f"schema registry: {failed}")
+
+    def _ask(self, url: str, path: str) -> Any:
+        address, user_info = _without_user(url)
+        request = urllib.request.Request(address.rstrip("/") + path, headers={"Accept": _ACCEPT})
+        user_info = self._config.user_info or user_info
+        if user_info:
+            request.add_header("Authorization", "Basic " + base64.b64encode(user_info.encode()).decode())
+        context = ssl.create_default_context(cafile=self._config.ca_file) if address.startswith("https:") else None
+        try:
+            with urllib.request.urlopen(request, timeout=self._config.timeout_s, context=context) as answer:
+                body = answer.read(MOST_BYTES + 1)
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == 404:
+                    return None
+                text = f"{address}{path} answered {error.code} {error.reason}"
+            if error.code in _PASSING:
+                raise _PassingError(text) from None
+            hint = ": check schemaRegistry.basic.auth.user.info" if error.code in (401, 403) else ""
+            raise SchemaRegistryError(f"schema registry: {text}{hint}") from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise _PassingError(f"{address}{path} cannot be reached: {reason}") from None
+        if len(body) > MOST_BYTES:
+            raise SchemaRegistryError(f"schema registry: {address}{path} answered more than {MOST_BYTES} bytes")
+        try:
+            return json.loads(body)
+        except ValueError:
+            raise SchemaRegistryError(f"schema registry: {address}{path} answered no JSON: {body[:100]!r}") from None
+
+
+class _PassingError(Exception):
+    """What may be otherwise when it is tried again."""
+
+
+def _without_user(url: str) -> tuple[str, str | None]:
+    """An address without the user and password that may be in it."""
+    parts = urlsplit(url)
+    user_info, at, host = parts.netloc.rpartition("@")
+    return (urlunsplit(parts._replace(netloc=host)), user_info) if at else (url, None)

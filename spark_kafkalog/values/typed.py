@@ -1,0 +1,178 @@
+"""The column ``value`` as a struct: what schema a query has, and what becomes of a batch of records.
+
+Readers below know binary values only. Here lies the seam: the schema that the user sees is turned into the one that
+they read (``binary_schema``), and their record batches into the user's (``Typed.batch``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from spark_kafkalog.option_values import OptionsError
+
+from .options import ValueOptions
+from .registry import RegisteredSchema, SchemaRegistry
+
+VALUE = "value"
+
+_schemas: dict[Any, dict[int, RegisteredSchema]] = {}
+"""Schemas by registry and id, for the tasks of this process: what an id means never changes."""
+
+
+@dataclass(frozen=True)
+class Typed:
+    """How values are decoded, all that executors need."""
+
+    options: ValueOptions
+    value: StructType | None
+    """The struct; None while only the user's own schema can tell (``valueFormat=json`` without ``valueSchema``)."""
+    reader: RegisteredSchema | None = None
+    """The Avro reader's schema."""
+
+    def schema(self, source: StructType) -> StructType:
+        """The source's schema with the typed column in place of the binary one, and one for what cannot be decoded."""
+        if self.value is None:
+            raise OptionsError(
+                "valueFormat=json needs valueSchema, e.g. 'id BIGINT, name STRING', or a schema with a struct: "
+                '.schema("value STRUCT<id: BIGINT, name: STRING>, offset BIGINT")'
+            )
+        fields = [StructField(VALUE, self.value) if each.name == VALUE else each for each in source.fields]
+        return StructType([*fields, StructField(self.options.corrupt_column, BinaryType())])
+
+    def chosen(self, schema: StructType) -> Typed:
+        """With the struct of a schema that the user may have given. OptionsError where it does not fit."""
+        for each in schema.fields:
+            if each.name == self.options.corrupt_column and each.dataType != BinaryType():
+                raise OptionsError(
+                    f"schema: column '{each.name}' is BINARY, not {each.dataType.simpleString().upper()}"
+                )
+            if each.name != VALUE:
+                continue
+            if self.value is None and isinstance(each.dataType, StructType):
+                return replace(self, value=_checked_json(each.dataType, "schema: column 'value'"))
+            if self.value is not None and each.dataType != self.value:
+                raise OptionsError(
+                    f"schema: column 'value' is {self.value.simpleString()} by valueFormat={self.options.format}, not "
+                    f"{each.dataType.simpleString()}; leave valueSchema out to read it as in the schema"
+                    if self.options.format == "json"
+                    else f"schema: column 'value' is {self.value.simpleString()}, not {each.dataType.simpleString()}"
+                )
+        if self.value is None and self._reads_values(schema):
+            self.schema(schema)  # raises
+        return self
+
+    def binary_schema(self, schema: StructType) -> StructType:
+        """What to read below for ``schema``: values as bytes."""
+        fields = [
+            StructField(VALUE, BinaryType()) if each.name == VALUE else each
+            for each in schema.fields
+            if each.name != self.options.corrupt_column
+        ]
+        if self._reads_values(schema) and all(each.name != VALUE for each in fields):
+            fields.append(StructField(VALUE, BinaryType()))
+        return StructType(fields)
+
+    def _reads_values(self, schema: StructType) -> bool:
+        return any(each.name in (VALUE, self.options.corrupt_column) for each in schema.fields)
+
+    def batch(self, batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
+        """A batch of records with columns ``names``: values decoded. Null values stay null.
+
+        SchemaRegistryError where the registry cannot be asked.
+        """
+        if VALUE not in batch.schema.names:
+            return batch
+        raw = batch.column(VALUE)
+        values, bad = self._decoder.decode(raw)
+        made = {VALUE: values}
+        if self.options.corrupt_column in names:
+            made[self.options.corrupt_column] = pc.if_else(bad, raw, pa.scalar(None, pa.binary()))
+        return pa.RecordBatch.from_arrays(
+            [made.get(name) if name in made else batch.column(name) for name in names], names=list(names)
+        )
+
+    @cached_property
+    def _decoder(self) -> Any:
+        assert self.value is not None
+        if self.options.format == "json":
+            from .from_json import JsonDecoder
+
+            return JsonDecoder(self.value)
+        from .from_avro import AvroDecoder
+
+        assert self.reader is not None
+        lookup = None if self.options.registry is None else self._schema_of_id
+        return AvroDecoder(self.reader, framed=self.options.framed, lookup=lookup)
+
+    def _schema_of_id(self, schema_id: int) -> RegisteredSchema | None:
+        config = self.options.registry
+        assert config is not None
+        known = _schemas.setdefault(config, {})
+        if schema_id not in known:
+            found = SchemaRegistry(config).by_id(schema_id)
+            if found is None:
+                return None  # it may be registered later; the decoder of this task remembers
+            known[schema_id] = found
+        return known[schema_id]
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_decoder"}
+
+
+def plan(options: ValueOptions, topics: tuple[str, ...] | None) -> Typed:
+    """On the driver: the types of the values, from the registry where it has to tell.
+
+    ``topics``: those that the query names, None where it names none. Raises OptionsError, SchemaRegistryError.
+    """
+    if options.format == "json":
+        schema = options.json_schema
+        return Typed(options, None if schema is None else _checked_json(schema, "valueSchema"))
+    from .from_avro import AvroSchemaError, spark_type
+
+    reader, where = _reader_schema(options, topics)
+    try:
+        return Typed(options, spark_type(reader), reader)
+    except ImportError:
+        raise OptionsError("valueFormat=avro needs fastavro: pip install 'kafkalog[avro]'") from None
+    except AvroSchemaError as error:
+        raise OptionsError(f"{where}: {error}") from None
+
+
+def _checked_json(schema: StructType, where: str) -> StructType:
+    from .from_json import check_supported
+
+    try:
+        check_supported(schema)
+    except ValueError as error:
+        raise OptionsError(f"{where}: {error}") from None
+    return schema
+
+
+def _reader_schema(options: ValueOptions, topics: tuple[str, ...] | None) -> tuple[RegisteredSchema, str]:
+    if options.avro_schema is not None:
+        return RegisteredSchema(options.avro_schema, "AVRO"), "valueSchema"
+    assert options.registry is not None
+    if not topics:
+        raise OptionsError(
+            "valueFormat=avro without valueSchema takes the latest schema of a topic's values from the registry, so "
+            "that topics must be named by subscribe or assign; or set valueSchema"
+        )
+    registry = SchemaRegistry(options.registry)
+    found: dict[str, RegisteredSchema] = {}
+    for topic in topics:
+        schema = registry.latest(f"{topic}-value")
+        if schema is None:
+            raise OptionsError(f"schema registry: there is no subject {topic}-value; set valueSchema")
+        found[topic] = schema
+    if len(set(found.values())) > 1:
+        raise OptionsError(
+            f"{', '.join(found)}: their values have different schemas; set valueSchema, or read them one by one"
+        )
+    return next(iter(found.values())), f"schema of {topics[0]}-value"

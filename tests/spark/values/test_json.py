@@ -1,0 +1,209 @@
+"""JSON to structs: all at once and one by one agree, nothing raises, and records stay in their rows."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.types import StructType
+
+from spark_kafkalog.values import from_json
+from spark_kafkalog.values.ddl import parse_ddl
+from spark_kafkalog.values.from_json import JsonDecoder
+
+
+def decode(ddl: str | StructType, values: list[bytes | None]) -> list[Any]:
+    """What becomes of each value: a row, None, or "corrupt"."""
+    decoder = JsonDecoder(parse_ddl(ddl) if isinstance(ddl, str) else ddl)
+    found, bad = decoder.decode(pa.array(values, pa.binary()))
+    found.validate(full=True)
+    assert found.type == decoder.type
+    assert len(found) == len(bad) == len(values)
+    rows = found.to_pylist(maps_as_pydicts="strict")
+    for row, is_bad in zip(rows, bad.to_pylist(), strict=True):
+        assert not (is_bad and row is not None)
+    return ["corrupt" if is_bad else row for row, is_bad in zip(rows, bad.to_pylist(), strict=True)]
+
+
+ONE = [
+    # type, as it is written, the value or "corrupt"
+    ("BIGINT", "9223372036854775807", 2**63 - 1),
+    ("BIGINT", "9223372036854775808", "corrupt"),
+    ("BIGINT", "1.0", "corrupt"),
+    ("BIGINT", '"1"', "corrupt"),
+    ("BIGINT", "true", "corrupt"),
+    ("BIGINT", "null", None),
+    ("TINYINT", "-128", -128),
+    ("TINYINT", "128", "corrupt"),
+    ("DOUBLE", "1", 1.0),
+    ("DOUBLE", "1e3", 1000.0),
+    ("DOUBLE", '"Infinity"', math.inf),
+    ("DOUBLE", '"-INF"', -math.inf),
+    ("DOUBLE", '"1.5"', "corrupt"),
+    ("FLOAT", "0.1", 0.10000000149011612),
+    ("BOOLEAN", "true", True),
+    ("BOOLEAN", "1", "corrupt"),
+    ("STRING", '"é\\u00e9\\n"', "éé\n"),
+    ("STRING", "1.50", "1.50"),
+    ("STRING", "true", "true"),
+    ("STRING", '{"q": [1, "x", null]}', '{"q":[1,"x",null]}'),
+    ("STRING", '"a\nb"', "corrupt"),
+    ("STRING", '"\\ud800"', "corrupt"),
+    ("DECIMAL(5,2)", "1.255", Decimal("1.26")),
+    ("DECIMAL(5,2)", '"1.2"', Decimal("1.20")),
+    ("DECIMAL(5,2)", "1000", "corrupt"),
+    ("DECIMAL(5,2)", "1e60", "corrupt"),
+    ("DECIMAL(38,0)", "1" * 38, Decimal("1" * 38)),
+    ("DECIMAL(38,0)", "1" * 39, "corrupt"),
+    ("DECIMAL(5,2)", "999.999", "corrupt"),
+    ("DECIMAL(5,2)", '"x"', "corrupt"),
+    ("DATE", '"2024-02-29"', datetime.date(2024, 2, 29)),
+    ("DATE", '"2024-2-9"', datetime.date(2024, 2, 9)),
+    ("DATE", '"2023-02-29"', "corrupt"),
+    ("DATE", "5", "corrupt"),
+    ("TIMESTAMP", '"2024-01-02T03:04:05.678901+02:00"', datetime.datetime(2024, 1, 2, 1, 4, 5, 678901, datetime.UTC)),
+    ("TIMESTAMP", '"2024-01-02 03:04:05"', datetime.datetime(2024, 1, 2, 3, 4, 5, 0, datetime.UTC)),
+    ("TIMESTAMP", "1700000000", datetime.datetime(2023, 11, 14, 22, 13, 20, 0, datetime.UTC)),
+    ("TIMESTAMP", '"yesterday"', "corrupt"),
+    ("TIMESTAMP_NTZ", '"2024-01-02T03:04:05"', datetime.datetime(2024, 1, 2, 3, 4, 5)),
+    ("ARRAY<INT>", "[1, null, 3]", [1, None, 3]),
+    ("ARRAY<INT>", "[]", []),
+    ("ARRAY<INT>", "1", "corrupt"),
+    ("MAP<STRING, INT>", '{"x": 1, "y": null}', {"x": 1, "y": None}),
+    ("MAP<STRING, INT>", '{"x": "1"}', "corrupt"),
+    ("STRUCT<b: INT>", '{"b": 1, "c": 2}', {"b": 1}),
+    ("STRUCT<b: INT>", "{}", {"b": None}),
+    ("STRUCT<b: INT>", "[]", "corrupt"),
+]
+
+
+@pytest.mark.parametrize("others", [0, 100])
+@pytest.mark.parametrize(("kind", "text", "expected"), ONE)
+def test_types(kind: str, text: str, expected: Any, others: int) -> None:
+    """Alone, and among others so that a batch has to be cut."""
+    values = [b"{}"] * others + [f'{{"a": {text}}}'.encode()] + [None] * others
+    row = "corrupt" if expected == "corrupt" else {"a": expected}
+    assert decode(f"a {kind}", values) == [{"a": None}] * others + [row] + [None] * others
+
+
+MALFORMED = [
+    b"", b" ", b"{", b"}", b"[]", b"5", b'"x"', b"true", b"{}{}", b"{} {}", b"{},{}", b'{"a":1}{"a":2}', b'{"a":1},',
+    b'{"a":1}]}\n{"v":[{"a":2}', b'{"a":1},"w":5', b'{"a":1}x', b'{"a":', b'{"a":1', b"{'a':1}", b"{a:1}",
+    b'{"a":1,}', b'{"a":01}', b'{"a":"\xff"}', b"\xef\xbb\xbf{}", b"\x00", b'{"a":1}\x00', b"{\xc0\x80}",
+    b'{"a"\n:\n', b"]}", b"],[", b'{"a":"', b'"}', b"null,null", b"\n", b"{}\n{}", b"//", b"{}//", b"\x1f\x8b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", MALFORMED)
+def test_what_is_no_document_harms_no_other(value: bytes) -> None:
+    around = [b'{"a":%d}' % n for n in range(40)]
+    rows = [{"a": n} for n in range(40)]
+    assert decode("a BIGINT", [*around, value, *around, None, value]) == [*rows, "corrupt", *rows, None, "corrupt"]
+
+
+def test_pairs_of_malformed_values_do_not_make_up_for_each_other() -> None:
+    """One half of a document here and the other half there; two documents here and none there."""
+    for first in MALFORMED:
+        for second in MALFORMED:
+            values = [b'{"a":1}', first, second, b'{"a":2}']
+            assert decode("a BIGINT", values) == [{"a": 1}, "corrupt", "corrupt", {"a": 2}]
+
+
+def test_documents_over_many_lines() -> None:
+    values: list[bytes | None] = [json.dumps({"a": n, "b": ["x"]}, indent=4).encode() for n in range(50)]
+    assert decode("a BIGINT, b ARRAY<STRING>", values) == [{"a": n, "b": ["x"]} for n in range(50)]
+    values[25:25] = [b"null", b" \r\n\t{\r\n}\n"]
+    found = decode("a BIGINT, b ARRAY<STRING>", values)
+    assert found[25:27] == [None, {"a": None, "b": None}]
+    assert [row["a"] for row in found if row and row["a"] is not None] == list(range(50))
+
+
+def test_deep_nesting() -> None:
+    deep = b'{"z":' + b"[" * 200_000 + b"]" * 200_000 + b',"a":1}'
+    open_only = b'{"z":' + b"[" * 200_000
+    found = decode("a BIGINT", [b'{"a":1}', deep, open_only, b'{"a":2}'])
+    assert [found[0], found[2], found[3]] == [{"a": 1}, "corrupt", {"a": 2}]
+
+
+def test_a_batch_that_is_a_slice() -> None:
+    values = pa.array([b"{", b'{"a":1}', None, b'{"a":2}', b"}"], pa.binary()).slice(1, 3)
+    found, bad = JsonDecoder(parse_ddl("a INT")).decode(values)
+    assert (found.to_pylist(), bad.to_pylist()) == ([{"a": 1}, None, {"a": 2}], [False] * 3)
+    assert len(JsonDecoder(parse_ddl("a INT")).decode(values.slice(0, 0))[0]) == 0
+
+
+def test_large_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(from_json, "MOST_BYTES", 1000)
+    values: list[bytes | None] = [b'{"a":%d}' % n for n in range(1000)]
+    assert decode("a INT", values) == [{"a": n} for n in range(1000)]
+
+
+SCHEMA = "a BIGINT, b STRING, c STRUCT<d: DOUBLE, e: ARRAY<INT>>, f BOOLEAN, g DECIMAL(10,2), h DATE"
+scalars = st.none() | st.booleans() | st.integers(-(2**65), 2**65) | st.floats() | st.text() | st.just("2024-01-02")
+documents = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcdefghx"), inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.dictionaries(st.sampled_from("abcdefgh"), documents, max_size=8), min_size=1, max_size=20))
+def test_at_once_and_one_by_one_agree(drawn: list[dict[str, Any]]) -> None:
+    values: list[bytes | None] = [
+        json.dumps(each, ensure_ascii=len(values_of(each)) % 2 == 0).encode(errors="surrogatepass") for each in drawn
+    ]
+    schema = parse_ddl(SCHEMA)
+    together = decode(schema, values)
+    slow = JsonDecoder(schema)
+    slow._parse_options = None
+    one_by_one, bad = slow.decode(pa.array(values, pa.binary()))
+    expected = ["corrupt" if each else row for row, each in zip(one_by_one.to_pylist(), bad.to_pylist(), strict=True)]
+    assert repr(together) == repr(expected)
+
+
+def values_of(document: dict[str, Any]) -> str:
+    return repr(sorted(document))
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.none()
+        | st.binary(max_size=40)
+        | st.text('{}[]":,ab01 \n\\', max_size=20).map(str.encode)
+        | documents.map(lambda each: json.dumps(each).encode()),
+        max_size=30,
+    )
+)
+def test_nothing_raises(values: list[bytes | None]) -> None:
+    found = decode(SCHEMA, values)
+    for value, row in zip(values, found, strict=True):
+        if value is None:
+            assert row is None
+        elif row != "corrupt" and row is not None:
+            assert isinstance(json.loads(value), dict)
+        if value is not None and row == "corrupt":
+            alone = decode(SCHEMA, [value])
+            assert alone == ["corrupt"]
+
+
+@pytest.mark.parametrize(
+    ("ddl", "message"),
+    [
+        ("a BINARY", "BINARY cannot be read from JSON; read it as STRING"),
+        ("a STRUCT<b: BINARY>", "BINARY cannot be read from JSON"),
+        ("a MAP<INT, INT>", "keys of maps are STRING"),
+        ("", "a field is needed"),
+    ],
+)
+def test_schemas_that_json_cannot_fill(ddl: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        JsonDecoder(parse_ddl(ddl) if ddl else StructType())
