@@ -95,7 +95,7 @@ class _Writer:
         self._inputs = inputs
         self._attributes = attributes
         self._level = level
-        self._scratch: bytearray | None = None
+        self._scratch: npt.NDArray[np.uint8] | None = None
 
     def batch(
         self, row: int, rows: int, producer_id: int, producer_epoch: int, base_sequence: int
@@ -107,15 +107,12 @@ class _Writer:
         capacity = max(min(self.limit, self._inputs.bytes_bound(row)), HEADER_SIZE)
         # What is compressed or cut off is copied, so that one buffer serves for all batches.
         copied = bool(self._attributes & CODEC_MASK) or self._inputs.ordered
-        if copied and (self._scratch is None or len(self._scratch) < capacity + t.SLACK):
-            self._scratch = bytearray(capacity + t.SLACK)
-        out = self._scratch if copied and self._scratch is not None else bytearray(capacity + t.SLACK)
-        data = np.frombuffer(out, np.uint8)
+        out = bytearray() if copied else bytearray(capacity + t.SLACK)
+        data = self._buffer(capacity + t.SLACK) if copied else np.frombuffer(out, np.uint8)
         start, end = (0, capacity - HEADER_SIZE) if copied else (HEADER_SIZE, capacity)
         after, size, base_timestamp, max_timestamp = _numba_write.encode_records(
             self._inputs.words, row, rows, self._inputs.timestamp, data, start, end
         )
-        del data
         if after == row:
             return None
         header = BatchHeader(
@@ -134,10 +131,14 @@ class _Writer:
             records_count=after - row,
         )
         if not copied:
-            del out[size:]
+            del data, out[size:]
             return seal_batch(header, out), after
-        with memoryview(out) as view, view[:size] as records:
-            return pack_header(header, compress(self._attributes & CODEC_MASK, records, self._level)), after
+        return pack_header(header, compress(self._attributes & CODEC_MASK, data[:size].data, self._level)), after
+
+    def _buffer(self, size: int) -> npt.NDArray[np.uint8]:
+        if self._scratch is None or len(self._scratch) < size:
+            self._scratch = np.empty(size, np.uint8)
+        return self._scratch
 
 
 def _whole(column: ArrayLike) -> Any:
@@ -170,7 +171,6 @@ class _Inputs:
         self._with_headers = headers is not None
         if headers is not None:
             self._add_headers(headers)
-        self._ordered_bytes = 0
         if order is not None:
             self._add_order(order)
 
@@ -242,14 +242,12 @@ class _Inputs:
         self.rows = len(order)
         self._kept.append(order)
         self.words[t.IN_ORDER] = order.ctypes.data
-        for offsets in self._offsets:
-            self._ordered_bytes += int((offsets[order + 1] - offsets[order]).sum(dtype=np.int64))
 
     def bytes_bound(self, row: int) -> int:
         """At least the bytes of a batch of the rows from `row` on; headers are not looked at and count as any size."""
         if self._with_headers:
             return 1 << 31
-        if self.ordered:
-            return HEADER_SIZE + (self.rows - row) * _OVERHEAD + self._ordered_bytes
-        data = sum(int(offsets[-1]) - int(offsets[row]) for offsets in self._offsets)
-        return HEADER_SIZE + (self._rows - row) * _OVERHEAD + data
+        # An order may name a row several times, or any that is larger than others.
+        first, times = (0, self.rows) if self.ordered else (row, 1)
+        data = sum(int(offsets[-1]) - int(offsets[first]) for offsets in self._offsets)
+        return HEADER_SIZE + (self.rows - row) * _OVERHEAD + data * times

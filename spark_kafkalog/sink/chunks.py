@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -47,7 +45,10 @@ class Chunk:
 
 
 def chunks(batches: Iterable[pa.RecordBatch], columns: SinkColumns, size: int) -> Iterator[Chunk]:
-    """The rows of `batches` in chunks of about `size` bytes, the last one of less; none where there are no rows."""
+    """The rows of `batches` in chunks of about `size` bytes, the last one of less; none where there are no rows.
+
+    A chunk has at least one row, and less than twice as many bytes unless rows differ much in size.
+    """
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
     for batch in batches:
@@ -62,12 +63,15 @@ def chunks(batches: Iterable[pa.RecordBatch], columns: SinkColumns, size: int) -
 
 
 def _cut(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
-    """The batch in parts of as many rows each, so that a part has about `size` bytes at most."""
-    parts = max(min(-(-batch.nbytes // max(size, 1)), batch.num_rows), 1)
-    ends = np.linspace(0, batch.num_rows, parts + 1).astype(int).tolist()
-    for start, end in pairwise(ends):
-        if end > start:
-            yield batch if parts == 1 else batch.slice(start, end - start)
+    """The batch in parts of as many rows each, so that a part has about `size` bytes at most; none without rows."""
+    rows = batch.num_rows
+    parts = min(-(-batch.nbytes // size), rows)
+    if rows and parts <= 1:
+        yield batch
+        return
+    for part in range(parts):
+        start, end = rows * part // parts, rows * (part + 1) // parts
+        yield batch.slice(start, end - start)
 
 
 def _join(batches: Sequence[pa.RecordBatch], columns: SinkColumns) -> Chunk:

@@ -8,16 +8,18 @@ to another (KIP-480, KIP-794).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from random import Random
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.client.producer import TopicLayout
 from kafkalog.client.producer.partitioner import StickyPartitioner
-from kafkalog.records.grouping import Int64s, group_rows, hash_keys
+from kafkalog.records.grouping import NO_KEY, Int32s, Int64s, group_rows, hash_keys
 
 from .chunks import Chunk
 
@@ -70,44 +72,43 @@ class RowPartitioner:
         names, codes = self._topics(chunk)
         explicit = _explicit(chunk.partitions)
         layouts = [self._layout_for(name, codes == code, explicit) for code, name in enumerate(names)]
-        counts = np.array([layout.partitions for layout in layouts], np.int64)
-        chosen = np.full(len(chunk), _OPEN, np.int64) if explicit is None else explicit.copy()
+        counts = np.array([layout.partitions for layout in layouts], np.int32)
+        firsts = np.cumsum(counts, dtype=np.int32) - counts
+        chosen = np.full(len(chunk), _OPEN, np.int32) if explicit is None else explicit
         if chunk.keys is not None and not self._ignore_keys:
             hashes = hash_keys(chunk.keys)
-            keyed = (chosen == _OPEN) & (hashes >= 0)
-            np.copyto(chosen, hashes % counts[codes], where=keyed)
+            np.copyto(chosen, hashes % counts[codes], where=(chosen == _OPEN) & (hashes != NO_KEY))
         for code, name in enumerate(names):
             rest = np.flatnonzero((chosen == _OPEN) & (codes == code))
             if len(rest):
                 self._stick(name, layouts[code], rest, sizes[rest], chosen)
-        first = np.cumsum(counts) - counts
-        order, bounds = group_rows((first[codes] + chosen).astype(np.int32), int(counts.sum()))
-        edges = bounds.tolist()
-        for code, name in enumerate(names):
-            for partition in range(counts[code]):
-                at = int(first[code]) + partition
-                if edges[at] < edges[at + 1]:
-                    yield Group(name, partition, order[edges[at] : edges[at + 1]])
+        order, bounds = group_rows(firsts[codes] + chosen, int(counts.sum()))
+        places = (
+            (name, partition)
+            for name, layout in zip(names, layouts, strict=True)
+            for partition in range(layout.partitions)
+        )
+        for (name, partition), (start, end) in zip(places, pairwise(bounds.tolist()), strict=True):
+            if start < end:
+                yield Group(name, partition, order[start:end])
 
-    def _topics(self, chunk: Chunk) -> tuple[list[str], Int64s]:
-        """The names of the topics, and each row's place among them."""
+    def _topics(self, chunk: Chunk) -> tuple[list[str], Int32s]:
+        """The names of the topics, and each row's place among them; one place for all rows of one topic."""
         if self._topic is not None or chunk.topics is None:
             assert self._topic is not None
-            return [self._topic], np.zeros(len(chunk), np.int64)
+            return [self._topic], np.zeros(1, np.int32)
         if chunk.topics.null_count:
             raise RowError("null topic present in the data. Use the topic option for setting a default topic.")
         encoded = pc.dictionary_encode(chunk.topics)
-        return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
+        return encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
 
-    def _layout_for(
-        self, name: str, rows: np.ndarray[tuple[int], np.dtype[np.bool_]], explicit: Int64s | None
-    ) -> TopicLayout:
+    def _layout_for(self, name: str, rows: npt.NDArray[np.bool_], explicit: Int32s | None) -> TopicLayout:
         if explicit is None:
             return self._layout(name)
-        largest = int(explicit[rows].max(initial=_OPEN))
+        largest = int(np.max(explicit, where=rows, initial=_OPEN))
         return self._layout(name, None if largest == _OPEN else largest)
 
-    def _stick(self, name: str, layout: TopicLayout, rows: Int64s, sizes: Int64s, chosen: Int64s) -> None:
+    def _stick(self, name: str, layout: TopicLayout, rows: Int64s, sizes: Int64s, chosen: Int32s) -> None:
         """Choose for rows without a key: as many as fill a batch go to the same partition."""
         sticky = self._sticky.get(name)
         if sticky is None:
@@ -131,11 +132,11 @@ class RowPartitioner:
             start, before = stop, after
 
 
-def _explicit(partitions: pa.Array | None) -> Int64s | None:
+def _explicit(partitions: pa.Array | None) -> Int32s | None:
     """The partitions that rows name, `_OPEN` where they name none; None where no row does."""
     if partitions is None or partitions.null_count == len(partitions):
         return None
     least = pc.min(partitions).as_py()
     if least < 0:
         raise RowError(f"Invalid partition: {least}. Partition number should always be non-negative or null.")
-    return np.asarray(pc.fill_null(partitions, _OPEN).to_numpy(zero_copy_only=False)).astype(np.int64)
+    return np.array(pc.fill_null(partitions, _OPEN).to_numpy(zero_copy_only=False), np.int32)

@@ -1,0 +1,70 @@
+"""A Spark in a process of its own, kept warm, that runs jobs on demand: PySpark 4.2, for which the connector fits."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+
+ROOT = Path(__file__).parents[2]
+
+
+class SparkProcess:
+    """Runs ``python -m module directory jars``, which answers lines of JSON on its input with lines of JSON."""
+
+    def __init__(self, name: str, module: str, directory: Path, python: Path, jars: Sequence[Path]) -> None:
+        self.name = name
+        environment = {k: v for k, v in os.environ.items() if k not in ("SPARK_HOME", "PYTHONPATH")}
+        environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+        self._errors = directory / f"{name}.err"
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [str(python), "-m", module, str(directory), ",".join(map(str, jars))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=ROOT,
+                env=environment,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, order: Mapping[str, Any]) -> Any:
+        """The answer to an order; RuntimeError with the process's last words where it ended instead."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            code = self._process.wait()
+            raise RuntimeError(f"the Spark of {self.name} ended with {code}: {self._errors.read_text()[-3000:]}")
+        return json.loads(answer)
+
+    def cpu_seconds(self) -> float:
+        """User and system CPU time so far of driver, JVM and Python workers, those that have ended included."""
+        root = psutil.Process(self._process.pid)
+        total = 0.0
+        for process in (root, *root.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                total += times.user + times.system + times.children_user + times.children_system
+        return total
+
+    def close(self) -> None:
+        """Have it end; kill it if it does not."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()

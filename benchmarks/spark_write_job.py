@@ -1,0 +1,46 @@
+"""Runs the writing queries of ``benchmarks.spark_write`` in a Spark of its own, one after another as asked.
+
+    python -m benchmarks.spark_write_job DIRECTORY JARS
+
+Each line of standard input is a job as JSON: rows (a Parquet file), columns, format, topic, and properties of the
+producer. The answer is a line with its seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.spark.session import start_session
+
+DRIVER_MEMORY = "2g"
+
+
+def serve(directory: str, jars: str) -> None:
+    """Run the jobs that come as lines of JSON; answer each with its seconds."""
+    own = Path(tempfile.mkdtemp(dir=directory))
+    options = {"spark.driver.memory": DRIVER_MEMORY}
+    if jars:
+        options["spark.jars"] = jars
+    spark = start_session(own, options)
+    for line in sys.stdin:
+        print(json.dumps(_run(spark, json.loads(line))), flush=True)
+    spark.stop()
+
+
+def _run(spark: Any, order: dict[str, Any]) -> float:
+    began = time.perf_counter()
+    frame = spark.read.parquet(order["rows"]).select(*order["columns"])
+    writer = frame.write.format(order["format"]).mode("append").option("topic", order["topic"])
+    if order["format"] == "noop":
+        writer = frame.write.format("noop").mode("overwrite")
+    writer.options(**{f"kafka.{key}": value for key, value in order["properties"].items()}).save()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

@@ -1,0 +1,42 @@
+"""What the tests of the sink share: writers with and without Spark, and a foreign consumer that reads topics back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.spark.sink.support import Tasks
+
+WITHOUT_JVM = {"test_options", "test_columns", "test_chunks", "test_partition", "test_task"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts Spark is marked so."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and item.path.stem not in WITHOUT_JVM:
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def tasks(broker_address: str) -> Tasks:
+    return Tasks(broker_address)
+
+
+class Writes:
+    """Writes data frames to one broker."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str) -> None:
+        self.spark = spark
+        self.bootstrap = bootstrap
+
+    def batch(self, frame: DataFrame, mode: str = "append", /, **options: Any) -> None:
+        writer = frame.write.format("kafkalog").mode(mode).option("kafka.bootstrap.servers", self.bootstrap)
+        writer.options(**options).save()
+
+
+@pytest.fixture
+def writes(spark: SparkSession, broker_address: str) -> Writes:
+    return Writes(spark, broker_address)
