@@ -30,6 +30,7 @@ from .option_values import (
     size,
 )
 from .patterns import PatternError, compile_java
+from .values.names import NAMES as _VALUE_OPTIONS
 
 __all__ = [
     "EARLIEST",
@@ -78,6 +79,7 @@ _OPTIONS = (
     *_BATCH_IGNORED,
     *("maxBytesPerPartition", "filterPushdown"),
     *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
+    *_VALUE_OPTIONS,
 )
 
 _REFUSED_PROPERTIES = {

@@ -22,9 +22,13 @@ from . import offsets
 from .offline.options import OfflineOptions, is_offline, refuse_stream
 from .options import OptionsError, SourceOptions
 from .schema import columns_of, source_schema
+from .values.errors import SchemaRegistryError
+from .values.names import are_given
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from .values.typed import Typed
 
 _SOURCE_ONLY = ("subscribe", "subscribepattern", "assign")
 """Options that only a source has, and one of which each source has."""
@@ -91,6 +95,7 @@ class KafkalogDataSource(DataSource):
         super().__init__(options)
         reads_brokers = names_a_source(options) and not is_offline(options)
         self._parsed = SourceOptions.parse(options) if reads_brokers else None
+        self._values: Typed | None = None
 
     @property
     def _source_options(self) -> SourceOptions:
@@ -103,12 +108,32 @@ class KafkalogDataSource(DataSource):
     def name(cls) -> str:
         return "kafkalog"
 
+    def _typed(self) -> Typed | None:
+        """How values are decoded (``valueFormat``); None where they stay binary. Asks a registry once, if any."""
+        if self._values is None and are_given(self.options):
+            from .values.plan import typed_values
+
+            self._values = typed_values(self.options, self._any_options.strategy)
+        return self._values
+
+    @property
+    def _any_options(self) -> SourceOptions:
+        return OfflineOptions.parse(self.options).source if is_offline(self.options) else self._source_options
+
     def schema(self) -> StructType:
-        if is_offline(self.options):
-            return source_schema(OfflineOptions.parse(self.options).source.include_headers)
-        return source_schema(self._source_options.include_headers)
+        binary = source_schema(self._any_options.include_headers)
+        typed = self._typed()
+        return binary if typed is None else typed.schema(binary)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        typed = self._typed()
+        if typed is None:
+            return self._binary_reader(schema)
+        from .values.readers import typed_batch_reader
+
+        return typed_batch_reader(self._binary_reader, typed, schema)
+
+    def _binary_reader(self, schema: StructType) -> DataSourceReader:
         if is_offline(self.options):
             from .offline.source import OfflineBatchReader
 
@@ -125,10 +150,15 @@ class KafkalogDataSource(DataSource):
         try:
             refuse_stream(self.options)
             options = self._source_options
-        except OptionsError as error:
+            typed = self._typed()
+            if typed is None:
+                return KafkalogStreamReader(options, schema)
+            from .values.readers import typed_stream_reader
+
+            return typed_stream_reader(lambda binary: KafkalogStreamReader(options, binary), typed, schema)
+        except (OptionsError, SchemaRegistryError) as error:
             # Raised here it would be hidden by the planner's clean-up.
             return RefusedStreamReader(error)
-        return KafkalogStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from .sink.writer import KafkalogWriter
@@ -144,7 +174,7 @@ class KafkalogDataSource(DataSource):
 class RefusedStreamReader(DataSourceStreamReader):
     """In the place of a reader whose options are wrong: says so at the first question."""
 
-    def __init__(self, error: OptionsError) -> None:
+    def __init__(self, error: Exception) -> None:
         self._error = error
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from spark_kafkalog.option_values import Given, OptionsError, not_negative, positive
 
 from .ddl import DdlError, parse_ddl
+from .names import NAMES, REGISTRY
 from .registry import RegistryConfig
 from .types import nullable
 
@@ -18,15 +19,7 @@ FORMATS = ("json", "avro")
 FRAMINGS = ("confluent", "none")
 CORRUPT_COLUMN = "_corrupt_record"
 """As ``spark.sql.columnNameOfCorruptRecord``."""
-_REGISTRY = (
-    "schemaRegistry.url",
-    "schemaRegistry.basic.auth.user.info",
-    "schemaRegistry.timeout.ms",
-    "schemaRegistry.retries",
-    "schemaRegistry.ssl.ca.location",
-)
-NAMES = ("valueFormat", "valueSchema", "avroFraming", "columnNameOfCorruptRecord", *_REGISTRY)
-_BELONG = {"json": frozenset({"avroframing", *(name.lower() for name in _REGISTRY)}), "avro": frozenset[str]()}
+_BELONG = {"json": frozenset({"avroframing", *(name.lower() for name in REGISTRY)}), "avro": frozenset[str]()}
 """Options that have no meaning with a format."""
 
 
@@ -101,7 +94,7 @@ def _framing(given: Given, has_registry: bool) -> str:
 
 def _registry(given: Given) -> RegistryConfig | None:
     if "schemaRegistry.url" not in given:
-        others = [name for name in _REGISTRY if name in given]
+        others = [name for name in REGISTRY if name in given]
         if others:
             raise OptionsError(f"{others[0]} needs schemaRegistry.url")
         return None

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from .typed import Typed
+
+
+def typed_batch_reader(
+    make: Callable[[StructType], DataSourceReader], typed: Typed, schema: StructType
+) -> DataSourceReader:
+    """A reader of ``schema`` over one of binary values that ``make`` makes. OptionsError where they do not fit."""
+    chosen = typed.chosen(schema)
+    reader = make(chosen.binary_schema(schema))
+    # PySpark refuses readers that have this method unless filters may be pushed down.
+    pushes = type(reader).pushFilters is not DataSourceReader.pushFilters
+    return (FilteringTypedBatchReader if pushes else TypedBatchReader)(reader, chosen, schema)
+
+
+def typed_stream_reader(
+    make: Callable[[StructType], DataSourceStreamReader], typed: Typed, schema: StructType
+) -> DataSourceStreamReader:
+    """The same for a stream."""
+    chosen = typed.chosen(schema)
+    return TypedStreamReader(make(chosen.binary_schema(schema)), chosen, schema)
 
 
 class TypedBatchReader(DataSourceReader):
@@ -25,6 +44,13 @@ class TypedBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return decoded(self._reader.read(partition), self._typed, self._names)
+
+
+class FilteringTypedBatchReader(TypedBatchReader):
+    """Hands filters on; those on values come back, for the reader below has no such columns."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        return self._reader.pushFilters(filters)
 
 
 class TypedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

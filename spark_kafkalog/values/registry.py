@@ -19,6 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
+from .errors import SchemaRegistryError
+
+__all__ = ["RegisteredSchema", "RegistryConfig", "SchemaRegistry", "SchemaRegistryError"]
+
 _log = logging.getLogger(__name__)
 
 MOST_BYTES = 16 << 20
@@ -26,10 +30,6 @@ MOST_BYTES = 16 << 20
 FIRST_PAUSE_S = 0.1
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/vnd.schemaregistry+json, application/json"
 _PASSING = (408, 429, 500, 502, 503, 504)
-
-
-class SchemaRegistryError(RuntimeError):
-    """The registry could not be asked, or gave an answer that is none; the message names its address."""
 
 
 class RegisteredSchema(NamedTuple):

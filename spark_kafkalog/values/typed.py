@@ -56,7 +56,7 @@ class Typed:
             if each.name != VALUE:
                 continue
             if self.value is None and isinstance(each.dataType, StructType):
-                return replace(self, value=_checked_json(each.dataType, "schema: column 'value'"))
+                return replace(self, value=checked_json(each.dataType, "schema: column 'value'"))
             if self.value is not None and each.dataType != self.value:
                 raise OptionsError(
                     f"schema: column 'value' is {self.value.simpleString()} by valueFormat={self.options.format}, not "
@@ -126,26 +126,7 @@ class Typed:
         return {name: value for name, value in self.__dict__.items() if name != "_decoder"}
 
 
-def plan(options: ValueOptions, topics: tuple[str, ...] | None) -> Typed:
-    """On the driver: the types of the values, from the registry where it has to tell.
-
-    ``topics``: those that the query names, None where it names none. Raises OptionsError, SchemaRegistryError.
-    """
-    if options.format == "json":
-        schema = options.json_schema
-        return Typed(options, None if schema is None else _checked_json(schema, "valueSchema"))
-    from .from_avro import AvroSchemaError, spark_type
-
-    reader, where = _reader_schema(options, topics)
-    try:
-        return Typed(options, spark_type(reader), reader)
-    except ImportError:
-        raise OptionsError("valueFormat=avro needs fastavro: pip install 'kafkalog[avro]'") from None
-    except AvroSchemaError as error:
-        raise OptionsError(f"{where}: {error}") from None
-
-
-def _checked_json(schema: StructType, where: str) -> StructType:
+def checked_json(schema: StructType, where: str) -> StructType:
     from .from_json import check_supported
 
     try:
@@ -153,26 +134,3 @@ def _checked_json(schema: StructType, where: str) -> StructType:
     except ValueError as error:
         raise OptionsError(f"{where}: {error}") from None
     return schema
-
-
-def _reader_schema(options: ValueOptions, topics: tuple[str, ...] | None) -> tuple[RegisteredSchema, str]:
-    if options.avro_schema is not None:
-        return RegisteredSchema(options.avro_schema, "AVRO"), "valueSchema"
-    assert options.registry is not None
-    if not topics:
-        raise OptionsError(
-            "valueFormat=avro without valueSchema takes the latest schema of a topic's values from the registry, so "
-            "that topics must be named by subscribe or assign; or set valueSchema"
-        )
-    registry = SchemaRegistry(options.registry)
-    found: dict[str, RegisteredSchema] = {}
-    for topic in topics:
-        schema = registry.latest(f"{topic}-value")
-        if schema is None:
-            raise OptionsError(f"schema registry: there is no subject {topic}-value; set valueSchema")
-        found[topic] = schema
-    if len(set(found.values())) > 1:
-        raise OptionsError(
-            f"{', '.join(found)}: their values have different schemas; set valueSchema, or read them one by one"
-        )
-    return next(iter(found.values())), f"schema of {topics[0]}-value"

@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 from spark_kafkalog.option_values import OptionsError
 from spark_kafkalog.values.from_avro import AvroDecoder, AvroSchemaError, spark_type
 from spark_kafkalog.values.options import ValueOptions
+from spark_kafkalog.values.plan import plan
 from spark_kafkalog.values.registry import RegistryConfig, SchemaRegistry, SchemaRegistryError
-from spark_kafkalog.values.typed import Typed, plan
+from spark_kafkalog.values.typed import Typed
 from tests.spark.values.registry_server import RegistryServer
 
 EVERYTHING = {

@@ -1,0 +1,20 @@
+"""Names of the options that say how values are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+REGISTRY = (
+    "schemaRegistry.url",
+    "schemaRegistry.basic.auth.user.info",
+    "schemaRegistry.timeout.ms",
+    "schemaRegistry.retries",
+    "schemaRegistry.ssl.ca.location",
+)
+NAMES = ("valueFormat", "valueSchema", "avroFraming", "columnNameOfCorruptRecord", *REGISTRY)
+
+
+def are_given(options: Mapping[str, str]) -> bool:
+    """Whether any of them is set."""
+    known = {name.lower() for name in NAMES}
+    return any(name.lower() in known for name in options)

@@ -1,0 +1,66 @@
+"""On the driver: which types the values of a query have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spark_kafkalog.option_values import OptionsError
+from spark_kafkalog.options import Assign, Strategy, Subscribe
+
+from .options import ValueOptions
+from .registry import RegisteredSchema, SchemaRegistry
+from .typed import Typed, checked_json
+
+
+def typed_values(options: Mapping[str, str], strategy: Strategy) -> Typed | None:
+    """How a query's options say that values are decoded; None where they stay binary. Raises as ``plan``."""
+    parsed = ValueOptions.parse(options)
+    return None if parsed is None else plan(parsed, _topics(strategy))
+
+
+def _topics(strategy: Strategy) -> tuple[str, ...] | None:
+    if isinstance(strategy, Subscribe):
+        return strategy.topics
+    return tuple(sorted({tp.topic for tp in strategy.partitions})) if isinstance(strategy, Assign) else None
+
+
+def plan(options: ValueOptions, topics: tuple[str, ...] | None) -> Typed:
+    """On the driver: the types of the values, from the registry where it has to tell.
+
+    ``topics``: those that the query names, None where it names none. Raises OptionsError, SchemaRegistryError.
+    """
+    if options.format == "json":
+        schema = options.json_schema
+        return Typed(options, None if schema is None else checked_json(schema, "valueSchema"))
+    from .from_avro import AvroSchemaError, spark_type
+
+    reader, where = _reader_schema(options, topics)
+    try:
+        return Typed(options, spark_type(reader), reader)
+    except ImportError:
+        raise OptionsError("valueFormat=avro needs fastavro: pip install 'kafkalog[avro]'") from None
+    except AvroSchemaError as error:
+        raise OptionsError(f"{where}: {error}") from None
+
+
+def _reader_schema(options: ValueOptions, topics: tuple[str, ...] | None) -> tuple[RegisteredSchema, str]:
+    if options.avro_schema is not None:
+        return RegisteredSchema(options.avro_schema, "AVRO"), "valueSchema"
+    assert options.registry is not None
+    if not topics:
+        raise OptionsError(
+            "valueFormat=avro without valueSchema takes the latest schema of a topic's values from the registry, so "
+            "that topics must be named by subscribe or assign; or set valueSchema"
+        )
+    registry = SchemaRegistry(options.registry)
+    found: dict[str, RegisteredSchema] = {}
+    for topic in topics:
+        schema = registry.latest(f"{topic}-value")
+        if schema is None:
+            raise OptionsError(f"schema registry: there is no subject {topic}-value; set valueSchema")
+        found[topic] = schema
+    if len(set(found.values())) > 1:
+        raise OptionsError(
+            f"{', '.join(found)}: their values have different schemas; set valueSchema, or read them one by one"
+        )
+    return next(iter(found.values())), f"schema of {topics[0]}-value"
