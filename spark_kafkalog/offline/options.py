@@ -10,16 +10,12 @@ from spark_kafkalog.options import OptionsError, SourceOptions
 
 PATH, PATHS = "path", "paths"
 """``load(DIR)`` and ``load([DIR, …])``; the latter comes as a JSON list."""
-MAX_PARTITION_BYTES = "maxPartitionBytes"
-DEFAULT_MAX_PARTITION_BYTES = 128 << 20
+DEFAULT_MAX_BYTES_PER_PARTITION = 128 << 20
 """As ``spark.sql.files.maxPartitionBytes``."""
-NAMES = (PATH, PATHS, MAX_PARTITION_BYTES)
 
-_OWN = frozenset(name.lower() for name in NAMES)
 _STRATEGIES = ("subscribe", "subscribepattern", "assign")
 _NO_BROKER = "offline:9"
 """The address of a discard service: nothing ever connects to it."""
-_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
 
 
 @dataclass(frozen=True)
@@ -29,9 +25,11 @@ class OfflineOptions:
     paths: tuple[str, ...]
     source: SourceOptions
     """The options that reading from brokers has as well; its client's servers are none."""
-    topics_given: bool
-    """Whether subscribe, subscribePattern or assign was set; without one, all topics are read but internal ones."""
-    max_partition_bytes: int = DEFAULT_MAX_PARTITION_BYTES
+
+    @property
+    def max_bytes_per_partition(self) -> int:
+        """Bytes of segments that a task reads."""
+        return self.source.max_bytes_per_partition or DEFAULT_MAX_BYTES_PER_PARTITION
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> OfflineOptions:
@@ -43,18 +41,11 @@ class OfflineOptions:
                 "path and kafka.bootstrap.servers are both set: a query reads either log directories, without a "
                 "broker, or from brokers. Leave one of them out."
             )
-        rest = {name: value for name, value in options.items() if name.lower() not in _OWN}
+        rest = {name: value for name, value in options.items() if name.lower() not in (PATH, PATHS)}
         rest["kafka.bootstrap.servers"] = _NO_BROKER
-        topics_given = any(name in given for name in _STRATEGIES)
-        if not topics_given:
-            rest["subscribePattern"] = ".*"
-        size = given.get(MAX_PARTITION_BYTES.lower())
-        return cls(
-            paths=paths,
-            source=SourceOptions.parse(rest),
-            topics_given=topics_given,
-            max_partition_bytes=DEFAULT_MAX_PARTITION_BYTES if size is None else _size(size),
-        )
+        if not any(name in given for name in _STRATEGIES):
+            rest["subscribePattern"] = ".*"  # all topics but internal ones
+        return cls(paths, SourceOptions.parse(rest))
 
 
 def is_offline(options: Mapping[str, str]) -> bool:
@@ -85,11 +76,3 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     if not paths:
         raise OptionsError("path: no directory is named; expected a Kafka log directory, or several with commas")
     return paths
-
-
-def _size(text: str) -> int:
-    number = text.strip().lower().rstrip("bkmg")
-    unit = text.strip().lower()[len(number) :]
-    if not (number.isascii() and number.isdecimal() and unit in _UNITS) or int(number) == 0:
-        raise OptionsError(f"{MAX_PARTITION_BYTES}: expected a size in bytes such as 134217728 or 128MB, got '{text}'")
-    return int(number) * _UNITS[unit]

@@ -212,10 +212,10 @@ def _chosen(tp: TopicPartition, replicas: Any) -> str:
 
 
 def tasks(logs: Logs, ranges: Sequence[offsets.OffsetRange], options: OfflineOptions) -> list[list[Piece]]:
-    """The pieces of all ranges, in tasks of about ``maxPartitionBytes``, more of them where ``minPartitions`` asks."""
+    """The pieces of all ranges, in tasks of ``maxBytesPerPartition`` or less where ``minPartitions`` asks for more."""
     wanted = [(segment, start, end) for tp, start, end in ranges for segment in logs[tp].segments]
     total = plan.total_size(wanted)
-    most_bytes = plan.task_bytes(total, options.max_partition_bytes, options.source.min_partitions)
+    most_bytes = plan.task_bytes(total, options.max_bytes_per_partition, options.source.min_partitions)
     most_records = options.source.max_records_per_partition
     packed = plan.pack(_all_pieces(logs, ranges, most_bytes, most_records), most_bytes, most_records)
     least = options.source.min_partitions or 0

@@ -97,14 +97,14 @@ def test_transactions(apache: Site, level: str) -> None:
     options = {"kafka.isolation.level": level}
     count = sum(len(values) for values, commit in parts if commit or level == "read_uncommitted") + 5
     assert site.check(topic, **options) == count
-    assert site.check(topic, maxPartitionBytes=50_000, **options) == count
+    assert site.check(topic, maxBytesPerPartition=50_000, **options) == count
     # Without what the broker wrote beside the log, the log tells.
     bare = site.log_dir.parent / f"bare-{topic}"
     shutil.copytree(
         site.log_dir / f"{topic}-0", bare / f"{topic}-0", ignore=shutil.ignore_patterns("*.*index", "*.snap*")
     )
     assert sorted({path.suffix for path in bare.glob("*/0*")}) == [".log"]
-    assert len(offsets(bare, maxPartitionBytes=50_000, **options)) == count
+    assert len(offsets(bare, maxBytesPerPartition=50_000, **options)) == count
 
 
 @pytest.mark.peer
@@ -214,4 +214,4 @@ def test_a_compacted_topic(tmp_path: Path) -> None:
 
 def same(site: Site, topic: str, level: str, size: int) -> bool:
     options = {"subscribe": topic, "kafka.isolation.level": level}
-    return site.batch.rows(**options) == rows(site.log_dir, maxPartitionBytes=size, **options)
+    return site.batch.rows(**options) == rows(site.log_dir, maxBytesPerPartition=size, **options)

@@ -79,7 +79,7 @@ def test_any_flipped_bit_is_found(at: int, bit: int, indexed: bool, most_bytes: 
         path.write_bytes(bytes(data))
         hit = {at // 2 * 2, at // 2 * 2 + 1}
         left = [n for n in range(30) if n not in hit]
-        options = {"maxPartitionBytes": most_bytes}
+        options = {"maxBytesPerPartition": most_bytes}
         assert offsets(root, failOnDataLoss=False, **options) == left
         if at >= 28:
             # The end of the log: what is torn there was never acknowledged for sure.
@@ -202,7 +202,7 @@ def test_offsets_beyond_the_end(tmp_path: Path) -> None:
 
 def test_a_segment_that_is_gone_or_compacted_after_planning(tmp_path: Path) -> None:
     paths = segments(tmp_path)
-    reading = reader(tmp_path, chosen("offset"), maxPartitionBytes=400)
+    reading = reader(tmp_path, chosen("offset"), maxBytesPerPartition=400)
     tasks = reading.partitions()
     # Compaction has put another file in the place of the second, and its records' positions are others.
     write_segment(tmp_path / "t-0", [batch(10), batch(13, 2), batch(19)])
@@ -296,7 +296,7 @@ def test_where_a_path_may_point(tmp_path: Path) -> None:
         ("{}/log", {"subscribe": "t,u"}, "subscribe: no partition of u found below"),
         ("{}/log", {"assign": '{"t":[0,7]}'}, "assign: t-7 not found below"),
         ("{}/log", {"kafka.bootstrap.servers": "x:1"}, "path and kafka.bootstrap.servers are both set"),
-        ("{}/log", {"maxPartitionBytes": "many"}, "maxPartitionBytes: expected a size in bytes"),
+        ("{}/log", {"maxBytesPerPartition": "many"}, "maxBytesPerPartition"),
         ("{}/log", {"startingOffsets": "latest"}, "can't be latest for batch queries"),
     ],
 )
@@ -344,7 +344,9 @@ def test_times(counts: list[int], most_bytes: int, index_every: int) -> None:
         write_segment(root / "t-0", batches[half:], index_every=index_every)
         for wanted in range(bases[-1]):
             time = 1_700_000_000_000 + wanted
-            assert offsets(root, startingTimestamp=time, maxPartitionBytes=most_bytes) == list(range(wanted, bases[-1]))
+            assert offsets(root, startingTimestamp=time, maxBytesPerPartition=most_bytes) == list(
+                range(wanted, bases[-1])
+            )
             assert offsets(root, endingTimestamp=time) == list(range(wanted))
         with pytest.raises(OptionsError, match="No offset matched from request"):
             offsets(root, startingTimestamp=1_700_000_000_000 + bases[-1])

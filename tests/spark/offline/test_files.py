@@ -53,7 +53,7 @@ def test_reading_ahead_from_a_remote_file_system(tree: Path, monkeypatch: pytest
     monkeypatch.setattr(files, "LOCAL", ArrowFiles("file://"))
     monkeypatch.setattr(read, "READ_BYTES", read_bytes)
     for path in (f"file://{tree}", f"file://{tree}/da*/t-0"):
-        assert offsets(path, maxPartitionBytes=300) == list(range(3, 80))
+        assert offsets(path, maxBytesPerPartition=300) == list(range(3, 80))
         assert offsets(path, **{"kafka.isolation.level": "read_committed"}) == list(range(3, 80))
 
 

@@ -36,7 +36,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_rows(copied: str) -> None:
     assert offsets(copied) == list(range(100))
     assert offsets(f"{copied}/t-0") == list(range(100))
-    assert offsets(copied.replace("broker 1", "*/t-*"), maxPartitionBytes=40_000) == list(range(100))
+    assert offsets(copied.replace("broker 1", "*/t-*"), maxBytesPerPartition=40_000) == list(range(100))
     assert offsets(copied, **{"kafka.isolation.level": "read_committed"}) == list(range(100))
 
 

@@ -68,7 +68,7 @@ def test_every_record_once(
         options = {
             "startingOffsets": json.dumps({"t": {"0": start}}),
             "endingOffsets": json.dumps({"t": {"0": stop}}),
-            "maxPartitionBytes": most_bytes,
+            "maxBytesPerPartition": most_bytes,
         }
         if most_records is not None:
             options["maxRecordsPerPartition"] = most_records

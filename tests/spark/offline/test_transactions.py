@@ -121,11 +121,11 @@ def test_what_is_committed_is_read(
             indexed={n for n in range(len(history.segments)) if chance.random() < 0.5},
             snapshots=set(history.under_way_at) if have_snapshots else set(),
         )
-        options: dict[str, object] = {"maxPartitionBytes": most_bytes, **COMMITTED}
+        options: dict[str, object] = {"maxBytesPerPartition": most_bytes, **COMMITTED}
         if most_records is not None:
             options["maxRecordsPerPartition"] = most_records
         assert offsets(root, **options) == history.committed
-        assert offsets(root, maxPartitionBytes=most_bytes) == history.all
+        assert offsets(root, maxBytesPerPartition=most_bytes) == history.all
         limit = chance.randrange(history.stable + 1)
         between = {"startingOffsets": f'{{"t":{{"0":{limit}}}}}'}
         assert offsets(root, **options, **between) == [n for n in history.committed if n >= limit]
@@ -166,6 +166,6 @@ def test_the_index_spares_looking_behind(tmp_path: Path, monkeypatch: pytest.Mon
         return original(fs, (opened.append(each.path) or each for each in segments), *args)
 
     monkeypatch.setattr(read, "walk", counting)
-    assert offsets(tmp_path, **COMMITTED, maxPartitionBytes=1) == [61]
-    pieces = sum(len(task.pieces) for task in plan(tmp_path, **COMMITTED, maxPartitionBytes=1))
+    assert offsets(tmp_path, **COMMITTED, maxBytesPerPartition=1) == [61]
+    pieces = sum(len(task.pieces) for task in plan(tmp_path, **COMMITTED, maxBytesPerPartition=1))
     assert len(opened) < 1.5 * pieces
