@@ -222,7 +222,9 @@ def stream_ranges(start: Position, end: Position, lookup: Lookup, report: Report
     recreated = start.recreated(end)
     known = start.surviving(end)
     new = sorted(end.offsets.keys() - known.keys())
-    begins = lookup(dict.fromkeys(new, EARLIEST)) if new else {}
+    found = lookup(dict.fromkeys(new, EARLIEST)) if new else {}
+    # A log that was trimmed since the batch was planned may begin behind its end: what lies behind is the next batch's.
+    begins = {tp: min(begin, end.offsets[tp]) for tp, begin in found.items()}
     for topic in sorted(recreated):
         report(Condition.TOPIC_RECREATED, _recreation(topic, start.offsets, begins))
     if missing := [tp for tp in new if tp not in begins]:
@@ -296,7 +298,7 @@ def split(
     max_weight: int | None = None,
     measure: Measure | None = None,
 ) -> list[OffsetRange]:
-    """Cut ranges into tasks: none above ``max_records`` offsets or ``max_weight``, and about ``min_partitions`` of them.
+    """Cut ranges into tasks: none above ``max_records`` offsets or ``max_weight``, and about ``min_partitions``.
 
     The number counts where the other limits make fewer. Pieces of a partition stay beside each other. Empty ranges are
     dropped.

@@ -260,6 +260,13 @@ def test_losses_are_told_with_offsets_and_counts() -> None:
     ]
 
 
+def test_a_new_partition_that_was_trimmed_beyond_what_was_planned() -> None:
+    """Each lost offset is told once: those behind the batch's end by the next batch."""
+    losses = Losses()
+    assert offsets.stream_ranges(Position({}), Position({A0: 5, A1: 0}), Log({A0: (8, 9), A1: (2, 9)}), losses) == []
+    assert losses.details == ["Added partition a-0 starts from 5 instead of 0: 5 offsets [0, 5) of a-0 are lost."]
+
+
 def test_batch_ranges() -> None:
     assert offsets.batch_ranges({A1: 0, A0: 5}, {A0: 5, A1: 2}) == [OffsetRange(A1, 0, 2)]
     with pytest.raises(OptionsError, match="start offset 6 of a-0 lies beyond its end offset 5"):

@@ -122,6 +122,10 @@ class Brokers:
         partitions, marks = self.assigned()
         return Position(self.lookup(dict.fromkeys(partitions, LATEST)), marks)
 
+    def densities(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+        """Every record has as many bytes as its topic's name has letters, a hundred times."""
+        return {tp: 100.0 * len(tp.topic) for tp in at if tp.topic in self.topics}
+
     def close(self) -> None:
         """Nothing to close."""
 
@@ -204,9 +208,12 @@ class Planning(RuleBasedStateMachine):
         most=st.none() | st.integers(1, 12),
         least=st.none() | st.integers(1, 5),
         split=st.none() | st.integers(1, 7),
+        size=st.none() | st.integers(50, 2000),
         ids=st.booleans(),
     )
-    def begin(self, start: str, most: int | None, least: int | None, split: int | None, ids: bool) -> None:
+    def begin(
+        self, start: str, most: int | None, least: int | None, split: int | None, size: int | None, ids: bool
+    ) -> None:
         REPORTS.clear()
         self.brokers = Brokers(ids)
         self.brokers.create("t", 1)
@@ -217,7 +224,11 @@ class Planning(RuleBasedStateMachine):
             given["minOffsetsPerTrigger"] = least
         if split is not None:
             given |= {"minPartitions": split, "maxRecordsPerPartition": split}
+        if size is not None:
+            given["maxBytesPerTrigger"] = size
+            given |= {} if split is None else {"maxBytesPerPartition": size // 2 + 1}
         self.most = most
+        self.most_bytes = size
         self.query = Query(self.brokers, **{name: str(value) for name, value in given.items()})
         self.from_beginning = start == "earliest"
         self.due: set[Record] | None = None
@@ -315,7 +326,7 @@ class Planning(RuleBasedStateMachine):
             assert batches < 1000, "it does not end"
             target = target or self.brokers.latest(Position({})).offsets
             self.check_cap(self.query.run())
-            for name in self.brokers.topics if more else ():
+            for name in self.brokers.topics if more and batches < 4 else ():
                 self.produce(name, 0, more)
         self.query.reader = None
         end = offsets.from_json(json.loads(self.query.log[-1]))
@@ -345,6 +356,9 @@ class Planning(RuleBasedStateMachine):
     def check_cap(self, tasks: list[RangePartition]) -> None:
         if self.most is not None:
             assert sum(task.end - task.start for task in tasks) <= self.most
+        if self.most_bytes is not None:
+            counts = [(task.end - task.start) * len(task.topic) * 100 for task in tasks]
+            assert sum(counts) <= self.most_bytes or sum(task.end - task.start for task in tasks) == 1
 
     def still_there(self) -> set[Record]:
         return (self.due or set()) - self.brokers.gone
