@@ -97,7 +97,7 @@ class LogReader(LogState):
         found: list[AbortedTransaction] = []
         for segment in self._segments[max(bisect_right(self._bases, start) - 1, 0) :]:
             try:
-                rows, complete = segment.transaction_index.collect(start, end)
+                rows, complete = segment.aborted_transactions(start, end)
             except CorruptIndexError as error:
                 logger.warning("Rebuilding the transaction index of %s: %s", segment, error)
                 rows, complete = self._rebuilt_transactions(segment).collect(start, end)

@@ -286,7 +286,7 @@ def note_producer(
         aborted=marker.aborted,
     )  # fmt: skip
     if aborted is not None and segment is not None:
-        segment.transaction_index.append(aborted)
+        segment.add_aborted(aborted)
 
 
 def rebuild_transaction_index(segments: list[Segment], segment: Segment, ops: FileOps = OS) -> None:

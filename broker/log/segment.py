@@ -23,7 +23,7 @@ from broker.log.index_file import CorruptIndexError
 from broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from broker.log.segment_file import FileSlice, SegmentFile
 from broker.log.time_index import NO_TIMESTAMP, TimeIndex
-from broker.log.transaction_index import TransactionIndex
+from broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from kafkalog.records.errors import CorruptRecordError
 
 logger = logging.getLogger(__name__)
@@ -43,9 +43,9 @@ class Segment:
     """See the module. Not safe for use from several threads, but for :meth:`flush`."""
 
     __slots__ = (
-        "_file", "_index", "_limit_offset", "_limit_position", "_older", "_ops", "_recent", "_roll_timestamp",
-        "_time_index", "_writable", "base_offset", "bytes_since_index", "config", "created_ms", "directory",
-        "jitter_ms", "max_timestamp", "max_timestamp_offset", "size", "suffix",
+        "_aborted_changes", "_file", "_index", "_limit_offset", "_limit_position", "_none_aborted_at", "_older", "_ops",
+        "_recent", "_roll_timestamp", "_time_index", "_writable", "base_offset", "bytes_since_index", "config",
+        "created_ms", "directory", "jitter_ms", "max_timestamp", "max_timestamp_offset", "size", "suffix",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +69,9 @@ class Segment:
         self._writable = False
         self._index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
+        # Aborted transactions were looked for and not found when so many changes had been counted.
+        self._aborted_changes = 0
+        self._none_aborted_at = -1
         self._recent: dict[int, int] = {}
         self._older: dict[int, int] = {}
         self._limit_offset = -1
@@ -147,6 +150,29 @@ class Segment:
     def transaction_index(self) -> TransactionIndex:
         """The aborted transactions of the segment."""
         return TransactionIndex(self.path(names.TXN_INDEX), self.base_offset, self._ops)
+
+    def aborted_transactions(self, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
+        """What `TransactionIndex.collect` answers, without looking for a file again where there was none.
+
+        Few segments have one, and a reader of committed records asks every segment from its own to the last.
+        """
+        changes = self._aborted_changes
+        if self._none_aborted_at == changes:
+            return [], False
+        index = self.transaction_index
+        found = index.collect(start, end)
+        if not os.path.exists(index.path):
+            self._none_aborted_at = changes
+        return found
+
+    def add_aborted(self, transaction: AbortedTransaction) -> None:
+        """Append a row to the transaction index. Raises what `TransactionIndex.append` does."""
+        # Counted before and after: a reader on another thread may look at any moment.
+        self._aborted_changes += 1
+        try:
+            self.transaction_index.append(transaction)
+        finally:
+            self._aborted_changes += 1
 
     def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Write both indexes anew from the batch headers of the log, trimmed."""

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.log.config import LogConfig
 from broker.log.index_file import CorruptIndexError
+from broker.log.segment import Segment
 from broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from tests.log.support import temporary_directory
 
@@ -70,3 +72,17 @@ def test_look_ups_agree_with_a_list(spans: list[tuple[int, int]], start: int, le
         assert index.items() == [row for row in rows if row.last_offset < cut]
         index.reset()
         assert index.items() == []
+
+
+def test_a_segment_without_aborted_transactions_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment = Segment.create(str(tmp_path), 0, LogConfig(), now_ms=0)
+    try:
+        assert segment.aborted_transactions(0, 100) == ([], False)
+        with monkeypatch.context() as patch:
+            patch.setattr(TransactionIndex, "collect", None)
+            assert segment.aborted_transactions(0, 100) == ([], False)
+        row = AbortedTransaction(1, 5, 9, 10)
+        segment.add_aborted(row)
+        assert segment.aborted_transactions(0, 100) == ([row], False)
+    finally:
+        segment.release()
