@@ -2,7 +2,8 @@
 
     python -m benchmarks.spark_job DIRECTORY JARS
 
-Each line of standard input is a job as JSON: job, source, topic, bootstrap, count. The answer is a line with its
+Each line of standard input is a job as JSON: job, source, topic, bootstrap, count, and for the source "ceiling"
+records, partitions and size. The answer is a line with its
 seconds, or with the number of rows where ``count`` is set.
 """
 
@@ -27,6 +28,10 @@ def serve(directory: str, jars: str) -> None:
     if jars:
         options["spark.jars"] = jars
     spark = start_session(own, options)
+    if not jars:
+        from benchmarks.peers.ceiling import Ceiling
+
+        spark.dataSource.register(Ceiling)
     for line in sys.stdin:
         print(json.dumps(_run(spark, json.loads(line), own)), flush=True)
     spark.stop()
@@ -37,11 +42,14 @@ def _run(spark: Any, order: dict[str, Any], directory: Path) -> float:
     streaming = order["job"] == "AvailableNow"
     reader = (spark.readStream if streaming else spark.read).format(order["source"])
     value_only = order["job"] == "batch, value"
-    if value_only and order["source"] == "kafkalog":
+    if value_only and order["source"] != "kafka":
         reader = reader.schema("value BINARY")
-    frame = reader.options(
-        **{"kafka.bootstrap.servers": order["bootstrap"], "subscribe": order["topic"], "startingOffsets": "earliest"}
-    ).load()
+    if order["source"] == "ceiling":
+        options = {name: str(order[name]) for name in ("records", "partitions", "size")}
+    else:
+        options = {"kafka.bootstrap.servers": order["bootstrap"], "subscribe": order["topic"]}
+        options["startingOffsets"] = "earliest"
+    frame = reader.options(**options).load()
     if value_only:
         frame = frame.select("value")
     if order["count"]:

@@ -1,0 +1,46 @@
+"""Rates drawn against partitions and against record sizes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+Point = tuple[str, int, int, str, Mapping[str, float]]
+"""Job, partitions, bytes of a value, codec, and each contestant's rate in millions of rows a second."""
+
+
+def draw(path: Path, points: Sequence[Point]) -> None:
+    """One row of panels a job: rows/s against partitions (a line a size), and against sizes (a line a partition count).
+
+    Plain records are drawn where there are any, the first codec where not.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    codec = "none" if any(point[3] == "none" for point in points) else points[0][3]
+    chosen = [point for point in points if point[3] == codec]
+    jobs = list(dict.fromkeys(point[0] for point in chosen))
+    figure, panels = pyplot.subplots(len(jobs), 2, squeeze=False, figsize=(11, 4 * len(jobs)))
+    for row, job in enumerate(jobs):
+        for panel, across, other, label, unit in (
+            (panels[row][0], 1, 2, "partitions", "B"),
+            (panels[row][1], 2, 1, "bytes of a value", "partitions"),
+        ):
+            lines: dict[str, list[tuple[int, float]]] = defaultdict(list)
+            for point in chosen:
+                if point[0] == job:
+                    for name, rate in point[4].items():
+                        lines[f"{name}, {point[other]} {unit}"].append((point[across], rate))
+            for name, values in sorted(lines.items()):
+                panel.plot(*zip(*sorted(values), strict=True), marker="o", label=name)
+            panel.set_xscale("log", base=2)
+            panel.set_xlabel(label)
+            panel.set_ylabel("million rows/s")
+            panel.set_ylim(bottom=0)
+            panel.set_title(job)
+            panel.legend(fontsize="x-small")
+    figure.tight_layout()
+    figure.savefig(path)

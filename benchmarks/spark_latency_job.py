@@ -1,0 +1,55 @@
+"""Runs the streaming queries of ``benchmarks.spark_latency`` in a Spark of its own, one after another.
+
+    python -m benchmarks.spark_latency_job DIRECTORY JARS
+
+Each line of standard input is an order as JSON: source, topic, bootstrap, trigger, warm_up and seconds. The answer is a
+line with the milliseconds from each record's making to its row's arrival, and the number of batches.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.spark_job import DRIVER_MEMORY
+from tests.spark.session import start_session
+
+
+def serve(directory: str, jars: str) -> None:
+    """Run the queries that come as lines of JSON."""
+    own = Path(tempfile.mkdtemp(dir=directory))
+    options = {"spark.driver.memory": DRIVER_MEMORY} | ({"spark.jars": jars} if jars else {})
+    spark = start_session(own, options)
+    for line in sys.stdin:
+        print(json.dumps(_run(spark, json.loads(line), own)), flush=True)
+    spark.stop()
+
+
+def _run(spark: Any, order: dict[str, Any], directory: Path) -> dict[str, Any]:
+    latencies: list[float] = []
+    batches = 0
+    measured_from = time.time_ns() + int(order["warm_up"] * 1e9)
+
+    def arrived(frame: Any, _: int) -> None:
+        nonlocal batches
+        rows = frame.select("value").collect()
+        now = time.time_ns()
+        if now >= measured_from and rows:
+            batches += 1
+            latencies.extend((now - int(row.value)) / 1e6 for row in rows)
+
+    options = {"kafka.bootstrap.servers": order["bootstrap"], "subscribe": order["topic"], "startingOffsets": "latest"}
+    writer = spark.readStream.format(order["source"]).options(**options).load().writeStream.foreachBatch(arrived)
+    writer = writer.option("checkpointLocation", tempfile.mkdtemp(dir=directory))
+    query = writer.trigger(processingTime=order["trigger"]).start()
+    query.awaitTermination(order["warm_up"] + order["seconds"])
+    query.stop()
+    return {"latencies": latencies, "batches": batches}
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])
