@@ -243,6 +243,9 @@ class ArrowFiles:
 def expand(pattern: str) -> list[Entry]:
     """What a path names, or all that a pattern (``*``, ``?``, ``[…]`` within names) matches, in order."""
     fs = file_system(pattern)
+    named = fs.entry(pattern)
+    if named is not None:
+        return [named]
     head, *rest = _steps(pattern)
     found = fs.entry(head)
     return [] if found is None else list(_matching(fs, found, rest))

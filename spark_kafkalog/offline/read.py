@@ -212,8 +212,8 @@ class _PieceReader:
                 return
         except RecordsError as error:
             why = str(error)
-        least = max(self._next, self._segment.base)
-        onward = after_damage(self._batches, self._at, least, self._segment.end, self._index, self._until)
+        base, end = self._segment.base, self._segment.end
+        onward = after_damage(self._batches, self._at, base, end, self._index, self._until)
         self._report(why, self._until if onward is None else onward)
         self._at = self._until if onward is None else onward
 

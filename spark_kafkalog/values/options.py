@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql.types import StructType
 
 from spark_kafkalog.option_values import Given, OptionsError, not_negative, positive
+from spark_kafkalog.schema import COLUMNS
 
 from .ddl import DdlError, parse_ddl
 from .names import NAMES, REGISTRY
@@ -51,6 +52,8 @@ class ValueOptions:
         corrupt = given.get("columnNameOfCorruptRecord", lambda _, text: text.strip(), CORRUPT_COLUMN)
         if not corrupt:
             raise OptionsError("columnNameOfCorruptRecord: a name is needed")
+        if corrupt in COLUMNS:
+            raise OptionsError(f"columnNameOfCorruptRecord: the source has a column '{corrupt}' already")
         schema = given.text("valueSchema").strip() if "valueSchema" in given else None
         if form == "json":
             return cls(form, json_schema=None if schema is None else _json_schema(schema), corrupt_column=corrupt)

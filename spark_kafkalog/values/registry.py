@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -115,7 +116,7 @@ class SchemaRegistry:
                 raise _PassingError(text) from None
             hint = ": check schemaRegistry.basic.auth.user.info" if error.code in (401, 403) else ""
             raise SchemaRegistryError(f"schema registry: {text}{hint}") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise _PassingError(f"{address}{path} cannot be reached: {reason}") from None
         if len(body) > MOST_BYTES:

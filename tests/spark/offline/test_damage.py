@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import struct
 import zlib
 from itertools import pairwise
@@ -276,6 +277,9 @@ def test_where_a_path_may_point(tmp_path: Path) -> None:
     assert topics(f"file://{tmp_path}/*/data/") == a + b
     assert topics(f"{tmp_path}/a , {tmp_path}/b/data/b-0") == a + b
     assert topics(f"{tmp_path}/[ab]/da?a/*-0") == a + b
+    write_segment(tmp_path / "x[1]" / "t-0", [batch(0)])
+    assert topics(tmp_path / "x[1]") == [("t", 0, 0)]
+    shutil.rmtree(tmp_path / "x[1]")
     # The same directory by two ways is read once.
     assert topics(f"{tmp_path}/a,{tmp_path}/*") == a + b
     assert topics(tmp_path, subscribe="b") == b

@@ -364,6 +364,10 @@ def test_planning_from_topics(registry: RegistryServer) -> None:
         ({"valueFormat": "json", "valueSchema": "id NUMBER"}, "valueSchema: .*expected a type"),
         ({"valueFormat": "json", "valueSchema": '{"type":"struct"}'}, "valueSchema: no schema in Spark's JSON form"),
         ({"valueFormat": "json", "valueSchema": "id INT", "columnNameOfCorruptRecord": " "}, "a name is needed"),
+        (
+            {"valueFormat": "json", "valueSchema": "id INT", "columnNameOfCorruptRecord": "key"},
+            "the source has a column 'key' already",
+        ),
         ({"valueFormat": "avro"}, r"needs valueSchema \(an Avro schema\) or schemaRegistry.url"),
         ({"valueFormat": "avro", "schemaRegistry.url": "file:///etc"}, "expected http:// or https:// addresses"),
         ({"valueFormat": "avro", "valueSchema": "{}", "schemaRegistry.retries": "1"}, "needs schemaRegistry.url"),

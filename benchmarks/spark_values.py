@@ -1,0 +1,136 @@
+"""JSON values as typed columns: ``valueFormat=json`` against Spark's ``from_json``, rows a second.
+
+Run from the repository: ``python -m benchmarks.spark_values [--records N]``.
+
+Apache Kafka holds one topic of two partitions with JSON objects of about 130 bytes and six fields, of which the schema
+names all. One Spark (local[2], PySpark 4.2, for which Spark's Kafka connector is published) reads it into the ``noop``
+sink by turns:
+
+- connector: ``format("kafka")``, then ``from_json`` on the value;
+- kafkalog, from_json: ``format("kafkalog")``, then the same;
+- kafkalog, valueFormat: typed columns by the source itself, with the bad records' column;
+- log directory: the same from the broker's log directory, while it runs.
+
+After two rounds to warm up, the median of the rounds counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+TOPIC = "values"
+DDL = "id BIGINT, user STRING, price DOUBLE, at TIMESTAMP, tags ARRAY<STRING>, place STRUCT<x: INT, y: INT>"
+WARM_UPS, ROUNDS = 2, 5
+
+
+def document(n: int) -> bytes:
+    """A record's value."""
+    place = {"x": n % 1000, "y": -n % 77}
+    at = f"2024-01-02T03:{n // 60 % 60:02d}:{n % 60:02d}.{n % 1000:03d}Z"
+    found = {
+        "id": n,
+        "user": f"user-{n % 5000}",
+        "price": n % 9999 / 100,
+        "at": at,
+        "tags": ["a", "bc"],
+        "place": place,
+    }
+    return json.dumps(found).encode()
+
+
+def fill(bootstrap: str, records: int) -> None:
+    """Make the topic, with its records."""
+    from confluent_kafka import Producer
+
+    from tests.spark.topics import Topics
+
+    Topics(bootstrap).create_named(TOPIC, 2)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
+    for n in range(records):
+        while True:
+            try:
+                producer.produce(TOPIC, document(n), partition=n % 2)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    if producer.flush(120):
+        raise RuntimeError("records could not be produced")
+
+
+def measure(bootstrap: str, log_dir: str, jars: str, records: int) -> None:
+    """In PySpark 4.2: run the contestants, print the table."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from tests.spark.session import start_session
+
+    spark = start_session(Path(tempfile.mkdtemp()), {"spark.driver.memory": "2g", "spark.jars": jars})
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": TOPIC, "startingOffsets": "earliest"}
+    typed = {"valueFormat": "json", "valueSchema": DDL, "columnNameOfCorruptRecord": "bad"}
+
+    def parsed(source: str) -> DataFrame:
+        frame = spark.read.format(source).options(**options).load()
+        return frame.select("offset", F.from_json(F.col("value").cast("string"), f"{DDL}, bad STRING", {
+            "columnNameOfCorruptRecord": "bad"}).alias("value"))  # fmt: skip
+
+    def chosen(**more: str) -> DataFrame:
+        return spark.read.format("kafkalog").options(**typed, **more).load().select("offset", "value", "bad")
+
+    contestants: dict[str, Callable[[], Any]] = {
+        "connector, from_json": lambda: parsed("kafka"),
+        "kafkalog, from_json": lambda: parsed("kafkalog"),
+        "kafkalog, valueFormat": lambda: chosen(**options),
+        "log directory": lambda: chosen(path=log_dir, subscribe=TOPIC),
+    }
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for round_ in range(WARM_UPS + ROUNDS):
+        for name, make in contestants.items():
+            if not round_ and make().where("value.id IS NOT NULL").count() != records:
+                raise RuntimeError(f"{name} does not read what was written")
+            began = time.perf_counter()
+            make().write.format("noop").mode("overwrite").save()
+            if round_ >= WARM_UPS:
+                times[name].append(time.perf_counter() - began)
+    base = statistics.median(times["connector, from_json"])
+    print(f"\n{records:,} records\n\n| | million rows/s | to the connector |\n|--|--|--|")
+    for name, taken in times.items():
+        median = statistics.median(taken)
+        print(f"| {name} | {records / median / 1e6:.2f} | {base / median:.2f} |")
+    spark.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        measure(*arguments.measure, arguments.records)
+        return
+    from tests.peers.kafka import ApacheKafka
+    from tests.spark import older
+
+    python = older.python()
+    jars = ",".join(map(str, older.connector()))
+    with ApacheKafka() as kafka:
+        fill(kafka.bootstrap, arguments.records)
+        environment = {k: v for k, v in os.environ.items() if k not in ("SPARK_HOME", "PYTHONPATH")}
+        environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python)}
+        order = [*("-m", "benchmarks.spark_values", "--records", str(arguments.records), "--measure")]
+        command = [str(python), *order, kafka.bootstrap, str(kafka.log_dir), jars]
+        sys.exit(subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode)
+
+
+if __name__ == "__main__":
+    main()
