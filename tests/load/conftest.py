@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.load.loading import Loading
-from tests.peers import hdfs
+from tests.peers import hdfs, java
 from tests.peers.cache import require
 from tests.spark.topics import Topics
 
@@ -54,3 +58,22 @@ def loading(topics: Topics, target: str) -> Loading:
 def local_loading(topics: Topics, local_target: str) -> Loading:
     """Loads into a directory."""
     return Loading(topics, local_target)
+
+
+@pytest.fixture
+def run_spark(tmp_path: Path) -> Callable[[str], Any]:
+    """The totals of a directory or hdfs:// URL, as Spark reads them in a process of its own."""
+    require(java.missing())
+
+    def run(url: str) -> Any:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.load.read_with_spark", str(tmp_path), url],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return tuple(json.loads(done.stdout.splitlines()[-1]))
+
+    return run

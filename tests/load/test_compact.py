@@ -50,7 +50,7 @@ def fill(loading: Loading, stem: str, loads: int = 4, partitions: int = 2) -> tu
             {"value": b"%d-%d" % (load, index), "timestamp": T0_MS + (index % 2) * 3_600_000} for index in range(40)
         ]
         loading.topics.produce(topic, records)
-        loading.load(topic, min_splits=3)
+        loading.load(topic, min_splits=2)
     return topic, loading.check(topic)
 
 
@@ -170,12 +170,11 @@ def test_a_second_compaction_is_kept_out(loading: Loading, monkeypatch: pytest.M
     def point(name: str) -> None:
         if name == "compact-hidden":
             monkeypatch.setattr(faults, "point", lambda name: None)
+            # There is something new to merge.
+            for _ in range(2):
+                loading.topics.produce(topic, [{"value": b"x", "timestamp": T0_MS + 9 * 3_600_000}] * 20)
+                loading.load(topic, min_splits=4)
             with pytest.raises(CompactionRunsError, match="another compaction"):
-                # What it would merge is not there now, but for what comes: a third load.
-                loading.topics.produce(topic, [{"value": b"x", "timestamp": T0_MS + 9 * 3_600_000}] * 20)
-                loading.load(topic, min_splits=4)
-                loading.topics.produce(topic, [{"value": b"x", "timestamp": T0_MS + 9 * 3_600_000}] * 20)
-                loading.load(topic, min_splits=4)
                 run(loading, topic)
 
     monkeypatch.setattr(faults, "point", point)
@@ -212,8 +211,8 @@ def interrupted(loading: Loading, topic: str, at: str, count: int, monkeypatch: 
 
 @pytest.mark.parametrize("at", POINTS)
 def test_a_compaction_that_died_is_finished(loading: Loading, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    topic, rows = fill(loading, "died", 3)
-    for count in (1, 2, 3):
+    topic, rows = fill(loading, "died", 2)
+    for count in (1, 3):
         died = interrupted(loading, topic, at, count, monkeypatch)
         with contextlib.suppress(Exception):
             # Half way: every row once, or no answer.
@@ -234,7 +233,7 @@ def test_a_compaction_that_died_is_finished(loading: Loading, at: str, monkeypat
 def test_a_load_finishes_a_compaction_that_died(loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
     topic, rows = fill(loading, "finishes", 2)
     assert interrupted(loading, topic, "hidden", 3, monkeypatch)
-    with pytest.raises(Exception, match="Parquet|magic|invalid"):
+    with pytest.raises(Exception, match=r"(?i)parquet|magic"):
         loading.rows(topic)
     monkeypatch.setattr(compaction.Judge, "is_dead", lambda self, run: True)
     sent = loading.topics.produce(topic, [b"x"] * 3)
@@ -361,7 +360,7 @@ def _duckdb(path: str) -> int:
     import duckdb
 
     found = duckdb.sql(
-        f"SELECT count(value) FROM read_parquet('{path}/**/*.parquet', hive_partitioning=true)"
+        f"SELECT count(value) FROM read_parquet('{path}/load=*/*/*/*.parquet', hive_partitioning=true)"
     ).fetchone()
     assert found is not None
     return int(found[0])

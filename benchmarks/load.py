@@ -1,0 +1,180 @@
+"""Rows a second from a topic into Parquet: ``kafkalog load`` against Spark's own Kafka connector and ``write.parquet``.
+
+Run from the repository: ``python -m benchmarks.load [--quick]``.
+
+Apache Kafka's ProducerPerformance fills topics of two partitions with records of 100 bytes, plain and lz4, on an Apache
+Kafka broker and on a kafkalog broker. Three contestants load them into Parquet with zstd (level 3, Spark's own) in a
+directory of this machine, each in a Spark of its own (local[2], PySpark 4.2, the newest that the connector is published
+for), warmed up and then kept, so that runs can take turns:
+
+- connector: ``spark.read.format("kafka")…write.parquet`` from Apache Kafka;
+- load from Kafka: ``kafkalog load`` from the same topics;
+- load: the same from the kafkalog broker.
+
+All write key, value, topic, partition, offset, timestamp, timestampType and headers. Time is that of the whole load:
+from asking the brokers for offsets to the renamed directory, with every file forced to the disk, which the connector's
+side does not do. Rows are counted in the files after each run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil  # type: ignore[import-untyped]
+
+from benchmarks.load_job import CONNECTOR, LOAD
+from benchmarks.peers import report
+from benchmarks.peers.brokers import OURS, PEERS, running
+from benchmarks.spark_read import CODECS, QUICK_SHARE, RECORDS, fill
+from tests.spark import older
+
+ROOT = Path(__file__).parents[1]
+KAFKA = next(iter(PEERS))
+WARM_UPS = 1
+"""The JVM compiles what runs often, and Python workers load the kernels."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """What loads, and the broker that it reads from."""
+
+    name: str
+    kind: str
+    broker: str
+
+
+BASE = Contestant("connector", CONNECTOR, KAFKA)
+CONTESTANTS = (BASE, Contestant("load from Kafka", LOAD, KAFKA), Contestant("load", LOAD, OURS))
+
+
+class Result(NamedTuple):
+    """Of one run: million rows a second, CPU seconds of Spark for a million rows, bytes on disk a row."""
+
+    rate: float
+    cpu: float
+    size: float
+
+
+class Session:
+    """A Spark in a process of its own that loads on demand (``benchmarks.load_job``)."""
+
+    def __init__(self, contestant: Contestant, bootstrap: str, directory: Path, python: Path, jars: Sequence[Path]):
+        self.contestant = contestant
+        self._bootstrap = bootstrap
+        environment = {k: v for k, v in os.environ.items() if k not in ("SPARK_HOME", "PYTHONPATH")}
+        environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+        with (directory / f"{contestant.name}.err").open("wb") as errors:
+            self._process = subprocess.Popen(
+                [str(python), "-m", "benchmarks.load_job", str(directory), ",".join(map(str, jars))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=ROOT,
+                env=environment,
+            )
+        self._errors = directory / f"{contestant.name}.err"
+
+    def run(self, topic: str, records: int) -> Result:
+        """One load; RuntimeError where it does not write every record."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        before = self._cpu_seconds()
+        order = {"contestant": self.contestant.kind, "topic": topic, "bootstrap": self._bootstrap}
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"{self.contestant.name} ended: {self._errors.read_text()[-2000:]}")
+        done: dict[str, Any] = json.loads(answer)
+        if done["rows"] != records:
+            raise RuntimeError(f"{self.contestant.name} wrote {done['rows']} of {records} rows")
+        cpu = self._cpu_seconds() - before
+        return Result(records / done["seconds"] / 1e6, cpu / records * 1e6, done["bytes"] / records)
+
+    def _cpu_seconds(self) -> float:
+        root = psutil.Process(self._process.pid)
+        total = 0.0
+        for process in (root, *root.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                total += times.user + times.system + times.children_user + times.children_system
+        return total
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--records", type=int, default=RECORDS)
+    parser.add_argument("--runs", type=int, default=3, help="runs of each case for each contestant, in turns")
+    parser.add_argument("--codecs", nargs="+", default=list(CODECS))
+    parser.add_argument("--quick", action="store_true", help="one run of fewer records: a look, not a measurement")
+    parser.add_argument("--dir", type=Path, help="where the brokers keep their data (default: a temporary directory)")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = arguments()
+    records = options.records // QUICK_SHARE if options.quick else options.records
+    runs = 1 if options.quick else options.runs
+    results: dict[str, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
+    with running([OURS, KAFKA], options.dir) as started, ExitStack() as stack:
+        brokers = {broker.name: broker for broker in started}
+        topics = {codec: f"load-{codec}" for codec in options.codecs}
+        for codec, topic in topics.items():
+            for broker in started:
+                fill(broker, topic, codec, records)
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="load-")))
+        sessions = []
+        for contestant in CONTESTANTS:
+            jars = older.connector() if contestant.kind == CONNECTOR else []
+            bootstrap = brokers[contestant.broker].bootstrap
+            session = Session(contestant, bootstrap, directory, older.python(), jars)
+            stack.callback(session.close)
+            sessions.append(session)
+        for codec, topic in topics.items():
+            case = "plain" if codec == "none" else codec
+            for run in range(WARM_UPS + runs):
+                for session in sessions:
+                    result = session.run(topic, records)
+                    if run >= WARM_UPS:
+                        results[case][session.contestant.name].append(result)
+                        print(f"{session.contestant.name:16} {case:6} {result}", file=sys.stderr, flush=True)
+    show(results)
+
+
+def show(results: dict[str, dict[str, list[Result]]]) -> None:
+    """Medians, and ratios that are above 1 where kafkalog is better."""
+    names = [contestant.name for contestant in CONTESTANTS]
+    heading = [*names, *(f"{name} : {BASE.name}" for name in names[1:])]
+    for what, field in (("million rows/s", "rate"), ("CPU s / million rows", "cpu"), ("bytes/row on disk", "size")):
+        rows = []
+        for case, found in results.items():
+            medians = {name: report.median([getattr(each, field) for each in found[name]]) for name in names}
+            ratios = [medians[name] / medians[BASE.name] for name in names[1:]]
+            better = ratios if field == "rate" else [1 / ratio for ratio in ratios]
+            rows.append([case, *(f"{medians[name]:.2f}" for name in names), *(f"{ratio:.2f}" for ratio in better)])
+        print(f"\n{report.table([what, *heading], rows)}")
+    print(f"\n{report.machine()}; PySpark {older.PYSPARK}, {KAFKA}")
+
+
+if __name__ == "__main__":
+    main()
