@@ -16,12 +16,9 @@ from typing import NamedTuple, TypeVar
 
 from kafkalog.client.cluster import Cluster, TopicMetadata
 from kafkalog.client.errors import ClientError, KafkaError, is_retriable
-from kafkalog.client.fetcher import MAX_VERSION, fetch_request
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
-from kafkalog.protocol.messages.fetch import FetchResponse
-from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT
 
 from .offsets import Offsets, Position, topic_mark
 from .options import LATEST, Assign, SourceOptions, SubscribePattern
@@ -81,6 +78,9 @@ class Discovery:
 
         One request a leader. Nothing is tried again: an estimate does without a partition that cannot be asked.
         """
+        # Few queries ask, and what reads records is slow to import.
+        from kafkalog.client.fetcher import MAX_VERSION, fetch_request
+
         if self._cluster is None:
             self._cluster = Cluster(self._options.client)
         by_leader: dict[int, list[tuple[TopicPartition, int, int]]] = defaultdict(list)
@@ -99,7 +99,7 @@ class Discovery:
                 max_wait=0,
             )
             try:
-                answer: FetchResponse = self._cluster.request_to(node_id, request, max_version=MAX_VERSION)
+                answer = self._cluster.request_to(node_id, request, max_version=MAX_VERSION)
             except (ClientError, KafkaError) as error:
                 _log.info("the sizes of %d partitions are not known: %s", len(asked), error)
                 continue
@@ -176,6 +176,8 @@ def batch_density(records: memoryview | None, offset: int) -> float | None:
 
     0 where the first batch begins behind the offset: compaction has left nothing there.
     """
+    from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT
+
     if records is None or len(records) < _DENSITY.size or records[MAGIC_AT] != MAGIC:
         return None
     base_offset, length, last_delta = _DENSITY.unpack_from(records)

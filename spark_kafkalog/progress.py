@@ -14,12 +14,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.group_offsets import GroupOffsets
 
 from .offsets import Offsets
 from .options import SourceOptions
+
+if TYPE_CHECKING:
+    from kafkalog.client.group_offsets import GroupOffsets
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +54,9 @@ class GroupProgress:
             return
         try:
             if self._group is None:
+                # Late: a planner without a group starts without it.
+                from kafkalog.client.group_offsets import GroupOffsets
+
                 self._cluster = Cluster(self._options.client)
                 self._group = GroupOffsets(self._cluster, name)
             self._group.commit(offsets, deadline=time.monotonic() + self._patience_s)
