@@ -11,7 +11,7 @@ import numpy as np
 
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.batch import HEADER_SIZE, BatchHeader, decode_batch
-from kafkalog.records.errors import CorruptRecordError
+from kafkalog.records.errors import CorruptRecordError, RecordsError
 
 from . import layout, transactions
 from .files import Entry, File, FileSystem
@@ -296,7 +296,10 @@ def offset_at(fs: FileSystem, log: PartitionLog, timestamp: int) -> int | None:
         for batches, at, header in walk(fs, [segment], since):
             if header.max_timestamp < timestamp or header.next_offset <= log.start or header.is_control:
                 continue
-            _, records = decode_batch(batches.bytes_at(at, header.size))
+            try:
+                _, records = decode_batch(batches.bytes_at(at, header.size))
+            except RecordsError:
+                return max(header.base_offset, log.start)  # who reads there is told
             for record in records:
                 if record.timestamp >= timestamp and record.offset >= log.start:
                     return record.offset

@@ -8,7 +8,6 @@ the file ends within a batch (None), is damaged (CorruptRecordError), or holds a
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from struct import Struct
 
 import numpy as np
@@ -98,13 +97,6 @@ class Batches:
             return self.checked(at)
         except (RecordsError, OldFormatError):
             return None
-
-    def walk(self, at: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch from ``at`` on, checksums not verified; errors as ``header``."""
-        end = self.end if end is None else end
-        while at < end and (header := self.header(at)) is not None:
-            yield at, header
-            at += header.size
 
     def _refuse_old(self, at: int) -> None:
         """OldFormatError where a message of v0 or v1 with its checksum begins: a damaged batch looks like one, too."""

@@ -19,6 +19,7 @@ from spark_kafkalog.option_values import OptionsError
 
 from .options import ValueOptions
 from .registry import RegisteredSchema, SchemaRegistry
+from .types import nullable
 
 VALUE = "value"
 
@@ -53,8 +54,12 @@ class Typed:
                 raise OptionsError(
                     f"schema: column '{each.name}' is BINARY, not {each.dataType.simpleString().upper()}"
                 )
+            if each.name in (VALUE, self.options.corrupt_column) and not each.nullable:
+                raise OptionsError(f"schema: column '{each.name}' cannot be NOT NULL; all columns are nullable")
             if each.name != VALUE:
                 continue
+            if each.dataType != nullable(each.dataType):
+                raise OptionsError("schema: fields of column 'value' cannot be NOT NULL; a record may lack any")
             if self.value is None and isinstance(each.dataType, StructType):
                 return replace(self, value=checked_json(each.dataType, "schema: column 'value'"))
             if self.value is not None and each.dataType != self.value:

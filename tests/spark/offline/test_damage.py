@@ -113,6 +113,16 @@ def test_damage_in_the_middle_of_the_last_segment_is_no_torn_end(tmp_path: Path)
         offsets(tmp_path)
 
 
+def test_a_time_in_a_damaged_batch(tmp_path: Path) -> None:
+    """The query begins at that batch, so that the damage is told of, or skipped."""
+    path = segments(tmp_path)[1]
+    flip(path, positions(path)[2] + 80)
+    time = {"startingTimestamp": 1_700_000_000_000 + 15}
+    with pytest.raises(CorruptLogError, match=f"{path} is damaged at position {positions(path)[2]} "):
+        offsets(tmp_path, **time)
+    assert offsets(tmp_path, failOnDataLoss=False, **time) == list(range(16, 30))
+
+
 def test_only_what_the_query_reads_can_fail_it(tmp_path: Path) -> None:
     path = segments(tmp_path)[1]
     flip(path, positions(path)[4] + 80)

@@ -20,7 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafkalog.option_values import OptionsError
+from spark_kafkalog.options import SourceOptions
 from spark_kafkalog.values.from_avro import AvroDecoder, AvroSchemaError, spark_type
+from spark_kafkalog.values.names import NAMES
 from spark_kafkalog.values.options import ValueOptions
 from spark_kafkalog.values.plan import plan
 from spark_kafkalog.values.registry import RegistryConfig, SchemaRegistry, SchemaRegistryError
@@ -381,6 +383,14 @@ def test_planning_from_topics(registry: RegistryServer) -> None:
 def test_bad_options_are_named(options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionsError, match=message):
         ValueOptions.parse(options)
+
+
+def test_these_options_are_known(caplog: pytest.LogCaptureFixture) -> None:
+    options = dict.fromkeys(NAMES, "x") | {"subscribe": "t", "kafka.bootstrap.servers": "h:1"}
+    SourceOptions.parse(options)
+    assert caplog.text == ""
+    SourceOptions.parse(options | {"valueFormats": "x"})
+    assert "Option valueFormats is not known and has no effect; did you mean valueFormat?" in caplog.text
 
 
 def test_no_options() -> None:

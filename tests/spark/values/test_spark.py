@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from tests.peers import maven
+from tests.peers.cache import MissingPeerError, require
 from tests.spark.conftest import Reads
 from tests.spark.offline.written import write_segment
 from tests.spark.topics import Topics
 from tests.spark.values.registry_server import RegistryServer
+from tests.spark.values.test_avro import EVERYTHING, WRITTEN, written
 
 pytestmark = pytest.mark.spark
 
+ROOT = Path(__file__).parents[3]
 DDL = "id BIGINT, name STRING, tags ARRAY<STRING>, at STRUCT<x: DOUBLE, y: DOUBLE>"
 GOOD = [{"id": n, "name": f"n{n}", "tags": ["a", None], "at": {"x": n / 2}} for n in range(50)]
 JSON = {"valueFormat": "json", "valueSchema": DDL}
@@ -104,6 +110,7 @@ def test_errors_reach_the_user(reads: Reads) -> None:
         (None, {"valueFormat": "json", "valueSchema": "id BINARY"}, "valueSchema: BINARY cannot be read from JSON"),
         ("value BINARY", {"valueFormat": "json"}, "valueFormat=json needs valueSchema"),
         ("value STRUCT<id: INT>", JSON, "schema: column 'value' is struct<id:bigint,"),
+        ("value STRUCT<id: INT NOT NULL>", {"valueFormat": "json"}, "fields of column 'value' cannot be NOT NULL"),
         ("value STRUCT<id: INT>, x INT", {"valueFormat": "json"}, "the source has no column 'x'"),
         (None, {"valueFormat": "avro"}, "valueFormat=avro needs valueSchema"),
     ]:
@@ -155,6 +162,37 @@ def test_log_directories(spark: SparkSession, tmp_path: Path) -> None:
 def registry() -> Iterator[RegistryServer]:
     with RegistryServer("me:secret") as server:
         yield server
+
+
+@pytest.mark.peer
+def test_as_from_avro(reads: Reads, topics: Topics, tmp_path: Path) -> None:
+    """The same types and rows as Spark makes of the same bytes."""
+    require(spark_avro_missing())
+    order = {"schema": EVERYTHING, "values": [written(EVERYTHING, WRITTEN).hex()] * 2}
+    command = [sys.executable, "-m", "tests.spark.values.spark_from_avro", str(tmp_path), str(spark_avro())]
+    done = subprocess.run(
+        command, input=json.dumps(order), capture_output=True, text=True, timeout=110, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    theirs = json.loads(done.stdout)
+    topic = topics.create("values-from-avro")
+    topics.produce(topic, [bytes.fromhex(each) for each in order["values"]])
+    frame = reads.batch(subscribe=topic, valueFormat="avro", valueSchema=json.dumps(EVERYTHING))
+    assert frame.schema["value"].dataType.simpleString() == theirs["type"]
+    assert [repr(row.value) for row in frame.collect()] == theirs["rows"]
+
+
+def spark_avro() -> Path:
+    """The jar of Spark's Avro module, in the newest version that Maven Central holds; it fits later Sparks."""
+    return next(jar for jar in maven.classpath(("org.apache.spark:spark-avro_2.13:4.1.1",)) if "spark-avro" in jar.name)
+
+
+def spark_avro_missing() -> str | None:
+    try:
+        spark_avro()
+    except MissingPeerError as error:
+        return str(error)
+    return None
 
 
 def test_avro(reads: Reads, topics: Topics, registry: RegistryServer) -> None:
