@@ -45,12 +45,8 @@ def serve(directory: str, jars: str) -> None:
 def _run(spark: Any, order: dict[str, str], target: Path) -> float:
     began = time.perf_counter()
     if order["contestant"] == CONNECTOR:
-        settings = {
-            "kafka.bootstrap.servers": order["bootstrap"],
-            "subscribe": order["topic"],
-            "includeHeaders": "true",
-        }
-        frame = spark.read.format("kafka").options(**settings, startingOffsets="earliest").load()
+        servers = {"kafka.bootstrap.servers": order["bootstrap"], "subscribe": order["topic"]}
+        frame = spark.read.format("kafka").options(**servers, startingOffsets="earliest", includeHeaders="true").load()
         frame.write.parquet(str(target / "out"))
     else:
         from spark_kafkalog.load import job
