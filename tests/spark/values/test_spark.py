@@ -75,7 +75,7 @@ def test_as_from_json(reads: Reads, topics: Topics, spark: SparkSession) -> None
     )
     texts = [row[0] for row in made.selectExpr("to_json(s)").collect()]
     others = [
-        '{"h": 1.50, "c": 3}', '{"h": {"q": [1, 2]}}', '{"k": "7.0005"}', '{"f": "NaN"}',
+        '{"h": 1.5, "c": 3}', '{"h": {"q": [1, 2]}}', '{"k": "7.0005"}', '{"f": "NaN"}',
         '{"j": "2024-01-02T03:04:05+02:00"}',
         '{"l": []}', '{"m": {}}', "{}", '{"unknown": {"a": 1}}', '{"j": 1700000000}', '{"i": "2024-2-9"}',
     ]  # fmt: skip
@@ -168,7 +168,9 @@ def registry() -> Iterator[RegistryServer]:
 def test_as_from_avro(reads: Reads, topics: Topics, tmp_path: Path) -> None:
     """The same types and rows as Spark makes of the same bytes."""
     require(spark_avro_missing())
-    order = {"schema": EVERYTHING, "values": [written(EVERYTHING, WRITTEN).hex()] * 2}
+    # time-micros is Spark's TIME since 4.1, which is off unless spark.sql.timeType.enabled; here it stays a number.
+    schema = EVERYTHING | {"fields": [each for each in EVERYTHING["fields"] if each["name"] != "tus"]}  # type: ignore[operator]
+    order = {"schema": schema, "values": [written(schema, WRITTEN).hex()] * 2}
     command = [sys.executable, "-m", "tests.spark.values.spark_from_avro", str(tmp_path), str(spark_avro())]
     done = subprocess.run(
         command, input=json.dumps(order), capture_output=True, text=True, timeout=110, cwd=ROOT, check=False
@@ -177,7 +179,7 @@ def test_as_from_avro(reads: Reads, topics: Topics, tmp_path: Path) -> None:
     theirs = json.loads(done.stdout)
     topic = topics.create("values-from-avro")
     topics.produce(topic, [bytes.fromhex(each) for each in order["values"]])
-    frame = reads.batch(subscribe=topic, valueFormat="avro", valueSchema=json.dumps(EVERYTHING))
+    frame = reads.batch(subscribe=topic, valueFormat="avro", valueSchema=json.dumps(schema))
     assert frame.schema["value"].dataType.simpleString() == theirs["type"]
     assert [repr(row.value) for row in frame.collect()] == theirs["rows"]
 
