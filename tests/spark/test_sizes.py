@@ -23,6 +23,8 @@ from spark_kafkalog.sizes import ByBytes, Profile
 from tests.spark.topics import Topics
 from tests.spark.without_spark import Batch, Stream
 
+REQUESTS = 17
+"""Of a trigger that may reach its limit."""
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 
 
@@ -61,7 +63,7 @@ def test_like_records_are_cut_exactly() -> None:
     ends, profiles = sizes.limited(begins, log.ends(), 90_000, log)
     # 500 KB and 400 KB are waiting.
     assert ends == {A: 497, B: 50}
-    assert log.asked == 1 + sizes.SAMPLES
+    assert log.asked == REQUESTS
     assert profiles[A].bytes == pytest.approx(log.bytes(A, 0, profiles[A].end))
 
 
@@ -94,7 +96,7 @@ def test_a_limit_moves_on_and_ends(
     found, profiles = sizes.limited(begins, ends, most, log)
     assert all(begins[tp] <= found[tp] <= ends[tp] for tp in ends)
     assert (found == begins) == (begins == ends)
-    assert log.asked <= 1 + sizes.SAMPLES
+    assert log.asked <= REQUESTS
     spent = sum(profile.before(found[tp]) for tp, profile in profiles.items())
     largest = max(max(profile.densities) for profile in profiles.values()) if profiles else 0
     assert spent <= most * 1.01 + 2 * largest, "as far as the estimate tells, the limit holds but for an offset each"
