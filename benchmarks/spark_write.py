@@ -3,13 +3,15 @@
 Run from the repository: ``python -m benchmarks.spark_write [--quick]``.
 
 A Parquet file (plain, uncompressed, from the page cache) holds rows with a value of 100 random letters, as Kafka's
-ProducerPerformance makes them, and a key of about 8 bytes. Three contestants write it into new topics of two
+ProducerPerformance makes them, and a key of about 8 bytes. Four contestants write it into new topics of two
 partitions, each in a Spark of its own (local[2], PySpark 4.2, the newest that the connector is published for), warmed
 up and then kept, so that runs can take turns:
 
 - connector: ``df.write.format("kafka")`` to Apache Kafka;
 - kafkalog to Kafka: ``df.write.format("kafkalog")`` to the same broker;
-- kafkalog: the same to the kafkalog broker.
+- kafkalog: the same to the kafkalog broker;
+- kafkalog, no byte limit: the same with ``spark.sql.execution.arrow.maxBytesPerBatch`` at its largest value, so that
+  Spark does not measure its Arrow batch after every row (docs/sink.md).
 
 Cases: without and with a key; plain, lz4 and zstd. All other settings are the defaults. After each run the end offsets
 are checked, and the topic is deleted. Three tables come out: rows a second; the CPU seconds that Spark's processes take
@@ -60,6 +62,8 @@ class Contestant:
     name: str
     format: str
     broker: str
+    byte_limit: bool = True
+    """Whether Spark measures its Arrow batches, as it does by default."""
 
 
 CONNECTOR = Contestant("connector", "kafka", KAFKA)
@@ -67,7 +71,9 @@ CONTESTANTS = (
     CONNECTOR,
     Contestant("kafkalog to Kafka", "kafkalog", KAFKA),
     Contestant("kafkalog", "kafkalog", OURS),
+    Contestant("kafkalog, no byte limit", "kafkalog", OURS, byte_limit=False),
 )
+NO_BYTE_LIMIT = {"spark.sql.execution.arrow.maxBytesPerBatch": "2147483647"}
 
 
 class Result(NamedTuple):
@@ -118,6 +124,7 @@ def measure(contestant: Contestant, spark: SparkProcess, broker: Broker, rows: P
             "format": contestant.format,
             "topic": topic,
             "properties": properties,
+            "conf": {} if contestant.byte_limit else NO_BYTE_LIMIT,
         }
     )
     spark_cpu, broker_cpu = spark.cpu_seconds() - spark_before, broker.cpu_seconds() - broker_before
@@ -170,7 +177,7 @@ def main() -> None:
             for run in range(-options.warm_ups, runs):
                 for each, spark in started.items():
                     result = measure(each, spark, brokers[each.broker], rows, case, count)
-                    print(f"{each.name:20} {case!s:16} {run:2} {result}", file=sys.stderr, flush=True)
+                    print(f"{each.name:24} {case!s:16} {run:2} {result}", file=sys.stderr, flush=True)
                     if run >= 0:
                         results[case][each.name].append(result)
         nowhere = _nowhere(next(iter(started.values())), rows, count)
@@ -180,8 +187,8 @@ def main() -> None:
 
 
 def _nowhere(spark: SparkProcess, rows: Path, count: int) -> float:
-    order = {"rows": str(rows), "columns": COLUMNS["key"], "format": "noop", "topic": "", "properties": {}}
-    return count / min(spark.ask(order) for _ in range(3)) / 1e6
+    order = {"rows": str(rows), "columns": COLUMNS["key"], "format": "noop", "topic": "", "properties": {}, "conf": {}}
+    return count / min(float(spark.ask(order)) for _ in range(3)) / 1e6
 
 
 def show(results: dict[Case, dict[str, list[Result]]], names: Sequence[str]) -> None:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.spark_write_job DIRECTORY JARS
 
-Each line of standard input is a job as JSON: rows (a Parquet file), columns, format, topic, and properties of the
-producer. The answer is a line with its seconds.
+Each line of standard input is a job as JSON: rows (a Parquet file), columns, format, topic, properties of the producer
+and conf of the session. The answer is a line with its seconds.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ def serve(directory: str, jars: str) -> None:
 
 
 def _run(spark: Any, order: dict[str, Any]) -> float:
+    for key, value in order["conf"].items():
+        spark.conf.set(key, value)
     began = time.perf_counter()
     frame = spark.read.parquet(order["rows"]).select(*order["columns"])
     writer = frame.write.format(order["format"]).mode("append").option("topic", order["topic"])

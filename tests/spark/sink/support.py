@@ -105,7 +105,7 @@ class Tasks:
 
     def write(self, schema: StructType, batches: Iterable[pa.RecordBatch], **options: Any) -> TaskWrote:
         """Run one task; what it reports."""
-        message: WriterCommitMessage = copied(self.writer(schema, **options).write(iter(batches)))  # type: ignore[arg-type]
+        message: WriterCommitMessage = copied(self.writer(schema, **options).write(iter(batches)))
         assert isinstance(message, TaskWrote)
         return message
 

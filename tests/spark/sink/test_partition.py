@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -33,12 +34,12 @@ def partitioner(topic: str | None = None, batch_bytes: int = 200, **more: Any) -
     return RowPartitioner(layout, topic=topic, batch_bytes=batch_bytes, random=lambda: Random(1), **more)
 
 
-def chunk_of(rows: list[dict[str, Any]]) -> Chunk:
-    (chunk,) = chunks([batch_of(SCHEMA, rows)], SinkColumns.of(SCHEMA, None), 1 << 30)
+def chunk_of(rows: Sequence[Any]) -> Chunk:
+    (chunk,) = chunks([batch_of(SCHEMA, list(rows))], SinkColumns.of(SCHEMA, None), 1 << 30)
     return chunk
 
 
-def spread(target: RowPartitioner, rows: list[dict[str, Any]]) -> list[Group]:
+def spread(target: RowPartitioner, rows: Sequence[Any]) -> list[Group]:
     chunk = chunk_of(rows)
     return list(target.groups(chunk, chunk.record_sizes()))
 
@@ -133,10 +134,10 @@ def test_the_option_overrides_the_column() -> None:
 
 
 def test_what_is_refused() -> None:
-    good = {"topic": "a", "value": b""}
+    good: dict[str, Any] = {"topic": "a", "value": b""}
     with pytest.raises(RowError, match="null topic present in the data"):
         spread(partitioner(), [good, {"value": b""}])
     with pytest.raises(RowError, match="Invalid partition: -4"):
         spread(partitioner(), [good | {"partition": -4}])
     with pytest.raises(UnknownTopicOrPartitionError, match="topic a has no partition 3, its last is 2"):
-        spread(partitioner(), [good | {"partition": 3}, good | {"topic": "c", "partition": 6}])
+        spread(partitioner(), [{**good, "partition": 3}, {"topic": "c", "value": b"", "partition": 6}])
