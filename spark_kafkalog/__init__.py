@@ -7,6 +7,7 @@
 - `discovery`   partitions and offsets, asked of the brokers by the driver
 - `reader`      record batches of one range of offsets, on an executor
 - `source`      the data source and its batch reader; `stream` its streaming reader
+- `sink`        rows written to topics
 - `values`      values as typed columns: JSON and Avro
 - `offline`     log directories read without a broker
 """

@@ -7,6 +7,7 @@ product.
 - `compression`  gzip, snappy, lz4, zstd with bounded results; `checksum` CRC-32C
 - `validate`     what a leader checks of a produced batch
 - `arrow`        whole fetches of batches to Arrow columns and back (needs pyarrow)
+- `grouping`     where rows go: hashes of keys, rows by group (needs pyarrow)
 - `kernels`      the loops over records, compiled by numba when asked, plain Python until then
 - `control`      control records, transaction markers
 - `errors`       what can be wrong
