@@ -1,0 +1,117 @@
+"""Web access logs as Spark SQL expressions: one line of text to a structure, or the reason why it is none.
+
+The formats are Apache's "common" and "combined" (https://httpd.apache.org/docs/2.4/logs.html#accesslog), which are
+also nginx's predefined ``combined``; what a server adds after them, behind a space, is not looked at. The expressions
+run inside the JVM, and nothing in them raises: a line that does not parse has a ``reason`` instead.
+
+The patterns mean the same to Java's regular expressions and to Python's. All their loops over characters are possessive
+or lazy over one character, which Java runs without recursion: a line of any length does not overflow a stack.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_QUOTED = r'"([^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+)"'
+"""What stands in quotes, where a backslash takes away the next character's meaning."""
+
+LINE = (
+    # host identity user [time]; only the user may have spaces.
+    r"^([^ \n]++) ([^ \n]++) ([^\n]*?) \[([^\]\n]*+)\] "
+    # "request" status size
+    rf"{_QUOTED} ([0-9]{{3}}) ([0-9]++|-)"
+    # "referer" "user agent", and what else the server writes
+    rf"(?: {_QUOTED} {_QUOTED})?+(?: [^\n]*+)?+[\r\n]*+(?![\s\S])"
+)
+"""A whole line. Groups: host, identity, user, time, request, status, size; referer and agent, which may be absent."""
+
+REQUEST = r"^([A-Za-z-]++) ([^ ]++)(?: (HTTP/[0-9.]++))?+(?![\s\S])"
+"""A request line. Groups: method, target, protocol (absent in HTTP/0.9)."""
+
+TIME = "dd/MMM/yyyy:HH:mm:ss Z"
+"""Of `LINE`'s time, as Spark's datetime patterns write it."""
+
+NO_VALUE = "the record has no value"
+NO_LINE = "not a line of the common or combined log format"
+NO_TIME = "the time is not day/month/year:hour:minute:second zone"
+NO_REQUEST = "the request is not a method, a target and a protocol"
+REASONS = (NO_VALUE, NO_LINE, NO_TIME, NO_REQUEST)
+"""Why a record is no request, in the order in which they are looked for."""
+
+FIELDS = ("host", "user", "time", "method", "target", "path", "protocol", "status", "bytes", "referer", "agent")
+"""Of the structure that `parsed` makes, before ``reason``."""
+
+_MARK = "\u0001"
+"""Between groups. Servers write control characters escaped, so that no line has it."""
+
+
+def parsed(value: Column) -> Column:
+    """A structure of `FIELDS` and ``reason``, of a record's value (binary).
+
+    ``time`` is a timestamp, ``status`` an int, ``bytes`` a bigint, the others are strings; ``path`` is the target
+    without scheme, authority and query. What the server wrote as ``-`` is null. Where the value is no request,
+    ``reason`` is one of `REASONS` and everything else is null; otherwise ``reason`` is null.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    groups = _groups(value.cast("string"), LINE, 9)
+    request = _groups(groups[4], REQUEST, 3)
+    time = F.try_to_timestamp(groups[3], F.lit(TIME))
+    reason = (
+        F.when(value.isNull(), NO_VALUE)
+        .when(groups.isNull(), NO_LINE)
+        .when(time.isNull(), NO_TIME)
+        .when(request.isNull(), NO_REQUEST)
+    )
+    columns = {
+        "host": groups[0],
+        "user": _given(groups[2]),
+        "time": time,
+        "method": request[0],
+        "target": request[1],
+        "path": path_of(request[1]),
+        "protocol": _given(request[2]),
+        "status": groups[5].cast("int"),
+        "bytes": groups[6].try_cast("bigint"),
+        "referer": _given(groups[7]),
+        "agent": _given(groups[8]),
+    }
+    valid = [F.when(reason.isNull(), columns[name]).alias(name) for name in FIELDS]
+    return F.struct(*valid, reason.alias("reason"))
+
+
+def path_of(target: Column) -> Column:
+    """The path of a request's target: ``/a`` of ``/a?b`` and of ``http://host/a#b``, ``/`` where it is empty."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    local = F.regexp_replace(target, r"^[A-Za-z][A-Za-z0-9+.-]*+://[^/?#]*+", "")
+    path = F.regexp_replace(local, r"[?#][\s\S]*+", "")
+    return F.when(path == "", "/").otherwise(path)
+
+
+def status_class(status: Column) -> Column:
+    """``2xx`` of 200 to 299, and so on."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.concat(F.floor(status / 100).cast("string"), F.lit("xx"))
+
+
+def _groups(text: Column, pattern: str, count: int) -> Column:
+    """The pattern's groups as an array of strings, empty where a group is absent; null where the text does not match.
+
+    One match finds all of them; ``regexp_extract`` would match once for each.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    joined = F.regexp_replace(text, pattern, _MARK.join(f"${number}" for number in range(1, count + 1)))
+    parts = F.split(joined, _MARK)
+    return F.when(~F.contains(text, F.lit(_MARK)) & (F.size(parts) == count), parts)
+
+
+def _given(text: Column) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.when(~text.isin("", "-"), text)

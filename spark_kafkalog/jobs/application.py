@@ -1,0 +1,147 @@
+"""A streaming job as a process: its session, its queries until they end or are stopped, its figures and exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from spark_kafkalog.options import OptionsError
+
+from .arguments import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+OK, FAILED, USAGE = 0, 1, 2
+
+LATE = "late"
+"""The figure of rows that came after their window was written."""
+
+_POLL_SECONDS = 1
+_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception): (.+)$", re.MULTILINE)
+
+
+def run(name: str, job: Callable[[], None]) -> int:
+    """Run a job; its exit code. Errors are told in one line on standard error."""
+    try:
+        job()
+    except (UsageError, OptionsError) as error:
+        return _complain(name, str(error), USAGE)
+    except ModuleNotFoundError as error:
+        return _complain(name, f"{error}; this job needs Spark and pyarrow: pip install 'kafkalog[spark]'", FAILED)
+    except Exception as error:
+        from pyspark.errors import PySparkException
+
+        if not isinstance(error, PySparkException | OSError):
+            raise
+        return _complain(name, cause(str(error)), FAILED)
+    return OK
+
+
+def cause(text: str) -> str:
+    """What an error of Spark's comes down to: the last error of Python's that it quotes, else its first line."""
+    quoted = _PYTHON_ERROR.findall(text)
+    if quoted:
+        return str(quoted[-1]).strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else "it failed without a word"
+
+
+def _complain(name: str, message: str, code: int) -> int:
+    print(f"{name}: {message}", file=sys.stderr, flush=True)
+    return code
+
+
+def session(name: str, master: str | None) -> SparkSession:
+    """The application's session. Unless the configuration says otherwise, state has a partition for each core."""
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder
+    builder = builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
+    spark: SparkSession = builder.getOrCreate()
+    context = spark.sparkContext
+    if not context.getConf().contains("spark.sql.shuffle.partitions"):
+        # Spark's 200 would be as many state stores and tasks in each micro-batch. A checkpoint keeps its first number.
+        spark.conf.set("spark.sql.shuffle.partitions", str(context.defaultParallelism))
+    return spark
+
+
+class Figures:
+    """Sums over the micro-batches of this run, of the metrics that its queries observe."""
+
+    def __init__(self) -> None:
+        self.sums: Counter[str] = Counter()
+        self._seen: set[tuple[str, int]] = set()
+
+    def take(self, query: StreamingQuery) -> None:
+        """Count in what the query has reported since the last time; it keeps its last 100 reports."""
+        for progress in query.recentProgress:
+            observed = progress["observedMetrics"]
+            batch = str(query.runId), int(progress["batchId"])
+            # A trigger that found nothing reports the number of the batch that is to come, and no metrics.
+            if observed and batch not in self._seen:
+                self._seen.add(batch)
+                self.add(observed, progress["stateOperators"])
+
+    def add(self, observed: Mapping[str, Any], state: Sequence[Mapping[str, Any]]) -> None:
+        """Count in one report's observed metrics and state operators."""
+        for row in observed.values():
+            found = row.asDict() if hasattr(row, "asDict") else row
+            for name, value in found.items():
+                self.sums[name] += int(value or 0)
+        for operator in state:
+            self.sums[LATE] += int(operator["numRowsDroppedByWatermark"])
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set, for a job that is to end in good order."""
+    asked = threading.Event()
+
+    def ask(number: int, frame: Any) -> None:
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run_queries(writers: Sequence[DataStreamWriter], figures: Figures) -> None:
+    """Start all, and wait until all have ended or a signal says stop.
+
+    Raises what starting raises, and StreamingQueryException when one fails; the others are stopped then, too.
+    """
+    running: list[StreamingQuery] = []
+    with stop_signals() as asked:
+        try:
+            for writer in writers:
+                # One by one: where the second does not start, the first is to be stopped.
+                running.append(writer.start())  # noqa: PERF401
+            while running and not asked.is_set():
+                for query in list(running):
+                    if query.awaitTermination(_POLL_SECONDS):
+                        running.remove(query)
+                    figures.take(query)
+        finally:
+            for query in running:
+                query.stop()
+                figures.take(query)
+
+
+def report(figures: Mapping[str, Any], text: str, as_json: bool) -> None:
+    """Print the figures on standard output."""
+    print(json.dumps(figures) if as_json else text, flush=True)

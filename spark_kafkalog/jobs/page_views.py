@@ -1,0 +1,168 @@
+"""Hourly page views of web access logs: ``spark-submit [Spark's options] page_views.py [options]``.
+
+Reads lines of the common or combined log format from topics, counts them by hour, path and status class, and writes
+each hour to Parquet when the watermark has passed its end. Lines that do not parse go to a side output. Both outputs
+are queries with a checkpoint each: whatever is killed, a restart goes on where they were, and the result is the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from spark_kafkalog.jobs import access_log, application, rejected
+from spark_kafkalog.jobs.arguments import (
+    EXIT_CODES,
+    UsageError,
+    add_source,
+    add_streaming,
+    interval,
+    sink_options,
+    source_options,
+    topics,
+    trigger,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NAME = "page_views"
+AHEAD = "the time is more than an hour after the record's own"
+REASONS = (*access_log.REASONS, AHEAD)
+WINDOWS = "windows"
+
+EXAMPLES = f"""\
+examples:
+  spark-submit page_views.py --bootstrap-server localhost:9092 --topic access --output out/page_views \\
+      --rejected out/rejected --checkpoint out/checkpoint
+  python -m spark_kafkalog.jobs.page_views --bootstrap-server localhost:9092 --topic access \\
+      --output out/page_views --rejected-topic access-rejected --checkpoint out/checkpoint --trigger "1 minute"
+
+{EXIT_CODES}
+"""
+
+
+def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
+    """The options of a command line; ends the process with exit code 2 where they are wrong."""
+    parser = argparse.ArgumentParser(
+        prog="page_views.py",
+        description="Count page views by hour, path and status class, from web access logs in topics into Parquet.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_source(parser)
+    counted = parser.add_argument_group("what to count")
+    counted.add_argument(
+        "--output", required=True, metavar="DIR", help="Parquet: hour, path, status_class, views, bytes"
+    )
+    counted.add_argument(
+        "--watermark",
+        default="1 hour",
+        metavar="INTERVAL",
+        help="how long after the latest line's time a line may come and still be counted (default: 1 hour)",
+    )
+    counted.add_argument(
+        "--methods", default="GET", metavar="NAME[,…]", help="methods whose requests are views (default: GET)"
+    )
+    add_streaming(parser)
+    return parser.parse_args(words)
+
+
+def with_requests(records: DataFrame) -> DataFrame:
+    """Records of the source with the columns ``request`` (`access_log.parsed`) and ``reason``."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    request = F.col("request")
+    # A single line from the far future would move the watermark there, and all others would be late.
+    ahead = F.when(request["time"] > F.col("timestamp") + F.expr("INTERVAL 1 HOUR"), AHEAD)
+    return records.withColumn("request", access_log.parsed(F.col("value"))).withColumn(
+        "reason", F.coalesce(request["reason"], ahead)
+    )
+
+
+def page_views(records: DataFrame, watermark: str, methods: Sequence[str]) -> DataFrame:
+    """Views by hour (the timestamp of its begin), path and status class, with the bytes that were sent."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    requests = with_requests(records).where("reason IS NULL").select("request.*").where(F.col("method").isin(*methods))
+    hour = F.window("time", "1 hour")
+    return (
+        requests.withWatermark("time", watermark)
+        .groupBy(hour.alias("hour"), "path", access_log.status_class(F.col("status")).alias("status_class"))
+        .agg(F.count(F.lit(1)).alias("views"), F.coalesce(F.sum("bytes"), F.lit(0)).cast("bigint").alias("bytes"))
+        .select(F.col("hour.start").alias("hour"), "path", "status_class", "views", "bytes")
+        .observe("rows", F.count(F.lit(1)).alias(WINDOWS))
+    )
+
+
+def check(arguments: argparse.Namespace) -> tuple[dict[str, str], str, list[str], dict[str, Any]]:
+    """The source's options, the watermark, the methods and the trigger. UsageError or OptionsError."""
+    from spark_kafkalog.options import SourceOptions
+    from spark_kafkalog.sink.options import SinkOptions
+
+    source = source_options(arguments)
+    SourceOptions.parse(source)
+    if arguments.rejected_topic is not None:
+        SinkOptions.parse(sink_options(arguments, arguments.rejected_topic))
+        if arguments.rejected_topic.strip() in topics(arguments):
+            raise UsageError("--rejected-topic is one of the topics that are read: it would be read for ever")
+    elif PurePosixPath(arguments.rejected) == PurePosixPath(arguments.output):
+        raise UsageError("--rejected and --output are the same directory")
+    methods = [name.strip() for name in arguments.methods.split(",") if name.strip()]
+    if not methods:
+        raise UsageError("--methods names no method")
+    return source, interval("--watermark", arguments.watermark), methods, trigger(arguments.trigger)
+
+
+def job(arguments: argparse.Namespace) -> None:
+    """Run both queries until they end; print the figures."""
+    source, watermark, methods, when = check(arguments)
+    spark = application.session(NAME, arguments.master)
+    views = page_views(_records(spark, source), watermark, methods)
+    others = rejected.observed(with_requests(_records(spark, source)), REASONS)
+    figures = application.Figures()
+    application.run_queries(
+        [
+            views.writeStream.format("parquet")
+            .outputMode("append")
+            .option("path", arguments.output)
+            .option("checkpointLocation", f"{arguments.checkpoint}/page_views")
+            .queryName(NAME)
+            .trigger(**when),
+            rejected.writer(others, arguments)
+            .option("checkpointLocation", f"{arguments.checkpoint}/rejected")
+            .queryName(f"{NAME} rejected")
+            .trigger(**when),
+        ],
+        figures,
+    )
+    sums = figures.sums
+    by_reason = {reason: sums[reason] for reason in REASONS if sums[reason]}
+    told = {
+        "lines": sums[rejected.LINES],
+        "rejected": by_reason,
+        "windows": sums[WINDOWS],
+        "late": sums[application.LATE],
+    }
+    text = (
+        f"{sums[rejected.LINES]:,} lines, {rejected.described(sums, REASONS)}; "
+        f"{sums[WINDOWS]:,} rows of closed hours written; {sums[application.LATE]:,} late"
+    )
+    application.report(told, text, arguments.json)
+
+
+def _records(spark: SparkSession, source: dict[str, str]) -> DataFrame:
+    return spark.readStream.format("kafkalog").options(**source).load()
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the job; its exit code."""
+    arguments = arguments_of(words)
+    return application.run(NAME, lambda: job(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Records that do not parse: where they go, and how many there are for which reason."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from .arguments import sink_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+LINES = "lines"
+_PLACE = ("topic", "partition", "offset", "timestamp")
+
+
+def observed(frame: DataFrame, reasons: Sequence[str]) -> DataFrame:
+    """The frame of records with their column ``reason``, observed: all ``lines``, and those of each reason."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    counts = [F.count_if(F.col("reason") == reason).alias(reason) for reason in reasons]
+    return frame.observe("records", F.count(F.lit(1)).alias(LINES), *counts)
+
+
+def writer(frame: DataFrame, arguments: argparse.Namespace) -> DataStreamWriter:
+    """Of the records with a ``reason``: into Parquet files, or into a topic with the reason as a header.
+
+    ``frame`` has the columns of the source and ``reason``. UsageError for options that cannot be used.
+    """
+    found = frame.where("reason IS NOT NULL")
+    if arguments.rejected is not None:
+        columns = ["reason", *_PLACE, "key", "value", *(["headers"] if "headers" in frame.columns else [])]
+        return found.select(*columns).writeStream.format("parquet").option("path", arguments.rejected)
+    rows = found.select("key", "value", _headers(frame).alias("headers"))
+    return rows.writeStream.format("kafkalog").options(**sink_options(arguments, arguments.rejected_topic))
+
+
+def _headers(frame: DataFrame) -> Column:
+    """The record's own, where they were read, then its reason and its place."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    place = F.concat_ws("-", "topic", "partition", "offset")
+    added = F.array(
+        *(
+            F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value"))
+            for name, text in (("reason", F.col("reason")), ("source", place))
+        )
+    )
+    if "headers" not in frame.columns:
+        return added
+    return F.concat(F.coalesce(F.col("headers"), F.array().cast(frame.schema["headers"].dataType)), added)
+
+
+def described(sums: Mapping[str, int], reasons: Sequence[str]) -> str:
+    """One line: how many, and why."""
+    found = [(reason, sums.get(reason, 0)) for reason in reasons]
+    why = "; ".join(f"{reason}: {count:,}" for reason, count in found if count)
+    return f"{sum(count for _, count in found):,} rejected{f' ({why})' if why else ''}"
