@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -146,8 +147,8 @@ def test_wrong_usage(given: list[str], message: str) -> None:
 def test_an_unreachable_broker(local_target: str) -> None:
     fast = ["--consumer-property", "default.api.timeout.ms=1000"]
     given = ["load", "--bootstrap-server", "127.0.0.1:1", "--topic", "a", "--to", local_target, *fast]
-    (said,) = run(*given, check=1).stderr.decode().splitlines()
-    assert "127.0.0.1:1" in said
+    *_, said = run(*given, check=1).stderr.decode().splitlines()
+    assert re.match(r"kafkalog: gave up after \d+ tries: cannot connect to 127\.0\.0\.1:1", said)
     assert not Path(local_target).exists()
 
 
@@ -296,15 +297,14 @@ def test_the_progress_line() -> None:
     assert line("words", 10, 20, 0, 1.0).startswith("words [########################] 100%")
 
 
-def test_the_progress_bar_leaves_the_line_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_bar_leaves_the_line_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_kafkalog.load.progress.INTERVAL_S", 0.001)
-    shown = (tmp_path / "shown").open("w+")
+    shown = io.StringIO()
     counts = iter(range(10**9))
     with ProgressBar("words", 100, lambda: (next(counts), 0), shown):
         while next(counts) < 50:
             pass
-    shown.seek(0)
-    assert shown.read().endswith("\r\x1b[K")
+    assert shown.getvalue().endswith("\r\x1b[K")
 
 
 def test_what_a_task_said_last() -> None:
