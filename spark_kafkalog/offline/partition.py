@@ -266,21 +266,19 @@ def walk(fs: FileSystem, segments: Iterable[Segment], since: int, at: int | None
 def _sound_headers(
     batches: Batches, at: int, segment: Segment, entries: OffsetEntries
 ) -> Iterator[tuple[int, BatchHeader]]:
-    least = segment.base
     while at < batches.end:
+        before = at
+        for position, header in batches.headers(at):
+            at = position + header.size
+            yield position, header
         try:
-            header = batches.header(at)
+            if batches.header(at) is None or at == before:
+                return
         except CorruptRecordError:
-            onward = after_damage(batches, at, least, segment.end, entries.positions.tolist(), batches.end)
+            onward = after_damage(batches, at, segment.base, segment.end, entries.positions.tolist(), batches.end)
             if onward is None:
                 return
             at = onward
-            continue
-        if header is None:
-            return
-        yield at, header
-        least = max(least, header.base_offset)
-        at += header.size
 
 
 def offset_at(fs: FileSystem, log: PartitionLog, timestamp: int) -> int | None:

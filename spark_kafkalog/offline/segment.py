@@ -8,6 +8,7 @@ the file ends within a batch (None), is damaged (CorruptRecordError), or holds a
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from struct import Struct
 
 import numpy as np
@@ -31,6 +32,7 @@ WINDOW = 128 * 1024
 SEARCH_BYTES = 64 << 20
 """How far behind damage sound batches are searched for."""
 
+_HEADER = Struct(">qiibIhiqqqhii")
 _LENGTH = Struct(">i")
 _OLD_CRC = Struct(">I")
 _OLD_HEADER_SIZE = 26
@@ -97,6 +99,25 @@ class Batches:
             return self.checked(at)
         except (RecordsError, OldFormatError):
             return None
+
+    def headers(self, at: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each whole batch from ``at`` on, checksums not verified, up to the first place where
+        none is; ``header`` tells what is there."""
+        while self.end - at >= HEADER_SIZE:
+            window = self.file.read(at, min(WINDOW, self.end - at))
+            last, pos = len(window) - HEADER_SIZE, 0
+            while pos <= last:
+                header = BatchHeader._make(_HEADER.unpack_from(window, pos))
+                size = LOG_OVERHEAD + header.batch_length
+                if header.magic != MAGIC or not HEADER_SIZE <= size <= self.end - at - pos:
+                    return
+                if header.last_offset_delta < 0 or header.base_offset < 0:
+                    return
+                yield at + pos, header
+                pos += size
+            at += pos
+            if not pos:
+                return
 
     def _refuse_old(self, at: int) -> None:
         """OldFormatError where a message of v0 or v1 with its checksum begins: a damaged batch looks like one, too."""

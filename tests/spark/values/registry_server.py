@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 
 class RegistryServer:
-    """``user_info``: the user and password that are asked for. ``failures``: statuses to answer next, before anything
-    else. ``requests``: the paths asked for."""
+    """``user_info``: the user and password that are asked for; ``certificate``: PEM, with its key, for https.
 
-    def __init__(self, user_info: str | None = None) -> None:
+    ``failures``: statuses to answer next, before anything else. ``requests``: the paths asked for.
+    """
+
+    def __init__(self, user_info: str | None = None, certificate: Path | None = None) -> None:
         self.user_info = user_info
         self.failures: list[int] = []
         self.requests: list[str] = []
@@ -47,6 +51,11 @@ class RegistryServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+            self.url = self.url.replace("http:", "https:")
 
     def handle(self, path: str, body: Any, authorization: str | None) -> tuple[int, Any]:
         if self.failures:

@@ -8,6 +8,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -27,6 +28,8 @@ from spark_kafkalog.values.options import ValueOptions
 from spark_kafkalog.values.plan import plan
 from spark_kafkalog.values.registry import RegistryConfig, SchemaRegistry, SchemaRegistryError
 from spark_kafkalog.values.typed import Typed
+from tests.client import certificates
+from tests.peers.cache import require
 from tests.spark.values.registry_server import RegistryServer
 
 EVERYTHING = {
@@ -330,6 +333,19 @@ def test_authentication(in_url: bool) -> None:
             SchemaRegistry(RegistryConfig((server.url,), "user:wrong")).latest("t-value")
         assert "wrong" not in str(raised.value)
         assert "wrong" not in repr(RegistryConfig((server.url,), "user:wrong"))
+
+
+def test_https(tmp_path: Path) -> None:
+    require(certificates.missing())
+    made = certificates.make_certificates(tmp_path)
+    with RegistryServer(certificate=made.server) as server:
+        server.register("t-value", SIMPLE)
+        found = SchemaRegistry(RegistryConfig((server.url,), ca_file=str(made.authority))).latest("t-value")
+        assert found is not None
+        for ca_file in (None, str(made.stranger)):
+            distrusting = SchemaRegistry(RegistryConfig((server.url,), retries=0, ca_file=ca_file))
+            with pytest.raises(SchemaRegistryError, match="CERTIFICATE_VERIFY_FAILED"):
+                distrusting.latest("t-value")
 
 
 def test_a_registry_that_cannot_be_asked_is_not_the_records_fault(registry: RegistryServer) -> None:
