@@ -58,7 +58,7 @@ class SplitTask:
     format: str
     compression_level: int
     most_file_bytes: int
-    topic_mark: int | None = None
+    topic_mark: str | None = None
     """``spark_kafkalog.offsets.topic_mark`` of the topic that the split was planned for."""
 
 
