@@ -27,11 +27,15 @@ LATE = "late"
 """The figure of rows that came after their window was written."""
 
 _POLL_SECONDS = 1
-_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception): (.+)$", re.MULTILINE)
+_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(?!UnboundLocalError)\w*(?:Error|Exception): (.+)$", re.MULTILINE)
+"""In a traceback. PySpark's clean-up of a source that could not be made ends with an UnboundLocalError of its own."""
 
 
 def run(name: str, job: Callable[[], None]) -> int:
-    """Run a job; its exit code. Errors are told in one line on standard error."""
+    """Run a job; its exit code. Errors are told in one line on standard error.
+
+    (spark-submit passes on what its application prints there on standard output, too.)
+    """
     try:
         job()
     except (UsageError, OptionsError) as error:

@@ -29,12 +29,13 @@ class Done(NamedTuple):
 
     code: int
     output: str
+    """Standard output, where spark-submit also puts its application's standard error."""
     errors: str
 
     @property
     def figures(self) -> dict[str, Any]:
         """What ``--json`` printed."""
-        found: dict[str, Any] = json.loads(self.output)
+        found: dict[str, Any] = json.loads(self.output.splitlines()[-1])
         return found
 
 

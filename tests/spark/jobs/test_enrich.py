@@ -67,7 +67,7 @@ def test_access_log_killed_in_the_middle_and_restarted(topics: Topics, tmp_path:
     )
     assert committed(checkpoint) < 10, "it was killed in the middle"
     done = submit("enrich", tmp_path / "spark", *asked)
-    assert done.code == 0, done.errors
+    assert done.code == 0, done.output + done.errors
     found = {}
     for key, value, headers in records_of(topics.bootstrap, to):
         assert value is not None
@@ -115,7 +115,7 @@ def test_json_lines_keep_their_text_key_and_headers(topics: Topics, tmp_path: Pa
         "ip",
     ]
     done = submit("enrich", tmp_path / "spark", *asked, "--as", "site", "--keep-key", "--keep-headers")
-    assert done.code == 0, done.errors
+    assert done.code == 0, done.output + done.errors
     site = b',"site":{"where":"east","rack":7}}'
     expected = [line[:-1] + site for line in lines] + [other[:-1] + b',"site":null}']
     records = records_of(topics.bootstrap, to)

@@ -137,6 +137,8 @@ def test_causes_of_spark_errors() -> None:
         "[X] it failed:\nTraceback (most recent call last):\n  File\na.b.OneError: first\n\nOptionsError: last one\n"
     )
     assert application.cause(quoted) == "last one"
+    hidden = quoted + "During handling:\nUnboundLocalError: cannot access local variable 'reader'\n SQLSTATE: 38000"
+    assert application.cause(hidden) == "last one"
     assert application.cause("\n[PATH_NOT_FOUND] Path x\n at y") == "[PATH_NOT_FOUND] Path x"
     assert application.cause("") == "it failed without a word"
 

@@ -55,7 +55,7 @@ def test_hours_are_counted_and_other_lines_set_aside(spark: SparkSession, topics
     interleaved(topics, topic, [*lines, *(value for value, _ in REJECTED)])
     asked = options(topics.bootstrap, topic, tmp_path)
     done = submit("page_views", tmp_path / "spark", *asked, "--rejected", str(tmp_path / "rejected"))
-    assert done.code == 0, done.errors
+    assert done.code == 0, done.output + done.errors
     views = written(spark, tmp_path)
     assert len(views) == len(set(views))
     assert set(views) == web.closed_views(lines)
@@ -87,7 +87,7 @@ def test_killed_in_the_middle_and_restarted(spark: SparkSession, topics: Topics,
     assert committed(checkpoint) < 10, "it was killed in the middle"
     interleaved(topics, topic, [LAST])
     done = submit("page_views", tmp_path / "spark", *asked)
-    assert done.code == 0, done.errors
+    assert done.code == 0, done.output + done.errors
     views = written(spark, tmp_path)
     assert len(views) == len(set(views)), "a row was written twice"
     assert set(views) == web.closed_views([*lines, LAST])
@@ -107,5 +107,5 @@ def test_a_topic_that_is_not_there_is_named(topics: Topics, tmp_path: Path) -> N
     asked = options(topics.bootstrap, "no-such-topic", tmp_path)
     done = submit("page_views", tmp_path / "spark", *asked, "--rejected", str(tmp_path / "rejected"))
     assert done.code == 1
-    (told,) = [line for line in done.errors.splitlines() if line.startswith("page_views: ")]
+    (told,) = [line for line in done.output.splitlines() if line.startswith("page_views: ")]
     assert "no-such-topic" in told
