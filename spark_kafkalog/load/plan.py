@@ -74,6 +74,8 @@ class Plan:
     positions: Mapping[int, tuple[int, int]]
     lost: tuple[Lost, ...] = ()
     restarted: bool = False
+    fixes_starts: bool = False
+    """Whether it says where a partition begins, which the next load could not find out: ``latest`` moves."""
 
     @property
     def ranges(self) -> list[OffsetRange]:
@@ -92,8 +94,8 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to publish: no new offsets, not even lost ones."""
-        return all(start == end for start, end in self.positions.values())
+        """Whether there is nothing to publish: no new offsets, not even lost ones, and no start to remember."""
+        return not self.fixes_starts and all(start == end for start, end in self.positions.values())
 
     def splits(self, least: int, most_offsets: int | None) -> list[Split]:
         """About ``least`` splits of like size (if there is anything), none of more than ``most_offsets``."""
@@ -141,6 +143,9 @@ def plan_load(topic: str, last: Offsets | None, seen: Seen, wanted: Wanted) -> P
         positions=positions,
         lost=tuple(lost),
         restarted=restarted,
+        fixes_starts=any(
+            number not in loaded and start != seen.earliest[number] for number, (start, _) in positions.items()
+        ),
     )
 
 

@@ -140,13 +140,14 @@ def test_partitions_that_come_later_are_loaded_from_their_beginning(loading: Loa
     assert loading.check(topic) == expected(sent)
 
 
-def test_from_latest_is_about_partitions_that_were_never_loaded(local_loading: Loading) -> None:
-    topic = local_loading.topics.create("latest")
-    local_loading.topics.produce(topic, numbers(10))
+def test_from_latest_remembers_where_that_was(local_loading: Loading) -> None:
+    topic = local_loading.topics.create("latest", 2)
+    local_loading.topics.produce(topic, numbers(10), partition=1)
+    first = local_loading.load(topic, first=AtEnd(-1))
+    assert first.document is not None
+    assert (first.document.rows, first.document.ends) == (0, {0: 0, 1: 10})
     assert local_loading.load(topic, first=AtEnd(-1)).document is None
-    sent = local_loading.topics.produce(topic, numbers(5, 10))
-    local_loading.load(topic, start=AtOffsets(parse_offsets(f'{{"{topic}":{{"0":10}}}}')))
-    sent += local_loading.topics.produce(topic, numbers(5, 15))
+    sent = local_loading.topics.produce(topic, numbers(10, 10))
     local_loading.load(topic, first=AtEnd(-1))
     assert local_loading.check(topic) == expected(sent)
 

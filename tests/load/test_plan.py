@@ -52,6 +52,14 @@ def test_nothing_new() -> None:
     assert plan(after({0: 10}), [0], [10]).is_empty
 
 
+def test_a_start_at_the_end_is_remembered() -> None:
+    """Otherwise the next load would begin at its own latest, and leave out what came in between."""
+    found = plan(None, [0, 0], [10, 0], first_starts={0: 10, 1: 0})
+    assert (found.positions, found.is_empty, found.splits(2, None)) == ({0: (10, 10), 1: (0, 0)}, False, [])
+    assert plan(after({0: 10, 1: 0}), [0, 0], [10, 0], first_starts={0: 10, 1: 0}).is_empty
+    assert plan(None, [7], [7]).is_empty
+
+
 def test_until() -> None:
     found = plan(after({0: 7, 1: 7, 2: 7}), [0] * 3, [10] * 3, until={0: 8, 1: 3, 2: -1})
     assert found.positions == {0: (7, 8), 1: (7, 7), 2: (7, 10)}
