@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from kafkalog.client.types import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -54,6 +57,18 @@ def total(messages: Iterable[WriterCommitMessage | None]) -> TaskWrote:
             for partition, written in message.partitions.items():
                 result.add(partition, written)
     return result
+
+
+def tell(level: int, text: str, messages: Iterable[WriterCommitMessage | None]) -> None:
+    """Log a line for each partition that tasks wrote to; ``text`` has a place for it.
+
+    Where Spark collects the logs of its workers it takes what loggers let through, and nobody but this code can set
+    their levels there: so these lines are let through unless somebody did.
+    """
+    if _log.level == logging.NOTSET:
+        _log.setLevel(logging.INFO)
+    for line in describe(total(messages)):
+        _log.log(level, text, line)
 
 
 def describe(wrote: TaskWrote) -> list[str]:

@@ -11,14 +11,12 @@ from pyspark.sql.types import StructType
 
 from spark_kafkalog.options import OptionsError
 
-from .message import describe, total
+from .message import tell
 from .options import SinkOptions
 from .schema import SinkColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_log = logging.getLogger(__name__)
 
 
 class KafkalogStreamWriter(DataSourceStreamArrowWriter):
@@ -40,10 +38,8 @@ class KafkalogStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing but a word in the log: rows are in their topics as soon as a task has written them."""
-        for line in describe(total(messages)):
-            _log.info("batch %d wrote %s", batchId, line)
+        tell(logging.INFO, f"batch {batchId} wrote %s", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """What was written stays, and is written again when Spark repeats the batch."""
-        for line in describe(total(messages)):
-            _log.warning("batch %d failed, but finished tasks have written %s", batchId, line)
+        tell(logging.WARNING, f"batch {batchId} failed, but finished tasks have written %s", messages)

@@ -11,14 +11,12 @@ from pyspark.sql.types import StructType
 
 from spark_kafkalog.options import OptionsError
 
-from .message import describe, total
+from .message import tell
 from .options import SinkOptions
 from .schema import SinkColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_log = logging.getLogger(__name__)
 
 
 class KafkalogWriter(DataSourceArrowWriter):
@@ -40,10 +38,8 @@ class KafkalogWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing but a word in the log: rows are in their topics as soon as a task has written them."""
-        for line in describe(total(messages)):
-            _log.info("wrote %s", line)
+        tell(logging.INFO, "wrote %s", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """What was written stays: a log has no way to take it back."""
-        for line in describe(total(messages)):
-            _log.warning("the query failed, but finished tasks have written %s", line)
+        tell(logging.WARNING, "the query failed, but finished tasks have written %s", messages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from kafkalog.protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafkalog.records.errors import InvalidRecordError
-from spark_kafkalog.sink import task
+from spark_kafkalog.sink import message, task
 from spark_kafkalog.sink.message import TaskWrote, Written, describe, total
 from spark_kafkalog.sink.partition import RowError
 from tests.spark.sink.support import Tasks, batch_of, columns, consume
@@ -269,7 +270,7 @@ def test_nobody_listens() -> None:
         nowhere.write(VALUES, [rows_of([b"x"])], topic="t", **{"kafka.max.block.ms": 300})
 
 
-def test_messages_are_added_up() -> None:
+def test_messages_are_added_up(caplog: pytest.LogCaptureFixture) -> None:
     a, b = TopicPartition("a", 0), TopicPartition("b", 1)
     one, other = TaskWrote(), TaskWrote()
     one.add(a, Written(3, 30, 0, 2))
@@ -277,4 +278,7 @@ def test_messages_are_added_up() -> None:
     other.add(a, Written(2, 20, 7, 8))
     found = total([one, None, other])
     assert found.partitions == {a: Written(5, 50, 0, 8), b: Written(1, 10)}
+    with caplog.at_level(logging.INFO):
+        message.tell(logging.INFO, "wrote %s", [one, None, other])
+    assert [record.getMessage() for record in caplog.records] == [f"wrote {line}" for line in describe(found)]
     assert describe(found) == ["a-0: 5 rows, 50 bytes, offsets 0 to 8", "b-1: 1 rows, 10 bytes"]
