@@ -96,7 +96,7 @@ def test_a_killed_broker_under_spark(spark: SparkSession, start_broker: Callable
     broker = start_broker()
     topics = Topics(broker.bootstrap)
     topic = topics.create("killed", 2)
-    rows = 1_500_000
+    rows = 1_000_000
     frame = spark.range(0, rows, 1, 4).selectExpr("cast(id AS STRING) AS key", "repeat('x', 200) AS value")
     logs = [broker.log_dir / f"{topic}-{partition}" / f"{0:020}.log" for partition in range(2)]
     written = threading.Event()
