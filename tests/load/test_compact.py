@@ -379,3 +379,15 @@ def test_real_readers_fail_where_there_is_a_sign(
     monkeypatch.setattr(compaction.Judge, "is_dead", lambda self, run: True)
     run(local_loading, topic)
     assert reader(path) == len(rows)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_spark_fails_where_there_is_a_sign(
+    local_loading: Loading, run_spark: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, rows = fill(local_loading, "spark-sign", 2)
+    assert rows
+    assert interrupted(local_loading, topic, "hidden", 2, monkeypatch)
+    with pytest.raises(AssertionError, match=r"(?i)is not a parquet file"):
+        run_spark(local_loading.path(topic))
