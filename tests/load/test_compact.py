@@ -49,7 +49,8 @@ def fill(loading: Loading, stem: str, loads: int = 4, partitions: int = 2) -> tu
         records = [
             {"value": b"%d-%d" % (load, index), "timestamp": T0_MS + (index % 2) * 3_600_000} for index in range(40)
         ]
-        loading.topics.produce(topic, records)
+        for partition in range(partitions):
+            loading.topics.produce(topic, records, partition=partition)
         loading.load(topic, min_splits=2)
     return topic, loading.check(topic)
 
@@ -148,7 +149,8 @@ def test_old_and_new_records_of_a_recreated_topic_are_not_mixed(local_loading: L
     local_loading.topics.delete(topic)
     local_loading.topics.create_named(topic, 2)
     for round_ in range(2):
-        local_loading.topics.produce(topic, [b"new %d" % round_] * 20)
+        record = {"value": b"new %d" % round_, "timestamp": T0_MS}
+        local_loading.topics.produce(topic, [record] * 20, partition=0)
         local_loading.load(topic, restart_recreated=True)
     run(local_loading, topic)
     path = local_loading.path(topic)
