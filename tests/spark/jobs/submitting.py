@@ -70,6 +70,7 @@ def submit_and_kill(job: str, directory: Path, middle: Callable[[], bool], *opti
     words = command(job, directory, *options)
     with Process(words, directory / "killed.out", env=environment()) as process:
         process.wait_until(middle, DEADLINE_S, poll_s=0.005)
+        assert process.running, f"it ended before it could be killed:\n{tail(process.log)}"
         end = time.monotonic() + DEADLINE_S
         while alive := _of_session(process.pid):
             assert time.monotonic() < end, f"still alive: {alive}"
@@ -77,7 +78,7 @@ def submit_and_kill(job: str, directory: Path, middle: Callable[[], bool], *opti
                 with suppress(psutil.NoSuchProcess):
                     each.kill()
             psutil.wait_procs(alive, timeout=0.2)
-        assert process.wait(DEADLINE_S) != 0, f"it ended before it could be killed:\n{tail(process.log)}"
+        process.wait(DEADLINE_S)
 
 
 def _of_session(leader: int) -> list[psutil.Process]:
