@@ -36,7 +36,7 @@ class Assigned(NamedTuple):
     """The partitions of a query, and the marks of their topics (``offsets.topic_mark``) where they have ids."""
 
     partitions: frozenset[TopicPartition]
-    topics: dict[str, int]
+    topics: dict[str, str]
 
 
 class Discovery:

@@ -7,10 +7,9 @@ An offset is the position of the next record to read (last + 1). Its JSON form i
 ``startingOffsets`` and of the checkpoints of Spark's source. PySpark compares offsets as JSON text, therefore
 ``to_json`` orders topics by name and partitions by number.
 
-A topic that was deleted and created again has offsets that mean other records, so a position carries which topic it is
-of: ``{"topic":{"00":218105623417341,"0":42}}``, 48 bits of the topic's id under the number of its first partition with
-a zero before it. Every reader that takes partitions as numbers and the last of equal ones, as the JSON libraries of
-Spark and Python do, still finds offsets alone in it; so does ``startingOffsets`` here and in Spark's source.
+A topic that was deleted and created again has offsets that mean other records, so a position carries which topics it is
+of: ``{"topic":{"0":42},"id:J2zBe_1rTjG0dC4QO1bWWg:topic":{}}``. The id is in a key, and what it holds is empty: whoever
+looks for partitions or offsets, Spark's own source and ``startingOffsets`` included, finds those of topics alone.
 
 The start of the first batch needs care: Spark gives a Python source no place to store it, and asks for it again when
 the first batch is repeated after a crash, when ``latest`` may have moved. So the end of the first batch carries its
@@ -19,6 +18,7 @@ start (``with_initial``) through Spark's offset log: planning that batch again f
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
@@ -33,10 +33,10 @@ Lookup = Callable[[Mapping[TopicPartition, int]], Offsets]
 """Timestamps (ms; -2 earliest, -1 latest) to offsets; -1 where no record is that late. Partitions that are gone
 are missing from the answer."""
 
-_ID_BITS = 48
-"""Random bits at the beginning of a topic's id; as a number they survive JSON libraries that know doubles only."""
+_ID = "id:"
+"""Marks a topic's id; ':' cannot be part of a topic's name, nor of an id."""
 _INITIAL = "initial:"
-"""Marks a topic's start in the end of the first batch; ':' cannot be part of a topic's name."""
+"""Marks a topic's start in the end of the first batch."""
 
 OffsetJson = dict[str, dict[str, int]]
 
@@ -45,7 +45,7 @@ class Position(NamedTuple):
     """Offsets, and which topics they are of: `topic_mark` of each topic by name, where that is known."""
 
     offsets: Offsets
-    topics: Mapping[str, int] = {}
+    topics: Mapping[str, str] = {}
 
     def recreated(self, now: Position) -> set[str]:
         """Topics that are not the ones they were: deleted and created again in between."""
@@ -55,11 +55,6 @@ class Position(NamedTuple):
         """The offsets that still mean something: those of topics that were not created again."""
         gone = self.recreated(now)
         return {tp: offset for tp, offset in self.offsets.items() if tp.topic not in gone}
-
-
-def topic_mark(topic_id: UUID) -> int | None:
-    """What stands for a topic's id in a position; None for a topic without id (brokers before 2.8)."""
-    return topic_id.int >> (128 - _ID_BITS) or None
 
 
 class OffsetRange(NamedTuple):
@@ -75,6 +70,11 @@ class OffsetRange(NamedTuple):
         return self.end - self.start
 
 
+def topic_mark(topic_id: UUID) -> str | None:
+    """A topic's id as Kafka's tools write it; None for a topic without one (brokers before 2.8)."""
+    return urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode() if topic_id.int else None
+
+
 # ---------------------------------------------------------------------------------------------- JSON form
 
 
@@ -83,11 +83,8 @@ def to_json(position: Offsets | Position) -> OffsetJson:
     offsets, marks = position if isinstance(position, Position) else (position, {})
     document: OffsetJson = {}
     for tp, offset in sorted(offsets.items()):
-        if tp.topic not in document:
-            mark = marks.get(tp.topic)
-            document[tp.topic] = {} if mark is None else {f"0{tp.partition}": mark}
-        document[tp.topic][str(tp.partition)] = offset
-    return document
+        document.setdefault(tp.topic, {})[str(tp.partition)] = offset
+    return document | {f"{_ID}{marks[topic]}:{topic}": {} for topic in list(document) if topic in marks}
 
 
 def position_of(document: Mapping[str, Any]) -> Position:
@@ -115,14 +112,14 @@ def initial_of(document: Mapping[str, Any]) -> Position | None:
 
 def _parse(document: Mapping[str, Any]) -> Position:
     offsets: dict[TopicPartition, int] = {}
-    marks: dict[str, int] = {}
+    marks: dict[str, str] = {}
     try:
         for topic, partitions in document.items():
-            for partition, value in partitions.items():
-                if partition.startswith("0") and partition != "0":
-                    marks[topic] = int(value)
-                else:
-                    offsets[TopicPartition(topic, int(partition))] = int(value)
+            if topic.startswith(_ID):
+                mark, _, name = topic.removeprefix(_ID).partition(":")
+                marks[name] = mark
+            for partition, offset in partitions.items():
+                offsets[TopicPartition(topic, int(partition))] = int(offset)
     except (AttributeError, TypeError, ValueError):
         raise ValueError(
             f'{document} is no offset of this source; expected e.g. {{"topicA":{{"0":23,"1":42}}}}. The checkpoint '

@@ -61,7 +61,7 @@ def read_range(
     options: SourceOptions,
     columns: tuple[str, ...],
     *,
-    topic: int | None = None,
+    topic: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Records with start <= offset < end, in order, as batches with exactly ``columns``.
 
@@ -109,7 +109,7 @@ class _RangeReader:
         self._under_way: tuple[int, Future[FetchedChunk]] | None = None
         self._moved_at = time.monotonic()
 
-    def check_topic(self, mark: int | None) -> None:
+    def check_topic(self, mark: str | None) -> None:
         """Report the range as lost where the topic is not the one that it was planned for."""
         if mark is None:
             return

@@ -42,12 +42,12 @@ class RangePartition(InputPartition):
     partition: int
     start: int
     end: int
-    topic_mark: int | None = None
+    topic_mark: str | None = None
 
 
 def tasks(
     ranges: Sequence[offsets.OffsetRange],
-    topics: Mapping[str, int],
+    topics: Mapping[str, str],
     options: SourceOptions,
     measure: offsets.Measure | None = None,
 ) -> list[RangePartition]:

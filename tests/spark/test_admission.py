@@ -114,13 +114,13 @@ def test_holding_back(latest: int, since: float, held: bool) -> None:
     ],
 )
 def test_available_now_notices_changes(end: Offsets, latest: Offsets, condition: str) -> None:
-    target = Position({A0: 5, A1: 5}, {"a": 1})
-    admission.check_available_now(target.offsets, target, Position({A0: 9, A1: 5}, {"a": 1}))
+    target = Position({A0: 5, A1: 5}, {"a": "one"})
+    admission.check_available_now(target.offsets, target, Position({A0: 9, A1: 5}, {"a": "one"}))
     with pytest.raises(RuntimeError, match=condition):
         admission.check_available_now(end, target, Position(latest))
 
 
 def test_available_now_notices_a_topic_created_again() -> None:
-    target = Position({A0: 5}, {"a": 1})
+    target = Position({A0: 5}, {"a": "one"})
     with pytest.raises(RuntimeError, match="topic was deleted and created again"):
-        admission.check_available_now(target.offsets, target, Position({A0: 9}, {"a": 2}))
+        admission.check_available_now(target.offsets, target, Position({A0: 9}, {"a": "two"}))

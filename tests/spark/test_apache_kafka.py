@@ -16,10 +16,12 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.group_offsets import GroupOffsets
 from kafkalog.client.types import TopicPartition
+from spark_kafkalog.discovery import Discovery
 from tests.peers import kafka
 from tests.peers.cache import require
 from tests.peers.kafka import ApacheKafka
 from tests.spark.conftest import Reads
+from tests.spark.test_sizes import options_for, spans
 from tests.spark.test_stream import Sink, wait_for
 from tests.spark.topics import CODECS, DEADLINE_S, Topics, numbers
 from tests.spark.without_spark import Batch, Stream, chosen
@@ -136,6 +138,23 @@ def test_a_topic_created_again(topics: Topics) -> None:
     query.trigger()
     query.stop()
     assert [row["value"] for row in query.rows] == numbers(5) + numbers(8, 100)
+
+
+def test_sizes_are_found_by_headers(topics: Topics) -> None:
+    """Kafka gives the first partition of a response a whole batch, and cuts the others off behind their headers."""
+    topic = topics.create("headers", 3)
+    for partition in range(3):
+        for size in (10, 5000, 100, 20_000):
+            topics.produce(topic, [b"x" * size] * (partition + 3), partition)
+    discovery = Discovery(options_for(topics, topic))
+    logs = {tp: spans(topics.bootstrap, tp) for tp in (TopicPartition(topic, number) for number in range(3))}
+    for at in range(12):
+        assert discovery.densities(dict.fromkeys(logs, at)) == {
+            tp: size / (behind - base) for tp, log in logs.items() for base, behind, size in log if base <= at < behind
+        }
+    discovery.close()
+    query = Stream(topics.bootstrap, subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger="100k")
+    assert 3 <= query.drain() <= 6, "about 300 KB"
 
 
 def test_transactions(batch: Batch, topics: Topics) -> None:

@@ -33,7 +33,7 @@ from spark_kafkalog.schema import source_schema
 from spark_kafkalog.source import RangePartition
 from spark_kafkalog.stream import KafkalogStreamReader
 
-Record = tuple[str, int, int, int]
+Record = tuple[str, str, int, int]
 """Topic, its mark, partition, offset: what no other record has."""
 
 Lost = tuple[str, int, int, int]
@@ -53,7 +53,7 @@ class Log:
 
 @dataclass
 class Topic:
-    mark: int
+    mark: str
     logs: list[Log]
 
 
@@ -71,7 +71,7 @@ class Brokers:
 
     def create(self, name: str, partitions: int) -> None:
         self._marks += 1
-        self.topics[name] = Topic(self._marks, [Log() for _ in range(partitions)])
+        self.topics[name] = Topic(f"id{self._marks}", [Log() for _ in range(partitions)])
 
     def produce(self, name: str, partition: int, count: int) -> None:
         topic = self.topics[name]
