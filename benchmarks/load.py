@@ -35,11 +35,17 @@ import psutil  # type: ignore[import-untyped]
 
 from benchmarks.load_job import CONNECTOR, LOAD
 from benchmarks.peers import report
-from benchmarks.peers.brokers import OURS, PEERS, running
-from benchmarks.spark_read import CODECS, QUICK_SHARE, RECORDS, fill
+from benchmarks.peers.brokers import OURS, PEERS, Broker, running
+from benchmarks.produce import TOOL
+from tests.peers import kafka
 from tests.spark import older
 
 ROOT = Path(__file__).parents[1]
+RECORDS = 10_000_000
+QUICK_SHARE = 10
+RECORD_BYTES = 100
+PARTITIONS = 2
+CODECS = ("none", "lz4")
 KAFKA = next(iter(PEERS))
 WARM_UPS = 1
 """The JVM compiles what runs often, and Python workers load the kernels."""
@@ -119,6 +125,17 @@ class Session:
             self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
+
+
+def fill(broker: Broker, topic: str, codec: str, records: int) -> None:
+    """A topic with as many records."""
+    broker.create_topic(topic, PARTITIONS)
+    properties = [f"bootstrap.servers={broker.bootstrap}", f"compression.type={codec}"]
+    sizes = ["--num-records", str(records), "--record-size", str(RECORD_BYTES), "--throughput", "-1"]
+    kafka.run_java_tool(TOOL, ["--topic", topic, *sizes, "--producer-props", *properties])
+    written = sum(broker.end_offsets(topic, PARTITIONS))
+    if written != records:
+        raise RuntimeError(f"{broker.name}: {topic} has {written} of {records} records")
 
 
 def arguments() -> argparse.Namespace:

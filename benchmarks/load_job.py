@@ -18,9 +18,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from benchmarks.spark_job import DRIVER_MEMORY
 from tests.spark.session import start_session
 
+DRIVER_MEMORY = "2g"
 CONNECTOR, LOAD = "connector", "load"
 
 

@@ -361,11 +361,8 @@ def _pyarrow(path: str) -> int:
 def _duckdb(path: str) -> int:
     import duckdb
 
-    found = duckdb.sql(
-        f"SELECT count(value) FROM read_parquet('{path}/load=*/*/*/*.parquet', hive_partitioning=true)"
-    ).fetchone()
-    assert found is not None
-    return int(found[0])
+    files = f"read_parquet('{path}/load=*/*/*/*.parquet', hive_partitioning=true)"
+    return int(duckdb.sql(f"SELECT count(value) FROM {files}").fetchall()[0][0])
 
 
 @pytest.mark.parametrize("reader", [_pyarrow, _duckdb])
