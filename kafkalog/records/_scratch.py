@@ -23,10 +23,9 @@ class Scratch:
         self._take_memory(0)
 
     def _take_memory(self, size: int) -> None:
-        # numpy's arrays are buffers, though mypy cannot see it.
-        self._memory: Any = np.empty(size, np.uint8)
-        self._view = memoryview(self._memory)
-        self._address: int = self._memory.ctypes.data
+        self._memory: np.ndarray[Any, np.dtype[np.uint8]] = np.empty(size, np.uint8)
+        self._view = self._memory.data
+        self._address = self._memory.ctypes.data
         self._size = size
         self._used = 0
 

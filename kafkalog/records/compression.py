@@ -281,7 +281,7 @@ def _lz4_blocks(view: memoryview) -> tuple[int, list[int]]:
         raise CorruptRecordError("lz4 frame with a dictionary")
     checksum = 4 if flags & 0x10 else 0
     position = 7 + (8 if flags & 8 else 0)
-    blocks = []
+    blocks: list[int] = []
     while position + 4 <= size:
         (length,) = _UINT32_LITTLE.unpack_from(view, position)
         if length == 0:
@@ -302,8 +302,8 @@ def _lz4_bound(view: memoryview) -> int:
 
 def _plain_frames() -> frozenset[bytes]:
     """Headers of frames of independent blocks without checksums, as Kafka's clients write."""
-    sizes = (lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX256KB)
-    sizes += (lz4.frame.BLOCKSIZE_MAX1MB, lz4.frame.BLOCKSIZE_MAX4MB)
+    small, large = lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX4MB
+    sizes = range(small, large + 1)
     frames = (lz4.frame.compress(b"", block_size=size, block_linked=False, store_size=False) for size in sizes)
     return frozenset(frame[:7] for frame in frames)
 
