@@ -12,7 +12,7 @@ from .accumulator import NO_LEADER, Accumulator, PartitionQueue, ProducerClosedE
 from .config import ProducerConfig
 from .partitioner import StickyPartitioner
 
-UNKNOWN_TOPIC_TRIES = 8
+UNKNOWN_TOPIC_TRIES = 30
 """So often a topic may be unknown to the broker that is asked, before it counts as not existing: it may have been
 created a moment ago, or be created because it was asked for (auto.create.topics.enable)."""
 
