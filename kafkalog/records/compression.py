@@ -231,6 +231,17 @@ def _snappy_blocks(view: memoryview) -> list[memoryview]:
     return blocks
 
 
+def _decompress_snappy_block(block: memoryview, room: memoryview) -> int:
+    """Decompress a block to `room`, which is as large as the block states to be."""
+    try:
+        written = int(cramjam.snappy.decompress_raw_into(block, room))
+    except cramjam.DecompressionError as error:
+        raise CorruptRecordError(f"bad snappy data: {error}") from None
+    if written != len(room):
+        raise CorruptRecordError(f"snappy block of {written} bytes states {len(room)}")
+    return written
+
+
 def _decompress_snappy_into(data: Buffer, reserve: Reserve, max_size: int) -> int:
     blocks = _snappy_blocks(memoryview(data))
     sizes = [_snappy_size(block) for block in blocks]
@@ -238,15 +249,11 @@ def _decompress_snappy_into(data: Buffer, reserve: Reserve, max_size: int) -> in
     if total > max_size:
         raise _too_large("snappy", max_size)
     room = reserve(total)
+    if len(blocks) == 1:
+        return _decompress_snappy_block(blocks[0], room)
     at = 0
     for block, size in zip(blocks, sizes, strict=True):
-        try:
-            written = cramjam.snappy.decompress_raw_into(block, room[at : at + size])
-        except cramjam.DecompressionError as error:
-            raise CorruptRecordError(f"bad snappy data: {error}") from None
-        if written != size:
-            raise CorruptRecordError(f"snappy block of {written} bytes states {size}")
-        at += size
+        at += _decompress_snappy_block(block, room[at : at + size])
     return at
 
 
@@ -311,12 +318,23 @@ def _plain_frames() -> frozenset[bytes]:
 _LZ4_PLAIN_FRAMES = _plain_frames()
 
 
+def _only_lz4_block(view: memoryview) -> memoryview | None:
+    """The block of a plain frame of one compressed block, as batches of less than 64 KiB are; None for others."""
+    behind = len(view) - 4
+    if behind < 11 or _UINT32_LITTLE.unpack_from(view, 7)[0] != behind - 11 or any(view[behind:]):
+        return None
+    return view[11:behind]
+
+
 def _decompress_lz4_into(data: Buffer, reserve: Reserve, max_size: int) -> int:
     view = memoryview(data)
     if bytes(view[:7]) in _LZ4_PLAIN_FRAMES:
-        block_max, blocks = _lz4_blocks(view)
+        block = _only_lz4_block(view)
+        block_max, blocks = (1 << (8 + 2 * (view[5] >> 4)), [7]) if block is not None else _lz4_blocks(view)
         room = reserve(min(len(blocks) * block_max, max_size))
         try:
+            if block is not None:
+                return int(cramjam.lz4.decompress_block_into(block, room, output_len=len(room)))
             return _decompress_lz4_blocks(view, blocks, block_max, room)
         except cramjam.DecompressionError:
             # Damaged, or larger than allowed: the library of frames tells these apart.

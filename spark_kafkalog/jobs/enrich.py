@@ -186,6 +186,8 @@ def job(arguments: argparse.Namespace) -> None:
     """Run both queries until they end; print the figures."""
     plan = check(arguments)
     spark = application.session(NAME, arguments.master)
+    aside = rejected.checkpoint(NAME, arguments)
+    rejected.check(spark, arguments, aside)
     table = lookup.read(spark, arguments.lookup, plan.lookup_format, arguments.lookup_key)
 
     def records() -> DataFrame:
@@ -199,11 +201,11 @@ def job(arguments: argparse.Namespace) -> None:
             enriched(records(), table, arguments, plan.key)
             .writeStream.format("kafkalog")
             .options(**plan.sink)
-            .option("checkpointLocation", f"{arguments.checkpoint}/enrich")
+            .option("checkpointLocation", f"{arguments.checkpoint}/{NAME}")
             .queryName(NAME)
             .trigger(**plan.trigger),
             rejected.writer(others, arguments)
-            .option("checkpointLocation", f"{arguments.checkpoint}/rejected")
+            .option("checkpointLocation", aside)
             .queryName(f"{NAME} rejected")
             .trigger(**plan.trigger),
         ],

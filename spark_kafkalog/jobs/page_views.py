@@ -25,6 +25,7 @@ from spark_kafkalog.jobs.arguments import (
     topics,
     trigger,
 )
+from spark_kafkalog.jobs.directories import check_written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,6 +122,9 @@ def job(arguments: argparse.Namespace) -> None:
     """Run both queries until they end; print the figures."""
     source, watermark, methods, when = check(arguments)
     spark = application.session(NAME, arguments.master)
+    own, aside = f"{arguments.checkpoint}/{NAME}", rejected.checkpoint(NAME, arguments)
+    check_written(spark, "--output", arguments.output, own)
+    rejected.check(spark, arguments, aside)
     views = page_views(_records(spark, source), watermark, methods)
     others = rejected.observed(with_requests(_records(spark, source)), REASONS)
     figures = application.Figures()
@@ -129,11 +133,11 @@ def job(arguments: argparse.Namespace) -> None:
             views.writeStream.format("parquet")
             .outputMode("append")
             .option("path", arguments.output)
-            .option("checkpointLocation", f"{arguments.checkpoint}/page_views")
+            .option("checkpointLocation", own)
             .queryName(NAME)
             .trigger(**when),
             rejected.writer(others, arguments)
-            .option("checkpointLocation", f"{arguments.checkpoint}/rejected")
+            .option("checkpointLocation", aside)
             .queryName(f"{NAME} rejected")
             .trigger(**when),
         ],

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .arguments import sink_options
+from .directories import check_written
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 LINES = "lines"
@@ -22,6 +23,20 @@ def observed(frame: DataFrame, reasons: Sequence[str]) -> DataFrame:
 
     counts = [F.count_if(F.col("reason") == reason).alias(reason) for reason in reasons]
     return frame.observe("records", F.count(F.lit(1)).alias(LINES), *counts)
+
+
+def checkpoint(name: str, arguments: argparse.Namespace) -> str:
+    """Where the query of rejected records of the job ``name`` keeps its place.
+
+    It bears the job's name: with one for all, a job that is given another's checkpoint would take the records for done.
+    """
+    return f"{arguments.checkpoint}/{name}-rejected"
+
+
+def check(spark: SparkSession, arguments: argparse.Namespace, checkpoint: str) -> None:
+    """UsageError where ``--rejected`` names a directory that belongs to another checkpoint."""
+    if arguments.rejected is not None:
+        check_written(spark, "--rejected", arguments.rejected, checkpoint)
 
 
 def writer(frame: DataFrame, arguments: argparse.Namespace) -> DataStreamWriter:
