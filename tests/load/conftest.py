@@ -38,8 +38,14 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a directory that does not exist yet."""
     if request.param == "local":
         return (tmp_path / "loads").as_uri()
-    running: hdfs.Hdfs = request.getfixturevalue("running_hdfs")
-    return f"{running.url}/test{next(_numbers)}/loads"
+    hdfs_target: str = request.getfixturevalue("hdfs_target")
+    return hdfs_target
+
+
+@pytest.fixture
+def hdfs_target(running_hdfs: hdfs.Hdfs) -> str:
+    """The URL of a directory of HDFS that does not exist yet."""
+    return f"{running_hdfs.url}/test{next(_numbers)}/loads"
 
 
 @pytest.fixture
@@ -58,6 +64,12 @@ def loading(topics: Topics, target: str) -> Loading:
 def local_loading(topics: Topics, local_target: str) -> Loading:
     """Loads into a directory."""
     return Loading(topics, local_target)
+
+
+@pytest.fixture
+def hdfs_loading(topics: Topics, hdfs_target: str) -> Loading:
+    """Loads into HDFS."""
+    return Loading(topics, hdfs_target)
 
 
 @pytest.fixture

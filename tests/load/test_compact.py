@@ -212,7 +212,26 @@ def interrupted(loading: Loading, topic: str, at: str, count: int, monkeypatch: 
 
 
 @pytest.mark.parametrize("at", POINTS)
-def test_a_compaction_that_died_is_finished(loading: Loading, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compaction_that_died_is_finished(local_loading: Loading, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    die_and_finish(local_loading, at, monkeypatch)
+
+
+# The steps are the same; two of them show that HDFS takes them as a local disk does, the soak tries all.
+SHOWN_IN_HDFS = ("hidden", "exchanged")
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(
+    "at", [pytest.param(at, marks=[] if at in SHOWN_IN_HDFS else [pytest.mark.soak]) for at in POINTS]
+)
+def test_a_compaction_that_died_is_finished_in_hdfs(
+    hdfs_loading: Loading, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    die_and_finish(hdfs_loading, at, monkeypatch)
+
+
+def die_and_finish(loading: Loading, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the first and at the third time of the point; every row is there once, and loading goes on."""
     topic, rows = fill(loading, "died", 2)
     for count in (1, 3):
         died = interrupted(loading, topic, at, count, monkeypatch)
