@@ -24,8 +24,10 @@ from .offsets import Offsets, Position, topic_mark
 from .options import LATEST, Assign, SourceOptions, SubscribePattern
 from .patterns import compile_java
 
-_HEADER_BYTES = 128
-"""Bytes of a partition that a fetch asks for to see a batch's header (61); the first batch of a response is whole."""
+_BATCH_BYTES = 64 << 10
+"""Bytes of a partition that a fetch asks for to see a batch's header: most batches are smaller."""
+_LARGE_BATCHES = 8
+"""Further requests for partitions whose batch is larger."""
 _DENSITY = Struct(">qi11xi")
 """Base offset, length and last offset delta of a record batch."""
 T = TypeVar("T")
@@ -76,11 +78,10 @@ class Discovery:
     def densities(self, at: Offsets) -> dict[TopicPartition, float]:
         """Bytes per offset of the record batch at an offset of each partition, as ``sizes.Densities`` says.
 
-        One request a leader. Nothing is tried again: an estimate does without a partition that cannot be asked.
+        One request a leader where batches are small: Kafka leaves out a batch that is larger than a partition's share
+        of the response, but for the first of them. Those are asked for again, up to ``_LARGE_BATCHES`` times a leader;
+        an estimate does without partitions that are still missing, or cannot be asked.
         """
-        # Few queries ask, and what reads records is slow to import.
-        from kafkalog.client.fetcher import MAX_VERSION, fetch_request
-
         if self._cluster is None:
             self._cluster = Cluster(self._options.client)
         by_leader: dict[int, list[tuple[TopicPartition, int, int]]] = defaultdict(list)
@@ -90,24 +91,39 @@ class Discovery:
                 by_leader[leader.broker.node_id].append((tp, offset, leader.epoch))
         found: dict[TopicPartition, float] = {}
         for node_id, asked in by_leader.items():
-            request = fetch_request(
-                asked,
-                self._options.client,
-                max_bytes=self._options.client.fetch_max_bytes,
-                partition_max_bytes=_HEADER_BYTES,
-                isolation_level=READ_UNCOMMITTED,
-                max_wait=0,
-            )
             try:
-                answer = self._cluster.request_to(node_id, request, max_version=MAX_VERSION)
+                for _ in range(1 + _LARGE_BATCHES):
+                    known = len(found)
+                    found |= self._densities_of(self._cluster, node_id, asked, at)
+                    asked = [each for each in asked if each[0] not in found]
+                    if not asked or len(found) == known:
+                        break
             except (ClientError, KafkaError) as error:
                 _log.info("the sizes of %d partitions are not known: %s", len(asked), error)
-                continue
-            for topic in answer.responses:
-                for data in topic.partitions:
-                    tp = TopicPartition(topic.topic, data.partition_index)
-                    if tp in at and (density := batch_density(data.records, at[tp])) is not None:
-                        found[tp] = density
+        return found
+
+    def _densities_of(
+        self, cluster: Cluster, node_id: int, asked: list[tuple[TopicPartition, int, int]], at: Offsets
+    ) -> dict[TopicPartition, float]:
+        """What one request finds. Raises what the request raises."""
+        # Few queries ask, and what reads records is slow to import.
+        from kafkalog.client.fetcher import MAX_VERSION, fetch_request
+
+        request = fetch_request(
+            asked,
+            self._options.client,
+            max_bytes=self._options.client.fetch_max_bytes,
+            partition_max_bytes=_BATCH_BYTES,
+            isolation_level=READ_UNCOMMITTED,
+            max_wait=0,
+        )
+        answer = cluster.request_to(node_id, request, max_version=MAX_VERSION)
+        found = {}
+        for topic in answer.responses:
+            for data in topic.partitions:
+                tp = TopicPartition(topic.topic, data.partition_index)
+                if tp in at and (density := batch_density(data.records, at[tp])) is not None:
+                    found[tp] = density
         return found
 
     def close(self) -> None:

@@ -141,7 +141,7 @@ def test_a_topic_created_again(topics: Topics) -> None:
 
 
 def test_sizes_are_found_by_headers(topics: Topics) -> None:
-    """Kafka gives the first partition of a response a whole batch, and cuts the others off behind their headers."""
+    """Kafka leaves out a batch that is larger than its partition's share, but for the first of a response."""
     topic = topics.create("headers", 3)
     for partition in range(3):
         for size in (10, 5000, 100, 20_000):

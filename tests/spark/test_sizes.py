@@ -23,7 +23,7 @@ from spark_kafkalog.sizes import ByBytes, Profile
 from tests.spark.topics import Topics
 from tests.spark.without_spark import Batch, Stream
 
-REQUESTS = 17
+REQUESTS = 20
 """Of a trigger that may reach its limit."""
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 
@@ -70,9 +70,9 @@ def test_like_records_are_cut_exactly() -> None:
 def test_far_below_the_limit_one_look_is_enough() -> None:
     log = Batches({A: [(10, 1000)] * 500})
     assert sizes.limited({A: 0}, log.ends(), 2_000_000, log)[0] == log.ends()
-    assert log.asked == 1
+    assert log.asked == 4
     assert sizes.limited({A: 5000}, log.ends(), 10, log)[0] == log.ends()
-    assert log.asked == 1, "nothing is waiting"
+    assert log.asked == 4, "nothing is waiting"
 
 
 def test_records_that_grow() -> None:
