@@ -19,28 +19,23 @@ side does not do. Rows are counted in the files after each run.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import psutil  # type: ignore[import-untyped]
-
 from benchmarks.load_job import CONNECTOR, LOAD
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, PEERS, Broker, running
+from benchmarks.peers.spark import SparkProcess
 from benchmarks.produce import TOOL
 from tests.peers import kafka
 from tests.spark import older
 
-ROOT = Path(__file__).parents[1]
 RECORDS = 10_000_000
 QUICK_SHARE = 10
 RECORD_BYTES = 100
@@ -73,58 +68,23 @@ class Result(NamedTuple):
 
 
 class Session:
-    """A Spark in a process of its own that loads on demand (``benchmarks.load_job``)."""
+    """A contestant's Spark, which loads on demand (``benchmarks.load_job``)."""
 
     def __init__(self, contestant: Contestant, bootstrap: str, directory: Path, python: Path, jars: Sequence[Path]):
         self.contestant = contestant
         self._bootstrap = bootstrap
-        environment = {k: v for k, v in os.environ.items() if k not in ("SPARK_HOME", "PYTHONPATH")}
-        environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
-        with (directory / f"{contestant.name}.err").open("wb") as errors:
-            self._process = subprocess.Popen(
-                [str(python), "-m", "benchmarks.load_job", str(directory), ",".join(map(str, jars))],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                cwd=ROOT,
-                env=environment,
-            )
-        self._errors = directory / f"{contestant.name}.err"
+        self._process = SparkProcess(contestant.name, "benchmarks.load_job", directory, python, jars)
+        self.close = self._process.close
 
     def run(self, topic: str, records: int) -> Result:
         """One load; RuntimeError where it does not write every record."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        before = self._cpu_seconds()
+        before = self._process.cpu_seconds()
         order = {"contestant": self.contestant.kind, "topic": topic, "bootstrap": self._bootstrap}
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"{self.contestant.name} ended: {self._errors.read_text()[-2000:]}")
-        done: dict[str, Any] = json.loads(answer)
+        done: dict[str, Any] = self._process.ask(order)
         if done["rows"] != records:
             raise RuntimeError(f"{self.contestant.name} wrote {done['rows']} of {records} rows")
-        cpu = self._cpu_seconds() - before
+        cpu = self._process.cpu_seconds() - before
         return Result(records / done["seconds"] / 1e6, cpu / records * 1e6, done["bytes"] / records)
-
-    def _cpu_seconds(self) -> float:
-        root = psutil.Process(self._process.pid)
-        total = 0.0
-        for process in (root, *root.children(recursive=True)):
-            with suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
-                total += times.user + times.system + times.children_user + times.children_system
-        return total
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(60)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
 
 
 def fill(broker: Broker, topic: str, codec: str, records: int) -> None:
