@@ -31,6 +31,7 @@ class Retry:
         self._backoff_max = config.retry_backoff_max
         self._tries = 0
         self._unknown_topic = 0
+        self._before = ""
 
     @property
     def left(self) -> float:
@@ -40,6 +41,7 @@ class Retry:
     def reset(self) -> None:
         """Begin again with short pauses: something has succeeded."""
         self._tries = self._unknown_topic = 0
+        self._before = ""
 
     def pause(self, error: Exception) -> float:
         """Seconds to wait before the next try; raises ``error`` where that cannot help.
@@ -57,7 +59,10 @@ class Retry:
         if self.left <= seconds:
             if isinstance(error, ClientTimeoutError):
                 raise error
-            raise ClientTimeoutError(f"gave up after {self._tries} tries: {error}") from error
+            # The last try may have had no time left, and then only those before it tell what is wrong.
+            before = f"; before that: {self._before}" if self._before not in ("", str(error)) else ""
+            raise ClientTimeoutError(f"gave up after {self._tries} tries: {error}{before}") from error
+        self._before = str(error)
         return float(seconds)
 
     def after(self, error: Exception) -> None:

@@ -27,8 +27,14 @@ LATE = "late"
 """The figure of rows that came after their window was written."""
 
 _POLL_SECONDS = 1
+_STARTING_POLL_SECONDS = 0.05
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(?!UnboundLocalError)\w*(?:Error|Exception): (.+)$", re.MULTILINE)
 """In a traceback. PySpark's clean-up of a source that could not be made ends with an UnboundLocalError of its own."""
+
+_JVM_CAUSE = re.compile(r"^Caused by: (.+?)\s*$", re.MULTILINE)
+"""In a stack trace; the last one is what came first."""
+_STARTING = "Initializing"
+"""How the status of a query begins until its sources are there."""
 
 
 def run(name: str, job: Callable[[], None]) -> int:
@@ -47,17 +53,23 @@ def run(name: str, job: Callable[[], None]) -> int:
 
         if not isinstance(error, PySparkException | OSError):
             raise
-        return _complain(name, cause(str(error)), FAILED)
+        # PySpark shows the JVM's causes only where spark.sql.pyspark.jvmStacktrace.enabled is set, yet keeps them.
+        return _complain(name, cause(str(error), getattr(error, "_stackTrace", "")), FAILED)
     return OK
 
 
-def cause(text: str) -> str:
-    """What an error of Spark's comes down to: the last error of Python's that it quotes, else its first line."""
+def cause(text: str, stack: str = "") -> str:
+    """What an error of Spark's comes down to: the last error of Python's that it quotes.
+
+    Where it quotes none, its first line and the first cause of all in the JVM's ``stack`` trace.
+    """
     quoted = _PYTHON_ERROR.findall(text)
     if quoted:
         return str(quoted[-1]).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0] if lines else "it failed without a word"
+    told = lines[0] if lines else "it failed without a word"
+    behind = _JVM_CAUSE.findall(stack)
+    return told if not behind or behind[-1] in told else f"{told} (caused by {behind[-1]})"
 
 
 def _complain(name: str, message: str, code: int) -> int:
@@ -134,7 +146,8 @@ def run_queries(writers: Sequence[DataStreamWriter], figures: Figures) -> None:
         try:
             for writer in writers:
                 # One by one: where the second does not start, the first is to be stopped.
-                running.append(writer.start())  # noqa: PERF401
+                running.append(writer.start())
+                _await_sources(running[-1], asked)
             while running and not asked.is_set():
                 for query in list(running):
                     if query.awaitTermination(_POLL_SECONDS):
@@ -144,6 +157,16 @@ def run_queries(writers: Sequence[DataStreamWriter], figures: Figures) -> None:
             for query in running:
                 query.stop()
                 figures.take(query)
+
+
+def _await_sources(query: StreamingQuery, asked: threading.Event) -> None:
+    """Wait until the query has made its sources, has failed, or a signal says stop.
+
+    Spark's queries share one environment of a Python source, a Scala map that each fills in without a lock: two that
+    begin in the same moment in a new JVM leave it with a wrong count, and then no task of either can be serialized.
+    """
+    while query.isActive and query.status["message"].startswith(_STARTING) and not asked.wait(_STARTING_POLL_SECONDS):
+        pass
 
 
 def report(figures: Mapping[str, Any], text: str, as_json: bool) -> None:

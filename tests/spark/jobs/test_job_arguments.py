@@ -141,6 +141,9 @@ def test_causes_of_spark_errors() -> None:
     assert application.cause(hidden) == "last one"
     assert application.cause("\n[PATH_NOT_FOUND] Path x\n at y") == "[PATH_NOT_FOUND] Path x"
     assert application.cause("") == "it failed without a word"
+    stack = "a.E: m\n\tat b\nCaused by: c.F: n\n\tat d\nCaused by: e.G: o\n\tat f\n\t... 3 more\n"
+    assert application.cause("[STREAM_FAILED] m\nmore", stack) == "[STREAM_FAILED] m (caused by e.G: o)"
+    assert application.cause("[STREAM_FAILED] e.G: o\nmore", stack) == "[STREAM_FAILED] e.G: o"
 
 
 def test_figures_count_each_batch_once() -> None:
