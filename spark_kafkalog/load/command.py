@@ -51,14 +51,14 @@ def exit_code(error: Exception) -> int | None:
 
     from .compact import CompactionError, CompactionRunsError
     from .files import UnsupportedUrlError
-    from .plan import LostOffsetsError, PlanError, RecreatedTopicError
+    from .plan import ChangingTopicError, LostOffsetsError, PlanError, RecreatedTopicError
     from .published import LostRaceError, StateError
     from .runner import TaskFailedError
     from .staging import SweptError
 
     if isinstance(error, LostRaceError | CompactionRunsError):
         return LOST_RACE
-    if isinstance(error, RecreatedTopicError | LostOffsetsError):
+    if isinstance(error, RecreatedTopicError | LostOffsetsError | ChangingTopicError):
         return FAILED
     if isinstance(error, UsageError | OptionsError | UnsupportedUrlError | ConfigError | PlanError):
         return USAGE

@@ -8,7 +8,6 @@ outside of staging before the rename.
 from __future__ import annotations
 
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -22,14 +21,14 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog.discovery import Discovery
 from spark_kafkalog.offsets import Position, resolve, topic_mark
-from spark_kafkalog.options import EARLIEST, AtOffsets, Limit, SourceOptions
+from spark_kafkalog.options import EARLIEST, LATEST, AtOffsets, Limit, SourceOptions
 
 from . import compact, faults, published
 from .document import Lost, Offsets, PartitionOffsets
 from .files import Files, open_files
 from .names import OFFSETS_FILE
 from .options import LoadOptions
-from .plan import Plan, PlanError, RecreatedTopicError, Seen, Split, Wanted, plan_load
+from .plan import ChangingTopicError, Plan, PlanError, RecreatedTopicError, Seen, Split, Wanted, plan_load
 from .runner import Runner
 from .staging import Staging, SweptError, sweep
 from .write import SplitTask, WrittenFile, WrittenSplit, load_split
@@ -81,37 +80,56 @@ def plan_topic(options: LoadOptions, topic: str) -> Planned:
     try:
         topic_id = _topic_id(source, topic)
         partitions = discovery.assigned().partitions
+        earliest = discovery.lookup(dict.fromkeys(partitions, EARLIEST))
+        ends = {EARLIEST: earliest, LATEST: discovery.lookup(dict.fromkeys(partitions, LATEST))}
+
+        def resolved(limit: Limit, starting: bool) -> dict[int, int]:
+            return _resolved(limit, topic, partitions, discovery, ends, starting=starting)
+
+        # Starts before the end, limits of the end after it: a topic grows meanwhile, and may not grow beyond either.
+        first_starts = resolved(options.first, True)
+        starts = None if options.start is None else resolved(options.start, True)
         known = {TopicPartition(topic, number): end for number, end in (last.ends if last else {}).items()}
-        seen = Seen(
-            topic_id=_text(topic_id),
-            earliest=_by_number(discovery.lookup(dict.fromkeys(partitions, EARLIEST))),
-            latest=_by_number(discovery.latest(Position(known, {})).offsets),
-        )
-        wanted = _wanted(options, topic, partitions, discovery)
+        ends[LATEST] = discovery.latest(Position(known, {})).offsets
+        until = resolved(options.until, False)
     finally:
         discovery.close()
-    if seen.earliest.keys() != seen.latest.keys() or seen.latest.keys() != wanted.until.keys():
-        raise PlanError(f"the partitions of {topic} changed while the load was planned; run it again")
-    return Planned(plan_load(topic, last, seen, wanted), last, source, topic_id)
-
-
-def _wanted(options: LoadOptions, topic: str, partitions: Collection[TopicPartition], discovery: Discovery) -> Wanted:
-    def resolved(limit: Limit, starting: bool) -> dict[int, int]:
-        if isinstance(limit, AtOffsets):
-            limit = AtOffsets({tp: offset for tp, offset in limit.offsets.items() if tp.topic == topic})
-        found = resolve(limit, partitions, discovery.lookup, starting=starting)
-        # A time that no record reaches.
-        if missing := [tp for tp, offset in found.items() if offset < 0]:
-            found |= discovery.lookup(dict.fromkeys(missing, -1))
-        return _by_number(found)
-
-    return Wanted(
-        first_starts=resolved(options.first, True),
-        until=resolved(options.until, False),
-        starts=None if options.start is None else resolved(options.start, True),
+    seen = Seen(topic_mark(topic_id) or "", _by_number(earliest), _by_number(ends[LATEST]))
+    if not seen.earliest.keys() == seen.latest.keys() == until.keys():
+        raise ChangingTopicError(f"the partitions of {topic} changed while the load was planned; run it again")
+    wanted = Wanted(
+        first_starts=first_starts,
+        until=until,
+        starts=starts,
         fail_on_data_loss=options.fail_on_data_loss,
         restart_recreated=options.restart_recreated,
     )
+    return Planned(plan_load(topic, last, seen, wanted), last, source, topic_id)
+
+
+def _resolved(
+    limit: Limit,
+    topic: str,
+    partitions: Collection[TopicPartition],
+    discovery: Discovery,
+    ends: Mapping[int, Mapping[TopicPartition, int]],
+    *,
+    starting: bool,
+) -> dict[int, int]:
+    """Offsets of a limit, by partition. ``ends``: what was found for EARLIEST and LATEST, which is not asked again."""
+
+    def lookup(asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        known = {tp: ends[time][tp] for tp, time in asked.items() if time in ends and tp in ends[time]}
+        return known | dict(discovery.lookup({tp: time for tp, time in asked.items() if time not in ends}))
+
+    if isinstance(limit, AtOffsets):
+        limit = AtOffsets({tp: offset for tp, offset in limit.offsets.items() if tp.topic == topic})
+    found = resolve(limit, partitions, lookup, starting=starting)
+    # -1: a time that no record reaches, or none did when the end was looked up.
+    found = {tp: ends[LATEST].get(tp, -1) if offset < 0 else offset for tp, offset in found.items()}
+    if not starting and not isinstance(limit, AtOffsets):
+        found = {tp: min(offset, ends[LATEST].get(tp, offset)) for tp, offset in found.items()}
+    return _by_number(found)
 
 
 def load_topic(
@@ -246,10 +264,6 @@ def _check_unchanged(planned: Planned) -> None:
 def _topic_id(source: SourceOptions, topic: str) -> UUID:
     with Cluster(source.client) as cluster:
         return cluster.topic(topic).topic_id
-
-
-def _text(topic_id: UUID) -> str:
-    return urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode() if topic_id.int else ""
 
 
 def _by_number(offsets: Mapping[TopicPartition, int]) -> dict[int, int]:

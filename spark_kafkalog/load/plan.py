@@ -23,6 +23,10 @@ class PlanError(ValueError):
     """A load that must not run; the message says what to do."""
 
 
+class ChangingTopicError(PlanError):
+    """The topic changed while it was looked at; nothing is wrong with what was asked for."""
+
+
 class RecreatedTopicError(PlanError):
     """The topic is not the one that was loaded."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
+from spark_kafkalog.discovery import Discovery
 from spark_kafkalog.load import job, write
 from spark_kafkalog.load.formats import read_raw
 from spark_kafkalog.load.names import NO_HOUR
@@ -162,6 +163,47 @@ def test_from_and_until_times(local_loading: Loading) -> None:
     local_loading.load(topic, until=parse_until(f'{{"{topic}":{{"0":15}}}}'))
     local_loading.load(topic, until=parse_until(str(T0_MS + 999_000)))
     assert local_loading.check(topic) == {where: value for where, value in sent.items() if where[1] >= 5}
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        ({}, 0),
+        ({"first": AtEnd(-1)}, 5),
+        ({"until": parse_until(str(T0_MS + 5000))}, 0),
+        ({"start": parse_time("--from-timestamp", str(T0_MS + 3000))}, 3),
+        ({"start": parse_time("--from-timestamp", str(T0_MS + 5000))}, 5),
+    ],
+)
+@pytest.mark.parametrize("asked", [1, 2, 3])
+def test_a_topic_that_grows_while_a_load_is_planned(
+    local_loading: Loading, options: dict[str, Any], first: int, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Producers do not wait: records come between any two questions to the brokers. None is left out, and none that
+    was asked for to stay out gets in."""
+    topic = local_loading.topics.create("growing")
+    records = [{"value": b"%d" % index, "timestamp": T0_MS + index * 1000} for index in range(10)]
+    local_loading.topics.produce(topic, records[:5], partition=0)
+    lookup, count = Discovery.lookup, 0
+
+    def then_it_grows(self: Discovery, timestamps: Any) -> Any:
+        nonlocal count
+        found = lookup(self, timestamps)
+        count += bool(timestamps)
+        if timestamps and count == asked:
+            local_loading.topics.produce(topic, records[5:], partition=0)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Discovery, "lookup", then_it_grows)
+        local_loading.load(topic, **options)
+    assert count >= asked
+    if "until" in options:
+        assert sorted(local_loading.check(topic)) == [(0, offset) for offset in range(5)]
+    local_loading.load(topic)
+    # With --from latest, the end that was found before or after the records came.
+    begin = 10 if "first" in options and asked == 1 else first
+    assert sorted(local_loading.check(topic)) == [(0, offset) for offset in range(begin, 10)]
 
 
 def test_offsets_are_not_loaded_again_into_the_same_directory(local_loading: Loading) -> None:
