@@ -6,6 +6,8 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
 BIN := $(VENV)/bin
+# Files of tests that run at the same time; each has its own broker and Spark session, 2 GiB in all.
+TEST_WORKERS ?= 2
 
 .PHONY: help quickstart test test-soak lint format docs install clean check-python check-java
 
@@ -47,7 +49,7 @@ quickstart: check-java $(BIN)/.installed
 	$(BIN)/kafkalog quickstart $(ARGS)
 
 test: check-java $(BIN)/.installed
-	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+	$(BIN)/python -m pytest -m "not soak" -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-soak: check-java $(BIN)/.installed
 	$(BIN)/python -m pytest -m soak --timeout 7200 $(ARGS)

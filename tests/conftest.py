@@ -24,6 +24,29 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+SLOW_FIRST = (
+    "spark/jobs",
+    "spark/test_exactly_once",
+    "spark/test_notebooks",
+    "load",
+    "spark",
+    "cli",
+    "foreign",
+    "client",
+)
+"""Where the slow files are: begun first, so that of several workers none is left alone with them at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+
+    def place(item: pytest.Item) -> int:
+        name = item.path.relative_to(here).as_posix()
+        return next((rank for rank, prefix in enumerate(SLOW_FIRST) if name.startswith(prefix)), len(SLOW_FIRST))
+
+    items.sort(key=place)
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkalogBroker]:
     """One running broker for all tests that need not stop it."""

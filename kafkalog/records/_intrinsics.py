@@ -23,8 +23,6 @@ intrinsic: Callable[[Callable[..., Any]], Any] = numba.extending.intrinsic
 njit: Callable[..., Callable[[Callable[..., Any]], Any]] = numba.njit
 types: Any = numba.types
 
-_BLOCK = ir.VectorType(ir.IntType(8), 32)
-
 
 def _pointer(builder: Any, base: Any, at: Any, kind: Any) -> Any:
     return builder.inttoptr(builder.add(base, at), kind.as_pointer())
@@ -133,16 +131,33 @@ def store_64(typing_context: Any, base: Any, index: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), generate
 
 
+def _copying(kind: Any) -> Callable[..., Any]:
+    """Code that copies one value of that kind, aligned or not."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = builder.load(_pointer(builder, args[1], args[2], kind), align=1)
+        builder.store(value, _pointer(builder, args[0], args[2], kind), align=1)
+        return context.get_dummy_value()
+
+    return generate
+
+
 @intrinsic
 def copy_block(typing_context: Any, target: Any, source: Any, at: Any) -> Any:
     """32 bytes from source + at to target + at."""
+    return types.void(types.int64, types.int64, types.int64), _copying(ir.VectorType(ir.IntType(8), 32))
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        value = builder.load(_pointer(builder, args[1], args[2], _BLOCK), align=1)
-        builder.store(value, _pointer(builder, args[0], args[2], _BLOCK), align=1)
-        return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64, types.int64), generate
+@intrinsic
+def copy_8(typing_context: Any, target: Any, source: Any, at: Any) -> Any:
+    """8 bytes from source + at to target + at."""
+    return types.void(types.int64, types.int64, types.int64), _copying(ir.IntType(64))
+
+
+@intrinsic
+def copy_16(typing_context: Any, target: Any, source: Any, at: Any) -> Any:
+    """16 bytes from source + at to target + at."""
+    return types.void(types.int64, types.int64, types.int64), _copying(ir.VectorType(ir.IntType(8), 16))
 
 
 @intrinsic
@@ -155,3 +170,32 @@ def copy(typing_context: Any, target: Any, source: Any, length: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def call_crc32c(typing_context: Any, function: Any, data: Any, length: Any) -> Any:
+    """CRC-32C of `length` bytes, by a C function (`native.crc32c_address`)."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word, ones = ir.IntType(32), ir.Constant(ir.IntType(32), 0xFFFFFFFF)
+        kind = ir.FunctionType(word, [word, ir.IntType(8).as_pointer(), ir.IntType(64)])
+        data = builder.inttoptr(args[1], ir.IntType(8).as_pointer())
+        value = builder.call(builder.inttoptr(args[0], kind.as_pointer()), [ones, data, args[2]])
+        return builder.zext(builder.xor(value, ones), ir.IntType(64))
+
+    return types.int64(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def call_lz4(typing_context: Any, function: Any, source: Any, target: Any, length: Any, room: Any) -> Any:
+    """Bytes that an lz4 block expands to, negative where it is damaged, by `native.lz4_address`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word, pointer = ir.IntType(32), ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(word, [pointer, pointer, word, word])
+        places = [builder.inttoptr(each, pointer) for each in args[1:3]]
+        sizes = [builder.trunc(each, word) for each in args[3:]]
+        value = builder.call(builder.inttoptr(args[0], kind.as_pointer()), [*places, *sizes])
+        return builder.sext(value, ir.IntType(64))
+
+    return types.int64(types.int64, types.int64, types.int64, types.int64, types.int64), generate

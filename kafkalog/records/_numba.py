@@ -41,6 +41,8 @@ INLINE: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "n
 
 MILLIS_MAX = 9223372036854775
 """The largest number of milliseconds whose microseconds fit 64 bits; larger ones are taken for this."""
+SHORT_FIELDS = 16
+"""Bytes that the fields up to the key take at most where each has a short varint, and some more."""
 COPY_INLINE = 512
 """Copies of more bytes than this are left to the C library."""
 
@@ -129,6 +131,46 @@ def enter_record(base: Any, at: Any, end: Any) -> Any:
     return at + length, at + 1
 
 
+@njit(**INLINE)
+def short_varint(base: Any, at: Any) -> Any:
+    """The varint at `at` if it has at most three bytes, the position after it, and whether it has more."""
+    raw = byte(base, at)
+    if raw < 0x80:
+        return (raw >> 1) ^ -(raw & 1), at + 1, 0
+    part = byte(base, at + 1)
+    raw = (raw & 0x7F) | part << 7
+    if part < 0x80:
+        return (raw >> 1) ^ -(raw & 1), at + 2, 0
+    part = byte(base, at + 2)
+    raw = (raw & 0x3FFF) | (part & 0x7F) << 14
+    return (raw >> 1) ^ -(raw & 1), at + 3, part & 0x80
+
+
+@njit(**INLINE)
+def plain_record(base: Any, at: Any, end: Any) -> Any:
+    """The record at `at` if it is whole, has no headers and no long varints: nearly all are like that.
+
+    Where it ends (0: look at it field by field), its timestamp delta and offset delta, length and position of its key
+    and of its value. One look at how much is left of the section does for all fields up to the key, which have 13 bytes
+    at most; and that the value ends where the record's last byte is says that no field ran past the record's end.
+    """
+    if end - at < SHORT_FIELDS:
+        return 0, 0, 0, 0, 0, 0, 0
+    length, position, long_length = short_varint(base, at)
+    record_end = position + length
+    timestamp_delta, position, long_timestamp = short_varint(base, position + 1)
+    offset_delta, position, long_offset = short_varint(base, position)
+    key_length, key_at, long_key = short_varint(base, position)
+    position = key_at + max(key_length, 0)
+    if long_length | long_timestamp | long_offset | long_key or key_length < -1 or end - position < 4:
+        return 0, 0, 0, 0, 0, 0, 0
+    value_length, value_at, long_value = short_varint(base, position)
+    last = record_end - 1
+    if long_value or value_length < -1 or value_at + max(value_length, 0) != last or last >= end or byte(base, last):
+        return 0, 0, 0, 0, 0, 0, 0
+    return record_end, timestamp_delta, offset_delta, key_length, key_at, value_length, value_at
+
+
 @njit(nogil=True, boundscheck=False, error_model="numpy")
 def walk_headers(base: Any, at: Any, end: Any) -> Any:
     """Walk the headers at `at`, which must fill their record to `end`: 0 or a status, and how many there are.
@@ -173,27 +215,29 @@ def validate_records(data: Any, start: Any, end: Any, count: Any, require_keys: 
         return s.TRUNCATED, 0, least, most
     at = start
     for index in range(count):
-        record_end, at = enter_record(base, at, end)
-        if at < 0:
-            return -at, index, 0, 0
-        delta, at = varlong(base, at, record_end)
-        if at < 0:
-            return -at, index, 0, 0
-        offset_delta, at = varint(base, at, record_end)
-        if at < 0:
-            return -at, index, 0, 0
-        key_length, at = span(base, at, record_end)
-        if at < 0:
-            return -at, index, 0, 0
-        at += max(key_length, 0)
-        length, at = span(base, at, record_end)
-        if at < 0:
-            return -at, index, 0, 0
-        at += max(length, 0)
-        if at != record_end - 1 or byte(base, at) != 0:
-            status, _, _, _ = walk_headers(base, at, record_end)
-            if status != s.OK:
-                return status, index, 0, 0
+        record_end, delta, offset_delta, key_length, _, _, _ = plain_record(base, at, end)
+        if not record_end:
+            record_end, at = enter_record(base, at, end)
+            if at < 0:
+                return -at, index, 0, 0
+            delta, at = varlong(base, at, record_end)
+            if at < 0:
+                return -at, index, 0, 0
+            offset_delta, at = varint(base, at, record_end)
+            if at < 0:
+                return -at, index, 0, 0
+            key_length, at = span(base, at, record_end)
+            if at < 0:
+                return -at, index, 0, 0
+            at += max(key_length, 0)
+            length, at = span(base, at, record_end)
+            if at < 0:
+                return -at, index, 0, 0
+            at += max(length, 0)
+            if at != record_end - 1 or byte(base, at) != 0:
+                status, _, _, _ = walk_headers(base, at, record_end)
+                if status != s.OK:
+                    return status, index, 0, 0
         at = record_end
         if offset_delta != index:
             return s.BAD_DELTA, index, 0, 0
@@ -366,28 +410,34 @@ def decode_batches(table: Any, start: Any, end_offset: Any, wanted: Any, columns
         base_timestamp = table[batch, t.MAX_TIMESTAMP] if log_append else table[batch, t.BASE_TIMESTAMP]
         previous = -1
         for index in range(table[batch, t.COUNT]):
-            record_end, at = enter_record(base, at, end)
-            if at < 0:
-                return -at, batch, index
-            timestamp_delta, at = varlong(base, at, record_end)
-            if at < 0:
-                return -at, batch, index
-            offset_delta, at = varint(base, at, record_end)
-            if at < 0:
-                return -at, batch, index
-            key_length, key_at = span(base, at, record_end)
-            if key_at < 0:
-                return -key_at, batch, index
-            value_length, value_at = span(base, key_at + max(key_length, 0), record_end)
-            if value_at < 0:
-                return -value_at, batch, index
-            headers_at = value_at + max(value_length, 0)
-            no_headers = headers_at == record_end - 1 and byte(base, headers_at) == 0
-            # Headers that are wanted were checked when they were counted.
-            if not no_headers and not wanted & t.HEADERS:
-                status, _, _, _ = walk_headers(base, headers_at, record_end)
-                if status != s.OK:
-                    return status, batch, index
+            record_end, timestamp_delta, offset_delta, key_length, key_at, value_length, value_at = plain_record(
+                base, at, end
+            )
+            headers_at = record_end - 1
+            no_headers = True
+            if not record_end:
+                record_end, at = enter_record(base, at, end)
+                if at < 0:
+                    return -at, batch, index
+                timestamp_delta, at = varlong(base, at, record_end)
+                if at < 0:
+                    return -at, batch, index
+                offset_delta, at = varint(base, at, record_end)
+                if at < 0:
+                    return -at, batch, index
+                key_length, key_at = span(base, at, record_end)
+                if key_at < 0:
+                    return -key_at, batch, index
+                value_length, value_at = span(base, key_at + max(key_length, 0), record_end)
+                if value_at < 0:
+                    return -value_at, batch, index
+                headers_at = value_at + max(value_length, 0)
+                no_headers = headers_at == record_end - 1 and byte(base, headers_at) == 0
+                # Headers that are wanted were checked when they were counted.
+                if not no_headers and not wanted & t.HEADERS:
+                    status, _, _, _ = walk_headers(base, headers_at, record_end)
+                    if status != s.OK:
+                        return status, batch, index
             at = record_end
             if offset_delta <= previous or offset_delta > last:
                 return s.BAD_DELTA, batch, index

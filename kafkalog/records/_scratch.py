@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from . import table as t
 from .compression import decompress_into
 
 SCRATCH_BYTES = 512 * 1024
@@ -18,31 +19,34 @@ class Scratch:
     16 KiB takes two thirds of the time that it takes with a block of memory each.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, words: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        """`words` says where the memory is and how much of it is used; `unpack_batches` uses and changes it, too."""
+        self._words = words
         self._full: list[Any] = []
         self._take_memory(0)
 
     def _take_memory(self, size: int) -> None:
         self._memory: np.ndarray[Any, np.dtype[np.uint8]] = np.empty(size, np.uint8)
         self._view = self._memory.data
-        self._address = self._memory.ctypes.data
-        self._size = size
-        self._used = 0
+        self._words[t.ROOM : t.ROOM_USED + 1] = self._memory.ctypes.data, size, 0
 
     def _reserve(self, size: int) -> memoryview:
-        if size > self._size - self._used:
+        used = int(self._words[t.ROOM_USED])
+        if size > len(self._memory) - used:
             self._full.append(self._memory)
-            self._take_memory(max(size, SCRATCH_BYTES))
-        return self._view[self._used : self._used + size]
+            # More than was asked for, since the next batch may be a little larger than this one.
+            self._take_memory(max(size + size // 4 + t.SLACK, SCRATCH_BYTES))
+            used = 0
+        return self._view[used : used + size]
 
     def decompress(self, codec: int, packed: memoryview, max_size: int) -> tuple[int, int]:
         """Address and size of what is in `packed`. Raises as `compression.decompress` does."""
         size = decompress_into(codec, packed, self._reserve, max_size)
-        address = self._address + self._used
-        self._used += size
+        address = int(self._words[t.ROOM]) + int(self._words[t.ROOM_USED])
+        self._words[t.ROOM_USED] += size
         return address, size
 
     def clear(self) -> None:
         """Use the memory again."""
         self._full.clear()
-        self._used = 0
+        self._words[t.ROOM_USED] = 0

@@ -18,23 +18,23 @@ from . import table as t
 from ._columns import TYPES, Columns
 from ._encode import encode_arrow
 from ._scratch import Scratch
-from .batch import CODEC_MASK, CONTROL_FLAG, MIN_RECORD_SIZE, TRANSACTIONAL_FLAG, decode_batch
+from .batch import CODEC_MASK, CONTROL_FLAG, TRANSACTIONAL_FLAG, decode_batch
 from .checksum import crc32c
-from .compression import DEFAULT_MAX_SIZE, Buffer
+from .compression import DEFAULT_MAX_SIZE, Buffer, Codec
 from .control import ControlRecordType, parse_control_type
 from .errors import CorruptRecordError, InvalidRecordError, RecordsError
+from .native import crc32c_address, lz4_address
 from .status import OK, error_for
 
 __all__ = ["arrow_schema", "decode_arrow", "encode_arrow"]
 
 OFFSET_MAX = (1 << 31) - 1 - t.SLACK
 """Bytes that 32-bit Arrow offsets can count, less what buffers take beyond."""
-GROUP_BYTES = 256 * 1024
-"""Batches are checked, decompressed and decoded so many bytes at a time, while the cache still holds them."""
 TABLE_ROWS = 4096
 
-_ATTRIBUTES_AT = 21
-_TAKEN = (t.POSITION, t.SIZE, t.START, t.END, t.CRC, t.ATTRIBUTES, t.COUNT)
+_TAKEN = [t.POSITION, t.SIZE, t.START, t.END, t.CRC, t.ATTRIBUTES, t.COUNT]
+_LIMITS = (t.TAKEN_BYTES, t.TAKEN_ROWS, t.UNPACKED, t.MOST_UNPACKED)
+_KERNEL_CODECS = frozenset({Codec.NONE, Codec.SNAPPY, Codec.LZ4})
 _NO_HEADERS = np.zeros(3, np.int64)
 
 
@@ -105,9 +105,10 @@ class _Decode:
     """One call of `decode_arrow`: what it reads and what it has filled."""
 
     def __init__(self, buf: Buffer, columns: Sequence[str], topic: str, partition: int, start: int, end: int) -> None:
-        from . import _numba
+        from . import _numba, _numba_unpack
 
         self._kernels: Any = _numba
+        self._unpack: Any = _numba_unpack.unpack_batches
         self._view = memoryview(buf)
         self._data = np.frombuffer(buf, np.uint8)
         self._start, self._end = start, end
@@ -115,7 +116,10 @@ class _Decode:
         self._topic_size = len(topic.encode()) if "topic" in columns else 0
         self.columns = Columns(columns)
         self._address = self._data.ctypes.data
+        self._words = np.zeros(t.UNPACKS, np.int64)
+        self._scratch = Scratch(self._words)
         self._table: Any = None
+        self._check_crc = True
         self._current = 0
         # The room that the first group asks for: what all batches have of fetched bytes, and the most of decoded ones.
         self._expected = self._most = 0
@@ -145,57 +149,67 @@ class _Decode:
     def take(self, table: Any, check_crc: bool, max_decompressed: int) -> int | None:
         """Check and decode the batches of `table`, group after group.
 
-        The base offset of the first one that there was no room for, or None. The loop runs once a batch, and small
-        batches cost as much Python as decoding: hence local names, and nothing done here that a group can do.
+        The base offset of the first one that there was no room for, or None.
         """
-        self._table = table
+        self._table, self._check_crc = table, check_crc
         self._expected = int(table[:, t.SIZE].sum())
         self._most = min(OFFSET_MAX, self._expected + max_decompressed)
         table[:, t.START : t.END + 1] += self._address
-        starts, ends = table[:, t.START], table[:, t.END]
-        view, origin, topic_size, scratch = self._view, self._address, self._topic_size, Scratch()
-        # Of all batches taken: bytes of records, the decompressed ones of these, and rows; of the group: the first
-        # batch, bytes as fetched and of records, rows.
-        total = decompressed = rows = 0
-        first = fetched = length = count = 0
-        fields = (table[:, field].tolist() for field in _TAKEN)
-        for index, (position, size, begin, end, crc, attributes, records) in enumerate(zip(*fields, strict=True)):
-            self._current = index
-            if check_crc and (computed := crc32c(view[position + _ATTRIBUTES_AT : position + size])) != crc:
-                raise CorruptRecordError(f"CRC {computed:#010x}, stored {crc:#010x}")
-            codec = attributes & CODEC_MASK
-            room = end - begin
-            if codec and room:
-                begin, room = scratch.decompress(codec, view[begin - origin : end - origin], max_decompressed)
-                if decompressed and decompressed + room > max_decompressed:
-                    break
-                decompressed += room
-                starts[index] = begin
-                ends[index] = begin + room
-            if records * MIN_RECORD_SIZE > room:
-                raise InvalidRecordError(f"{records} records cannot be in {room} bytes")
-            if rows and (total + room > OFFSET_MAX or (rows + records) * topic_size > OFFSET_MAX):
-                break
-            rows += records
-            total += room
-            fetched += size
-            length += room
-            count += records
-            if length >= GROUP_BYTES:
-                self._decode(first, index + 1, fetched, length, count)
-                first = index + 1
-                fetched = length = count = 0
-                scratch.clear()
-        else:
-            self._decode(first, len(table), fetched, length, count)
-            return None
-        self._decode(first, index, fetched, length, count)
-        return int(table[index, t.BASE_OFFSET])
+        words = self._words
+        words[t.CRC_FUNCTION] = crc32c_address() if check_crc else 0
+        words[t.LZ4_FUNCTION] = lz4_address()
+        words[t.MOST_BYTES : t.TOPIC_SIZE + 1] = OFFSET_MAX, max_decompressed, self._topic_size
+        # Small batches cost as much Python as decoding them, so a kernel does those that it can.
+        kernel = self._unpack if words[t.CRC_FUNCTION] or not check_crc else None
+        codecs = (table[:, t.ATTRIBUTES] & CODEC_MASK).tolist()
+        first = index = 0
+        stopped = False
+        while index < len(table):
+            if kernel is not None and codecs[index] in _KERNEL_CODECS:
+                index = kernel(table, index, self._address, words)
+            if index < len(table) and words[t.GROUP_LENGTH] < t.GROUP_BYTES:
+                stopped = not self._take_one(index)
+                index += not stopped
+            if stopped or index == len(table) or words[t.GROUP_LENGTH] >= t.GROUP_BYTES:
+                self._decode(first, index)
+                first = index
+                words[t.GROUP_FETCHED : t.GROUP_ROWS + 1] = 0
+                self._scratch.clear()
+            if stopped:
+                return int(table[index, t.BASE_OFFSET])
+        return None
 
-    def _decode(self, first: int, after: int, fetched: int, size: int, rows: int) -> None:
-        """Decode the batches first..after-1: so many bytes as fetched and of records, so many rows."""
+    def _take_one(self, index: int) -> bool:
+        """What the kernel does, for a batch that it does not know or finds wrong; whether there was room for it."""
+        self._current = index
+        row = self._table[index]
+        position, size, begin, end, crc, attributes, records = row[_TAKEN].tolist()
+        view, words = self._view, self._words
+        if self._check_crc and (computed := crc32c(view[position + t.ATTRIBUTES_AT : position + size])) != crc:
+            raise CorruptRecordError(f"CRC {computed:#010x}, stored {crc:#010x}")
+        codec = attributes & CODEC_MASK
+        room = end - begin
+        total, rows, decompressed, most = (int(words[at]) for at in _LIMITS)
+        if codec and room:
+            packed = view[begin - self._address : end - self._address]
+            begin, room = self._scratch.decompress(codec, packed, most)
+            if decompressed and decompressed + room > most:
+                return False
+            words[t.UNPACKED] = decompressed + room
+            row[t.START], row[t.END] = begin, begin + room
+        if records * t.MIN_RECORD_SIZE > room:
+            raise InvalidRecordError(f"{records} records cannot be in {room} bytes")
+        if rows and (total + room > OFFSET_MAX or (rows + records) * self._topic_size > OFFSET_MAX):
+            return False
+        words[t.TAKEN_ROWS : t.TAKEN_BYTES + 1] += records, room
+        words[t.GROUP_FETCHED : t.GROUP_ROWS + 1] += size, room, records
+        return True
+
+    def _decode(self, first: int, after: int) -> None:
+        """Decode the batches first..after-1, a group."""
         if first == after:
             return
+        fetched, size, rows = self._words[t.GROUP_FETCHED : t.GROUP_ROWS + 1].tolist()
         table = self._table[first:after]
         columns = self.columns
         totals = _NO_HEADERS
@@ -206,7 +220,7 @@ class _Decode:
             # The batches to come are taken to be like the first, so that the columns need not be moved as they grow.
             scale = 1.05 * max(1.0, self._expected / fetched)
             size = max(size, min(int(size * scale), self._most))
-            rows = max(rows, min(int(rows * scale), size // MIN_RECORD_SIZE))
+            rows = max(rows, min(int(rows * scale), size // t.MIN_RECORD_SIZE))
         columns.reserve(rows, size, *totals.tolist())
         self._check(
             self._kernels.decode_batches(table, self._start, self._end, columns.wanted, columns.words, columns.state),

@@ -73,6 +73,30 @@ STATES = 9
 SLACK = 64
 """Bytes that a kernel may write beyond the end of what it writes."""
 
+# What makes batches ready to be decoded goes by: the addresses of C functions (0 where there is none) and of the room
+# to decompress to, limits, and sums of the batches taken so far, of all and of the group that is decoded together.
+CRC_FUNCTION = 0
+LZ4_FUNCTION = 1
+ROOM = 2
+ROOM_SIZE = 3
+ROOM_USED = 4
+MOST_BYTES = 5
+MOST_UNPACKED = 6
+TOPIC_SIZE = 7
+TAKEN_ROWS = 8
+TAKEN_BYTES = 9
+UNPACKED = 10
+GROUP_FETCHED = 11
+GROUP_LENGTH = 12
+GROUP_ROWS = 13
+UNPACKS = 14
+
+GROUP_BYTES = 256 * 1024
+"""Batches are checked, decompressed and decoded so many bytes at a time, while the cache still holds them."""
+ATTRIBUTES_AT = 21
+"""Where the part of a batch begins that its CRC covers."""
+MIN_RECORD_SIZE = 7
+
 # What an encode reads: the addresses of Arrow's buffers (0 where there is none), where their data ends, and the arrays'
 # offsets into them. The order is an array of int64 of our own.
 IN_KEY_OFFSETS = 0

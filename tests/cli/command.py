@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 
 
 def command(*words: str) -> list[str]:

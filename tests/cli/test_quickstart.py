@@ -20,13 +20,13 @@ def quickstart(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=580,
         check=False,
     )
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(320)
+@pytest.mark.timeout(600)
 def test_every_line_is_in_the_parquet_files_once_though_the_broker_is_killed(tmp_path: Path) -> None:
     text = tmp_path / "input.log"
     text.write_text("".join(f"line {n}\n" for n in range(LINES)) + "the last, without an end")

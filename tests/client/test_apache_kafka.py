@@ -36,7 +36,7 @@ from tests.peers.kafka import VERSIONS, ApacheKafka
 from tests.peers.process import free_port
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
 SECURE = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

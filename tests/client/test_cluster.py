@@ -261,7 +261,7 @@ def test_a_last_try_without_time_does_not_hide_what_is_wrong() -> None:
     retry = Retry(ClientConfig())
     retry.pause(ConnectionFailedError("it closed the connection"))
     retry.deadline = time.monotonic()
-    with pytest.raises(ClientTimeoutError, match="2 tries: it took too long; before that: it closed the connection$"):
+    with pytest.raises(ClientTimeoutError, match=r"2 tries: it took too long; before that: it closed the connection$"):
         retry.pause(ConnectionFailedError("it took too long"))
-    with pytest.raises(ClientTimeoutError, match="3 tries: it closed the connection$"):
+    with pytest.raises(ClientTimeoutError, match=r"3 tries: it closed the connection$"):
         retry.pause(ConnectionFailedError("it closed the connection"))

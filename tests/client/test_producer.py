@@ -26,7 +26,7 @@ from kafkalog.records.batch import BatchHeader, Record, decode_batch, iter_heade
 from kafkalog.records.compression import Codec
 from tests.support.wire import create_topic, fetch
 
-DEADLINE_S = 30.0
+DEADLINE_S = 240.0
 
 
 @pytest.fixture

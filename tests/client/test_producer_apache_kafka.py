@@ -24,10 +24,10 @@ from tests.peers import kafka, require
 from tests.peers.kafka import KAFKA_4, run_java_tool
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
-DEADLINE_S = 60.0
-RESTART_DEADLINE_S = 150.0
+DEADLINE_S = 240.0
+RESTART_DEADLINE_S = 240.0
 
 
 @pytest.fixture(scope="module")

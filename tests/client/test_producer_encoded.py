@@ -21,7 +21,7 @@ from tests.client.test_producer import batches, new_topic, producer, records, va
 from tests.client.test_producer_faults import Proxy
 from tests.support.kafkalog_broker import KafkalogBroker
 
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 proxied = faults.proxied
 
 

@@ -23,7 +23,7 @@ from tests.peers.process import free_port
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import create_topic, fetch
 
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 QUICK = {
     "retry.backoff.ms": 10,
     "retry.backoff.max.ms": 50,

@@ -29,7 +29,7 @@ from tests.client.test_fetcher import records
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, create_topic, produce
 
-DEADLINE_S = 30.0
+DEADLINE_S = 240.0
 
 
 @pytest.fixture

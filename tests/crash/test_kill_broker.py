@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.crash
 
 PARTITIONS = 3
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 
 
 def create_topic(broker: KafkalogBroker, name: str, partitions: int = PARTITIONS, **config: str) -> None:

@@ -24,7 +24,7 @@ from tests.peers import java
 from tests.peers.cache import require
 from tests.spark.topics import Topics, numbers
 
-SPARK_DEADLINE_S = 120.0
+SPARK_DEADLINE_S = 240.0
 
 
 @pytest.fixture
@@ -232,7 +232,7 @@ def with_spark() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("with_spark")
 def test_a_load_with_spark(loading: Loading, tmp_path: Path, run_spark: Callable[[str], tuple[int, int, int]]) -> None:
     """The default: one Spark task for each split, into a directory and into HDFS; Spark reads what it finds there."""
@@ -256,7 +256,7 @@ def test_a_load_with_spark(loading: Loading, tmp_path: Path, run_spark: Callable
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("with_spark")
 def test_spark_submit(local_loading: Loading, tmp_path: Path) -> None:
     topic = local_loading.topics.create("submit", 2)

@@ -400,7 +400,7 @@ def test_real_readers_fail_where_there_is_a_sign(
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_spark_fails_where_there_is_a_sign(
     local_loading: Loading, run_spark: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

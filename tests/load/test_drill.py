@@ -25,7 +25,7 @@ from tests.cli.command import command
 from tests.load.loading import Loading, data_files, expected, rows_of
 from tests.spark.topics import T0_MS, Topics
 
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
 PARTITIONS = 2
 LOAD_POINTS = [
     "planned",
@@ -153,7 +153,7 @@ def by_duckdb(path: str) -> Totals:
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_killed_at_every_step_of_a_load(topics: Topics, local_target: str, tmp_path: Path) -> None:
     drill = Drill(topics, local_target, tmp_path)
     for point in LOAD_POINTS:
@@ -172,7 +172,7 @@ def test_killed_at_every_step_of_a_load(topics: Topics, local_target: str, tmp_p
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_killed_at_every_step_of_a_compaction(topics: Topics, local_target: str, tmp_path: Path) -> None:
     drill = Drill(topics, local_target, tmp_path)
     for point in COMPACT_POINTS:
@@ -189,7 +189,7 @@ def test_killed_at_every_step_of_a_compaction(topics: Topics, local_target: str,
 
 @pytest.mark.crash
 @pytest.mark.peer
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_killed_on_hdfs(topics: Topics, running_hdfs: Any, tmp_path: Path) -> None:
     drill = Drill(topics, f"{running_hdfs.url}/drill", tmp_path)
     drill.produce()

@@ -26,7 +26,7 @@ VALUES = [b"%0200d" % i for i in range(COUNT)]
 SEGMENT_BYTES = 1 << 20
 # Kafka and we forget a producer that was silent for a day.
 STAMP = time.time_ns() // 1_000_000
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 
 
 def write(bootstrap: str) -> None:

@@ -22,7 +22,7 @@ COORDINATES = (
     f"org.apache.hadoop:hadoop-hdfs-client:{HADOOP}",
     f"org.apache.hadoop:hadoop-common:{HADOOP}",
 )
-START_DEADLINE_S = 90.0
+START_DEADLINE_S = 120.0
 _WEBAPPS = ("hdfs", "datanode", "static")
 _LOG4J = """log4j.rootLogger=WARN, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender

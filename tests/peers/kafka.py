@@ -24,7 +24,7 @@ KAFKA_4 = "4.3.1"
 KAFKA_3 = "3.9.2"
 VERSIONS = (KAFKA_4, KAFKA_3)
 
-START_DEADLINE_S = 90.0
+START_DEADLINE_S = 120.0
 _START_TRIES = 3
 
 # The logging back end that each distribution ships, so that a broker's last words are in its log.
@@ -229,6 +229,8 @@ class ApacheKafka:
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(self.log_dir),
+            # Records of tests have timestamps of years ago: a broker that lives for minutes would delete them.
+            "log.retention.ms": "-1",
             **self.config,
         }
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))

@@ -18,7 +18,7 @@ from tests.spark.topics import Topics, numbers
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_spark_connect(topics: Topics, tmp_path: Path) -> None:
     require(java.missing())
     require(None if find_spec("grpc") else "missing because Spark Connect needs grpcio")
@@ -27,7 +27,7 @@ def test_spark_connect(topics: Topics, tmp_path: Path) -> None:
     topics.produce(topic, values[:6], partition=0)
     topics.produce(topic, values[6:], partition=1)
     command = [sys.executable, "-m", "tests.spark.drill.connect", topics.bootstrap, topic, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, cwd=ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-6000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["session"] == "pyspark.sql.connect.session"

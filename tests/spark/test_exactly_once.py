@@ -27,7 +27,7 @@ from tests.support.kafkalog_broker import KafkalogBroker
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 3
-DEADLINE_S = 90.0
+DEADLINE_S = 240.0
 
 Records = dict[tuple[int, int], str]
 """Partition and offset to the record's number."""
@@ -165,7 +165,7 @@ def drill(
     assert dict(zip(where, rows["number"], strict=True)) == log
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_drill(
     spark: SparkSession, start_broker: Callable[[], KafkalogBroker], tmp_path: Path, processes: ExitStack
 ) -> None:

@@ -25,7 +25,7 @@ def processes() -> Iterator[ExitStack]:
         yield stack
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_kill_before_the_first_batch_is_committed(
     spark: SparkSession, broker: KafkalogBroker, tmp_path: Path, processes: ExitStack
 ) -> None:

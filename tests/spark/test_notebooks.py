@@ -48,7 +48,7 @@ def test_outputs_are_kept_and_tell_nothing_of_a_machine(notebook: Path) -> None:
 
 
 @ANY_NOTEBOOK
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_notebook_runs(notebook: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(DIRECTORY / "run.py"), "--check", str(tmp_path), str(notebook)],
@@ -57,7 +57,7 @@ def test_notebook_runs(notebook: Path, tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=580,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

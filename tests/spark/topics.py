@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 _numbers = itertools.count(1)
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 T0_MS = 1_700_000_000_000
 """A time in the past, for records with timestamps of their own."""

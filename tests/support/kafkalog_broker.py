@@ -15,7 +15,9 @@ from typing import Self
 from tests.peers.process import PeerFailedError, Process, tail
 
 READY = re.compile(r"accepting connections on PLAINTEXT://([^\s,]+)")
-START_DEADLINE_S = 60.0
+START_DEADLINE_S = 120.0
+NO_RETENTION = {"log.retention.ms": "-1"}
+"""Records of tests have timestamps of years ago: a broker that lives for minutes would delete them."""
 
 
 class KafkalogBroker:
@@ -57,6 +59,7 @@ class KafkalogBroker:
         settings = {
             "listeners": f"PLAINTEXT://{self.address or '127.0.0.1:0'}",
             "log.dirs": str(self.log_dir),
+            **({} if any(name.startswith("log.retention.") for name in self.overrides) else NO_RETENTION),
             **self.overrides,
         }
         command = [*self.prefix, sys.executable, "-m", "kafkalog.cli.main", "server", "start"]
@@ -111,7 +114,7 @@ class KafkalogBroker:
         """A raw connection."""
         return socket.create_connection((self.host, self.port), timeout=20)
 
-    def wait_logged(self, pattern: str, deadline_s: float = 20.0) -> None:
+    def wait_logged(self, pattern: str, deadline_s: float = 90.0) -> None:
         """Wait until a line of the output matches."""
         end = time.monotonic() + deadline_s
         while not re.search(pattern, self.logged()):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(holds: Callable[[], bool], what: str, deadline_s: float = 30.0) -> None:
+def wait_until(holds: Callable[[], bool], what: str, deadline_s: float = 90.0) -> None:
     """Return when ``holds()``; fail with ``what`` was awaited when it does not in time."""
     end = time.monotonic() + deadline_s
     while not holds():

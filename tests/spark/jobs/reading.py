@@ -6,7 +6,7 @@ import time
 
 from confluent_kafka import Consumer, TopicPartition
 
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 
 Record = tuple[bytes | None, bytes | None, dict[str, bytes]]
 """Key, value, headers."""

@@ -19,7 +19,7 @@ import spark_kafkalog.jobs
 from tests.peers.process import Process, tail
 from tests.spark.session import session_options
 
-DEADLINE_S = 100.0
+DEADLINE_S = 240.0
 JOBS = Path(spark_kafkalog.jobs.__file__).parent
 SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 

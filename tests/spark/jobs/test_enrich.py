@@ -51,7 +51,7 @@ def as_logged(line: bytes) -> dict[str, Any]:
     }
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_access_log_killed_in_the_middle_and_restarted(topics: Topics, tmp_path: Path) -> None:
     """At least once: every line's record is there, some perhaps twice, told apart by where they come from."""
     topic, to, aside = topics.create("access", 2), topics.create("sections", 2), topics.create("rejected")
@@ -88,7 +88,7 @@ def test_access_log_killed_in_the_middle_and_restarted(topics: Topics, tmp_path:
     assert rejected == (b"no line", access_log.NO_LINE.encode())
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_json_lines_keep_their_text_key_and_headers(topics: Topics, tmp_path: Path) -> None:
     topic, to = topics.create("status", 2), topics.create("sites")
     lines = [line.rstrip() for line in web.status_lines()]

@@ -48,7 +48,7 @@ def written(spark: SparkSession, directory: Path) -> list[web.View]:
     return [web.View(datetime.fromtimestamp(row.hour, UTC), *row[1:]) for row in rows.collect()]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_hours_are_counted_and_other_lines_set_aside(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     topic = topics.create("views", 2)
     lines = web.access_lines()
@@ -73,7 +73,7 @@ def test_hours_are_counted_and_other_lines_set_aside(spark: SparkSession, topics
     }
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_killed_in_the_middle_and_restarted(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     topic, aside = topics.create("views", 2), topics.create("rejected")
     lines = web.access_lines()
@@ -102,7 +102,7 @@ def test_killed_in_the_middle_and_restarted(spark: SparkSession, topics: Topics,
     }
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 def test_a_topic_that_is_not_there_is_named(topics: Topics, tmp_path: Path) -> None:
     asked = options(topics.bootstrap, "no-such-topic", tmp_path)
     done = submit("page_views", tmp_path / "spark", *asked, "--rejected", str(tmp_path / "rejected"))

@@ -171,7 +171,7 @@ def test_after_the_broker_is_gone(start_broker: Callable[..., KafkalogBroker], s
 
 
 @pytest.mark.peer
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_compacted_topic(tmp_path: Path) -> None:
     """Apache Kafka's cleaner at work on keys, tombstones and transactions; then the directory as it leaves it."""
     require(kafka.missing())

@@ -14,7 +14,7 @@ from tests.peers import hdfs
 from tests.peers.cache import require
 from tests.spark.offline.written import batch, offsets, write_segment
 
-pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 from spark_kafkalog.sink.message import TaskWrote
 from tests.spark.without_spark import copied, make_source
 
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 
 
 class Record(NamedTuple):

@@ -19,7 +19,7 @@ from tests.spark.sink.support import Tasks, batch_of, columns, consume
 from tests.spark.topics import Topics, numbers
 from tests.support.kafkalog_broker import KafkalogBroker
 
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 VALUES = columns("value", "partition")
 QUICK = {
     "kafka.retry.backoff.ms": 10,

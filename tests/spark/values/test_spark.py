@@ -173,7 +173,7 @@ def test_as_from_avro(reads: Reads, topics: Topics, tmp_path: Path) -> None:
     order = {"schema": schema, "values": [written(schema, WRITTEN).hex()] * 2}
     command = [sys.executable, "-m", "tests.spark.values.spark_from_avro", str(tmp_path), str(spark_avro())]
     done = subprocess.run(
-        command, input=json.dumps(order), capture_output=True, text=True, timeout=110, cwd=ROOT, check=False
+        command, input=json.dumps(order), capture_output=True, text=True, timeout=280, cwd=ROOT, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     theirs = json.loads(done.stdout)
