@@ -39,6 +39,15 @@ INLINE: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "n
 SNAPPY = 2
 LZ4 = 3
 
+COPY_INLINE = 256
+"""Literals of more bytes than this are left to the C library."""
+FAR = 64
+"""Bytes that may be read after a tag where so many are left; no short literal and no copy has more."""
+LONG_LITERAL_MASK, LONG_LITERAL = 0xF3, 0xF0
+"""Tags of literals whose length comes in bytes of its own."""
+COPY_BYTES = 0, 1, 2, 4
+"""Bytes after the tag of a copy, by its kind."""
+
 FAILED = -1
 """Not a size: Python is to look at the batch."""
 
@@ -103,7 +112,22 @@ def unpack_snappy_block(source: Any, end: Any, target: Any, limit: Any) -> Any:
     while source < end:
         tag = byte(source, 0)
         left = end - source - 1
-        if tag & 3 == 0:
+        kind = tag & 3
+        if left >= FAR and kind != 3 and tag & LONG_LITERAL_MASK != LONG_LITERAL:
+            # Nearly every element, without a branch on its kind: which comes next cannot be foretold.
+            word = little_endian_32(source, 1)
+            near = kind & 1
+            length = ((tag >> 2) & (0x3F >> 3 * near)) + 1 + 3 * near
+            distance = (word & (0xFFFF >> 8 * near)) | (tag >> 5 << 8) * near
+            place = target + done
+            origin = place - distance if kind else source + 1
+            if length <= size - done and (kind == 0 or 32 <= distance <= done):
+                copy_block(place, origin, 0)
+                copy_block(place, origin, 32)
+                done += length
+                source += 1 + (kind if kind else length)
+                continue
+        if kind == 0:
             length = (tag >> 2) + 1
             source += 1
             if length > 60:
@@ -115,31 +139,25 @@ def unpack_snappy_block(source: Any, end: Any, target: Any, limit: Any) -> Any:
                 left -= extra
             if length > left or length > size - done:
                 return FAILED
-            if length <= 32 and left >= 32:
-                copy_block(target + done, source, 0)
+            if length <= COPY_INLINE and left >= length + 32:
+                for at in range(0, length, 32):
+                    copy_block(target + done, source, at)
             else:
                 copy(target + done, source, length)
             source += length
             done += length
             continue
-        if tag & 3 == 1:
-            if left < 1:
-                return FAILED
-            length = ((tag >> 2) & 7) + 4
-            distance = tag >> 5 << 8 | byte(source, 1)
-            source += 2
-        elif tag & 3 == 2:
-            if left < 2:
-                return FAILED
-            length = (tag >> 2) + 1
-            distance = byte(source, 1) | byte(source, 2) << 8
-            source += 3
+        if left < COPY_BYTES[kind]:
+            return FAILED
+        length = ((tag >> 2) & 7) + 4 if kind == 1 else (tag >> 2) + 1
+        distance = byte(source, 1)
+        if kind == 1:
+            distance |= tag >> 5 << 8
+        elif kind == 2:
+            distance |= byte(source, 2) << 8
         else:
-            if left < 4:
-                return FAILED
-            length = (tag >> 2) + 1
             distance = little_endian_32(source, 1)
-            source += 5
+        source += 1 + COPY_BYTES[kind]
         if distance == 0 or distance > done or length > size - done:
             return FAILED
         copy_back(target + done, distance, length)

@@ -19,7 +19,7 @@ class Scratch:
     16 KiB takes two thirds of the time that it takes with a block of memory each.
     """
 
-    def __init__(self, words: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+    def __init__(self, words: memoryview[int]) -> None:
         """`words` says where the memory is and how much of it is used; `unpack_batches` uses and changes it, too."""
         self._words = words
         self._full: list[Any] = []
@@ -28,10 +28,10 @@ class Scratch:
     def _take_memory(self, size: int) -> None:
         self._memory: np.ndarray[Any, np.dtype[np.uint8]] = np.empty(size, np.uint8)
         self._view = self._memory.data
-        self._words[t.ROOM : t.ROOM_USED + 1] = self._memory.ctypes.data, size, 0
+        self._words[t.ROOM], self._words[t.ROOM_SIZE], self._words[t.ROOM_USED] = self._memory.ctypes.data, size, 0
 
     def _reserve(self, size: int) -> memoryview:
-        used = int(self._words[t.ROOM_USED])
+        used = self._words[t.ROOM_USED]
         if size > len(self._memory) - used:
             self._full.append(self._memory)
             # More than was asked for, since the next batch may be a little larger than this one.
@@ -42,7 +42,7 @@ class Scratch:
     def decompress(self, codec: int, packed: memoryview, max_size: int) -> tuple[int, int]:
         """Address and size of what is in `packed`. Raises as `compression.decompress` does."""
         size = decompress_into(codec, packed, self._reserve, max_size)
-        address = int(self._words[t.ROOM]) + int(self._words[t.ROOM_USED])
+        address = self._words[t.ROOM] + self._words[t.ROOM_USED]
         self._words[t.ROOM_USED] += size
         return address, size
 
