@@ -16,7 +16,7 @@ from tests.peers.process import PeerFailedError, Process, tail
 
 READY = re.compile(r"accepting connections on PLAINTEXT://([^\s,]+)")
 START_DEADLINE_S = 120.0
-NO_RETENTION = {"log.retention.ms": "-1"}
+RETENTION_LATER = {"log.retention.check.interval.ms": "86400000"}
 """Records of tests have timestamps of years ago: a broker that lives for minutes would delete them."""
 
 
@@ -59,7 +59,7 @@ class KafkalogBroker:
         settings = {
             "listeners": f"PLAINTEXT://{self.address or '127.0.0.1:0'}",
             "log.dirs": str(self.log_dir),
-            **({} if any(name.startswith("log.retention.") for name in self.overrides) else NO_RETENTION),
+            **RETENTION_LATER,
             **self.overrides,
         }
         command = [*self.prefix, sys.executable, "-m", "kafkalog.cli.main", "server", "start"]
