@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.fetcher import FetchedChunk, PartitionFetcher
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import TopicPartition
@@ -43,8 +44,9 @@ _START = Struct(">qi")
 _INT32 = Struct(">i")
 _RECORDS_COUNT_AT = 57
 
+_MOST_CLUSTERS = 8
 _clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
-"""Clusters by ``kafka.*`` properties, for the tasks of this worker process."""
+"""Clusters by ``kafka.*`` properties, for the tasks of this worker process, the one that was used last at the end."""
 
 
 class Piece(NamedTuple):
@@ -82,9 +84,13 @@ def read_range(
 
 def _cluster(options: SourceOptions) -> Cluster:
     key = tuple(sorted(options.properties.items()))
-    found = _clusters.get(key)
+    found = _clusters.pop(key, None)
     if found is None:
-        found = _clusters[key] = Cluster(options.client)
+        found = Cluster(options.client)
+        while len(_clusters) >= _MOST_CLUSTERS:
+            # They have connections. A worker may live through queries of many users, each with a password of its own.
+            _clusters.pop(next(iter(_clusters))).close()
+    _clusters[key] = found
     return found
 
 
@@ -107,21 +113,20 @@ class _RangeReader:
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"fetch-{tp}")
         self._under_way: tuple[int, Future[FetchedChunk]] | None = None
-        self._moved_at = time.monotonic()
+        self._waits_since: float | None = None
+        """When it was first asked for the position; None where that is not yet. Spark may take its time in between."""
 
     def check_topic(self, mark: str | None) -> None:
         """Report the range as lost where the topic is not the one that it was planned for."""
         if mark is None:
             return
+        # What this process knows may be from before the topic was created again.
+        self._cluster.forget([self._tp.topic])
         try:
             found = topic_mark(self._cluster.topic(self._tp.topic).topic_id)
-            if found != mark:
-                # Known to this process for a while, perhaps: from before the topic was created again.
-                self._cluster.forget([self._tp.topic])
-                found = topic_mark(self._cluster.topic(self._tp.topic).topic_id)
         except UnknownTopicOrPartitionError:
-            found = None
             self._lose(self._end, f"{self._tp} was deleted")
+            return
         if found not in (mark, None):
             self._lose(self._end, f"topic {self._tp.topic} was deleted and created again")
 
@@ -131,7 +136,8 @@ class _RangeReader:
             if chunk is None:
                 continue
             pieces = cut(chunk.records, self._position)
-            if not pieces:
+            if not pieces or pieces[-1].behind <= self._position:
+                # There is nothing yet, or nothing but what lies before: no leader answers so for long.
                 self._check_progress()
                 continue
             behind = pieces[-1].behind
@@ -180,7 +186,10 @@ class _RangeReader:
 
     def _take(self) -> FetchedChunk | None:
         """The chunk at the position; None where the position had to move first."""
-        if self._under_way is None or self._under_way[0] != self._position:
+        if self._waits_since is None:
+            self._waits_since = time.monotonic()
+        is_there = self._under_way is not None and self._under_way[0] == self._position
+        if not is_there:
             if self._under_way is not None:
                 # It was asked for before the position jumped.
                 self._under_way[1].exception()
@@ -189,6 +198,10 @@ class _RangeReader:
         future, self._under_way = self._under_way[1], None
         try:
             return future.result()
+        except ClientTimeoutError:
+            # What was asked for in advance may have run out of time while Spark was busy with the rows before.
+            if not is_there:
+                raise
         except OffsetOutOfRangeError:
             self._skip_lost()
         except UnknownTopicOrPartitionError:
@@ -198,10 +211,12 @@ class _RangeReader:
     def _move(self, offset: int) -> None:
         if offset > self._position:
             self._position = offset
-            self._moved_at = time.monotonic()
+            self._waits_since = None
 
     def _check_progress(self) -> None:
-        waited_ms = (time.monotonic() - self._moved_at) * 1000
+        """TimeoutError where the position has been waited for too long."""
+        assert self._waits_since is not None
+        waited_ms = (time.monotonic() - self._waits_since) * 1000
         if waited_ms >= self._options.poll_timeout_ms:
             raise TimeoutError(
                 f"Cannot fetch record for offset {self._position} of {self._tp} in {self._options.poll_timeout_ms} "

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -23,6 +24,9 @@ from spark_kafkalog.reader import cut, read_range
 from tests.spark.topics import CODECS, T0_MS, Topics, numbers
 from tests.spark.without_spark import Batch, chosen
 from tests.support.kafkalog_broker import KafkalogBroker
+
+if TYPE_CHECKING:
+    from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse
 
 
 @pytest.fixture
@@ -296,33 +300,137 @@ def test_a_reader_that_is_not_read_to_its_end(topics: Topics) -> None:
     assert threading.active_count() == before
 
 
+def test_a_worker_does_not_keep_the_connections_of_every_query_that_it_has_seen(topics: Topics) -> None:
+    topic = topics.create("clients")
+    topics.produce(topic, numbers(3))
+    before = set(reader_module._clusters)
+    seen = []
+    for number in range(20):
+        assert read(topics, topic, 0, 3, **{"kafka.client.id": f"client-{number}"}) == numbers(3)
+        seen.append(list(reader_module._clusters.values())[-1])
+    kept = list(reader_module._clusters.values())
+    assert kept == seen[-len(kept) :], "those that were used last"
+    assert len(kept) < len(seen)
+    assert not before & set(reader_module._clusters)
+    for each in seen:
+        if each not in kept:
+            with pytest.raises(RuntimeError, match="closed"):
+                each.metadata(refresh=True)
+
+
+class Scripted:
+    """Reads offsets [start, 9) of a partition whose leader answers a fetch as ``answer`` says for its offset.
+
+    A record batch, b"" for nothing new, or None for no answer at all.
+    """
+
+    def __init__(self, answer: Callable[[int], bytes | None], start: int = 0, **options: str) -> None:
+        from kafkalog.protocol.messages.fetch import FetchRequest
+        from kafkalog.protocol.messages.metadata import MetadataRequest
+        from tests.client.scripted import ScriptedBroker, metadata
+
+        self._answer = answer
+        self._server = ScriptedBroker({FetchRequest: self._fetch})
+        self._server.handlers[MetadataRequest] = lambda request: metadata({1: self._server}, {("t", 0): 1})
+        given = {"kafka.bootstrap.servers": self._server.address, "subscribe": "t", **options}
+        self.reading = reader_module._RangeReader(TopicPartition("t", 0), start, 9, SourceOptions.parse(given))
+
+    def _fetch(self, request: FetchRequest) -> FetchResponse | None:
+        from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+
+        records = self._answer(request.topics[0].partitions[0].fetch_offset)
+        if records is None:
+            return None
+        data = PartitionData(partition_index=0, high_watermark=9, log_start_offset=0, records=records)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+
+    def __enter__(self) -> Iterator[list[bytes]]:
+        """The values of each record batch."""
+        self._server.__enter__()
+        return (batch["value"].to_pylist() for batch in self.reading.batches(("value",)))
+
+    def __exit__(self, *error: Any) -> None:
+        self.reading.close()
+        self._server.__exit__(*error)
+
+
+def records_at(offset: int, count: int = 1) -> bytes:
+    from kafkalog.records.batch import Record, encode_batch
+
+    records = [Record(at, 0, None, b"%d" % at) for at in range(offset, offset + count)]
+    return bytes(encode_batch(records, base_offset=offset))
+
+
 def test_a_reader_that_ends_does_not_wait_for_the_leader() -> None:
     """The next chunk has been asked for when the reader is closed; it never comes."""
-    from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-    from kafkalog.protocol.messages.metadata import MetadataRequest
-    from tests.client.scripted import ScriptedBroker, metadata
-    from tests.support.wire import batch
-
     asked, ended = threading.Event(), threading.Event()
     waited_for: list[bool] = []
 
-    def fetch(request: FetchRequest) -> FetchResponse | None:
-        if request.topics[0].partitions[0].fetch_offset:
-            asked.set()
-            waited_for.append(ended.wait(20))
-            return None
-        data = PartitionData(partition_index=0, high_watermark=9, log_start_offset=0, records=batch([b"x"]))
-        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+    def answer(offset: int) -> bytes | None:
+        if offset == 0:
+            return records_at(0)
+        asked.set()
+        waited_for.append(ended.wait(20))
+        return None
 
-    with ScriptedBroker({FetchRequest: fetch}) as server:
-        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {("t", 0): 1})
-        options = SourceOptions.parse({"kafka.bootstrap.servers": server.address, "subscribe": "t"})
-        batches = read_range(TopicPartition("t", 0), 0, 9, options, ("value",))
-        assert next(batches).num_rows == 1
+    scripted = Scripted(answer)
+    with scripted as batches:
+        assert next(batches) == [b"0"]
         assert asked.wait(20)
-        batches.close()  # type: ignore[attr-defined]
+        scripted.reading.close()
         assert not waited_for
         ended.set()
+
+
+def test_a_leader_that_answers_with_what_was_read_before() -> None:
+    """The reader does not ask for ever, nor does it take such records."""
+    until = time.monotonic() + 20
+
+    def answer(offset: int) -> bytes | None:
+        return records_at(0, 2) if time.monotonic() < until else records_at(2, 7)
+
+    options = {"kafkaConsumer.pollTimeoutMs": "300"}
+    with Scripted(answer, start=2, **options) as batches, pytest.raises(TimeoutError, match="Cannot fetch record"):
+        next(batches)
+
+
+def test_the_time_that_spark_takes_for_rows_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``kafkaConsumer.pollTimeoutMs`` is how long records are waited for."""
+    late = 0.0
+    asked: list[int] = []
+
+    def answer(offset: int) -> bytes | None:
+        asked.append(offset)
+        return records_at(offset, 1 if offset == 0 else 8) if asked.count(offset) > (offset > 0) else b""
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late, sleep=time.sleep)
+    monkeypatch.setattr(reader_module, "time", clock)
+    with Scripted(answer, **{"kafkaConsumer.pollTimeoutMs": "30000"}) as batches:
+        assert next(batches) == [b"0"]
+        late = 100.0
+        assert next(batches) == numbers(8, 1)
+    assert asked == [0, 1, 1]
+
+
+def test_what_was_asked_for_in_advance_is_asked_for_again() -> None:
+    """The leader was away while Spark was busy with the rows before, and it is back."""
+    asked: list[int] = []
+
+    def answer(offset: int) -> bytes | None:
+        asked.append(offset)
+        if offset == 0:
+            return records_at(0)
+        return records_at(1, 8) if gave_up else None
+
+    gave_up = False
+    options = {"kafkaConsumer.pollTimeoutMs": "1000", "kafka.request.timeout.ms": "100", "kafka.fetch.max.wait.ms": "1"}
+    scripted = Scripted(answer, **options)
+    with scripted as batches:
+        assert next(batches) == [b"0"]
+        assert scripted.reading._under_way is not None
+        assert isinstance(scripted.reading._under_way[1].exception(20), ClientTimeoutError)
+        gave_up = True
+        assert next(batches) == numbers(8, 1)
 
 
 # ---------------------------------------------------------------------------------------------- pieces

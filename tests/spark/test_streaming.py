@@ -216,6 +216,25 @@ def test_a_topic_created_again_while_a_batch_is_planned(stream: Any, topics: Top
     assert lenient.values() == numbers(9, 100)
 
 
+def test_a_topic_created_again_that_a_worker_knows_from_before(stream: Any, topics: Topics) -> None:
+    """What a process remembers of the cluster is of the topic that was deleted."""
+    topic = topics.create("known")
+    topics.produce(topic, numbers(5))
+    options = {"subscribe": topic, "startingOffsets": "earliest", "fetchOffset.retryIntervalMs": 1}
+    query = stream(**options, failOnDataLoss=False)
+    query.start()
+    query.trigger()
+    topics.produce(topic, numbers(5, 5))
+    query.trigger(crash=True)
+    topics.delete(topic)
+    topics.create_named(topic)
+    topics.produce(topic, numbers(20, 100))
+    query.start()
+    assert query.values() == numbers(5), "offsets 5 to 9 are other records now"
+    query.trigger()
+    assert sorted(query.values()) == sorted(numbers(5) + numbers(20, 100))
+
+
 def test_a_checkpoint_without_topic_ids_goes_on(stream: Any, topics: Topics) -> None:
     """Of a broker before 2.8, of Spark's own source, or of an earlier version."""
     topic = topics.create("plain", 2)
