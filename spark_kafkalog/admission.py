@@ -61,9 +61,8 @@ def rate_limited(
     latest: Offsets,
     earliest_of_new: Offsets,
     most: int,
-    costs: Mapping[TopicPartition, int] | None = None,
 ) -> dict[TopicPartition, int]:
-    """Ends of a batch of at most ``most`` offsets (or what they cost), as `apportion` shares them.
+    """Ends of a batch of at most ``most`` offsets, as `apportion` shares them.
 
     ``earliest_of_new``: where the partitions begin that ``start`` does not have. Whose turn it is follows from the
     positions: each trigger moves on by as many offsets as it takes, so no partition waits for ever, whoever restarts
@@ -72,7 +71,7 @@ def rate_limited(
     begins = {tp: start.get(tp, earliest_of_new.get(tp)) for tp in latest}
     known = {tp: begin for tp, begin in begins.items() if begin is not None and latest[tp] >= begin}
     sizes = {tp: latest[tp] - begin for tp, begin in known.items()}
-    taken = apportion(sizes, most, sum(known.values()), costs)
+    taken = apportion(sizes, most, sum(known.values()))
     # Where a partition begins is unknown, or it went backwards: that is for the planning of ranges to report.
     return dict(latest) | {tp: known[tp] + count for tp, count in taken.items()}
 

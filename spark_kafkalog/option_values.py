@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 INT64_MAX = (1 << 63) - 1
 INT32_MAX = (1 << 31) - 1
+_MOST_DIGITS = 19
+"""Of what fits in 64 bits; Python itself refuses to make numbers of thousands."""
 _OFFSETS_EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 TIMESTAMPS_EXAMPLE = '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'
 _PARTITIONS_EXAMPLE = '{"topicA":[0,1],"topicB":[0,1]}'
@@ -62,7 +64,7 @@ def parse_partitions(text: str) -> frozenset[TopicPartition]:
 
 
 def _is_partition(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and int(text) <= INT32_MAX
+    return text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) <= INT32_MAX
 
 
 # ---------------------------------------------------------------------------------------------- single values
@@ -137,7 +139,7 @@ _SIZES = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30
 
 def size(name: str, text: str) -> int:
     """Spark's sizes ("512m", "1gb"; a bare number is bytes), at least 1, in bytes."""
-    match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+    match = re.fullmatch(rf"\s*(\d{{1,{_MOST_DIGITS}}})\s*([a-z]*)\s*", text.lower())
     if match is None or match[2] not in _SIZES:
         raise OptionsError(f"{name}: expected a size such as 1048576, 512k, 64m or 2g, got '{text}'")
     return positive(name, str(int(match[1]) << _SIZES[match[2]]))
@@ -150,7 +152,7 @@ _UNITS_S = {
 
 def duration(name: str, text: str) -> float:
     """Spark's time strings ("15m", "30s", "100ms"; a bare number is ms) in seconds."""
-    match = re.fullmatch(r"\s*(-?\d+)\s*([a-z]*)\s*", text.lower())
+    match = re.fullmatch(rf"\s*(-?\d{{1,{_MOST_DIGITS}}})\s*([a-z]*)\s*", text.lower())
     if match is None or (match[2] and match[2] not in _UNITS_S):
         raise OptionsError(
             f"{name}: time must be specified as microseconds (us), milliseconds (ms), seconds (s), minutes (m or min), "

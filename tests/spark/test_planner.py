@@ -207,17 +207,25 @@ class Planning(RuleBasedStateMachine):
         start=st.sampled_from(["earliest", "latest"]),
         most=st.none() | st.integers(1, 12),
         least=st.none() | st.integers(1, 5),
+        delay=st.sampled_from(["0s", "1h"]),
         split=st.none() | st.integers(1, 7),
         size=st.none() | st.integers(50, 2000),
         ids=st.booleans(),
     )
     def begin(
-        self, start: str, most: int | None, least: int | None, split: int | None, size: int | None, ids: bool
+        self,
+        start: str,
+        most: int | None,
+        least: int | None,
+        delay: str,
+        split: int | None,
+        size: int | None,
+        ids: bool,
     ) -> None:
         REPORTS.clear()
         self.brokers = Brokers(ids)
         self.brokers.create("t", 1)
-        given: dict[str, Any] = {"startingOffsets": start, "maxTriggerDelay": "0s"}
+        given: dict[str, Any] = {"startingOffsets": start, "maxTriggerDelay": delay}
         if most is not None:
             given["maxOffsetsPerTrigger"] = most
         if least is not None and (most is None or least <= most):
