@@ -3,6 +3,11 @@
 A value is a plain datum, or one in Confluent's wire format: a zero byte, the id of the writer's schema (int32,
 big-endian), the datum. Records are resolved to one reader's schema by Avro's rules. Types are those of Spark's Avro
 module (``SchemaConverters``), with every field nullable.
+
+Whoever may write records chooses their bytes, and the id of a schema. Three things that fastavro would do with them
+would end or stop the task: run out of C stack in records within records of a schema that contains itself, make as many
+items of no bytes as a length says, and make decimals of as many digits as there are bytes, which takes time by the
+square.
 """
 
 from __future__ import annotations
@@ -13,8 +18,9 @@ import json
 import logging
 import uuid
 from collections.abc import Callable
+from decimal import Context, Decimal
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +51,12 @@ _log = logging.getLogger(__name__)
 
 MAGIC = 0
 _FRAME = Struct(">bi")
+_DECIMAL = "kafkalog-decimal"
+"""The logical type decimal, under a name for which fastavro calls `_read_decimal`."""
+
+_MOST_DIGITS = 38
+"""Of a decimal, in Spark and in Arrow."""
+_EXACT = Context(prec=_MOST_DIGITS)
 
 Schema = Any
 """A parsed Avro schema: a dict, a list (union) or a name."""
@@ -68,12 +80,28 @@ class AvroSchemaError(ValueError):
     """A schema that is none, or one that has no counterpart in Spark."""
 
 
-def load_schema(schema: RegisteredSchema | str) -> Schema:
+class Writer(NamedTuple):
+    """A schema that records were written with, and fastavro's function that reads them."""
+
+    schema: Schema
+    read: Callable[..., Any]
+
+
+def load_schema(schema: RegisteredSchema | str) -> Writer:
     """Parse a schema's JSON, with those it refers to, for reading. Raises AvroSchemaError."""
-    return _parse(schema, expand=False)
+    parsed, contains_itself = _parse(schema, expand=False)
+    if contains_itself:
+        # Its compiled twin has no bound on records within records but the end of the stack, and of the process.
+        from fastavro._read_py import schemaless_reader
+
+        return Writer(parsed, schemaless_reader)
+    from fastavro import schemaless_reader
+
+    return Writer(parsed, schemaless_reader)
 
 
-def _parse(schema: RegisteredSchema | str, *, expand: bool) -> Schema:
+def _parse(schema: RegisteredSchema | str, *, expand: bool) -> tuple[Schema, bool]:
+    """The schema, and whether a type in it contains itself."""
     import fastavro
 
     found = RegisteredSchema(schema, "AVRO") if isinstance(schema, str) else schema
@@ -82,39 +110,90 @@ def _parse(schema: RegisteredSchema | str, *, expand: bool) -> Schema:
     named: dict[str, Any] = {}
     try:
         for each in _references(found):
-            fastavro.parse_schema(json.loads(each.text), named_schemas=named)
-        parsed = fastavro.parse_schema(json.loads(found.text), named_schemas=named, expand=expand)
+            fastavro.parse_schema(_own_decimals(json.loads(each.text)), named_schemas=named)
+        parsed = fastavro.parse_schema(_own_decimals(json.loads(found.text)), named_schemas=named, expand=expand)
     except Exception as error:
         raise AvroSchemaError(f"no Avro schema: {type(error).__name__}: {error}") from None
-    _check_items(parsed)
-    return parsed
+    fastavro.read.LOGICAL_READERS |= {f"{kind}-{_DECIMAL}": _read_decimal for kind in ("bytes", "fixed")}
+    return parsed, _Examination(named).of(parsed)
 
 
-def _check_items(schema: Schema) -> None:
-    """Refuse arrays of what takes no bytes: four bytes of them may claim any number of items."""
+def _own_decimals(schema: Schema) -> Schema:
+    """The schema (as JSON), its decimals read by `_read_decimal`."""
     if isinstance(schema, list):
-        for each in schema:
-            _check_items(each)
-    elif isinstance(schema, dict):
+        return [_own_decimals(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    own = {key: _own_decimals(value) for key, value in schema.items()}
+    return own | {"logicalType": _DECIMAL} if own.get("logicalType") == "decimal" else own
+
+
+def _read_decimal(data: bytes, writer: Schema = None, reader: Schema = None) -> Decimal:
+    """ValueError for more digits than the writer's schema allows, found before they are made."""
+    number = int.from_bytes(data, "big", signed=True)
+    if abs(number) >= 10 ** min(writer.get("precision", 0), _MOST_DIGITS):
+        raise ValueError("more digits than the schema allows")
+    return Decimal(number).scaleb(-writer.get("scale", 0), _EXACT)
+
+
+class _Examination:
+    """One pass over a schema, into the types that it names. AvroSchemaError for arrays of what takes no bytes."""
+
+    def __init__(self, named: dict[str, Any]) -> None:
+        self._named = named
+        self._empty: dict[str, bool | None] = {}
+        self._contains_itself = False
+
+    def of(self, schema: Schema) -> bool:
+        """Whether a type contains itself."""
+        self._takes_nothing(schema)
+        return self._contains_itself
+
+    def _takes_nothing(self, schema: Schema) -> bool:
+        """Whether there is a value of no bytes."""
+        if isinstance(schema, list):
+            for each in schema:
+                self._takes_nothing(each)
+            return False
+        if isinstance(schema, str):
+            return schema == "null" if schema in _PRIMITIVES else self._takes_nothing(self._named[schema])
         kind = schema["type"]
-        items = schema.get("items", schema.get("values") if kind == "map" else None)
-        if kind == "array" and (items == "null" or (isinstance(items, dict) and not _takes_bytes(items))):
-            raise AvroSchemaError("an array of items that take no bytes")
-        for each in (items, *(each["type"] for each in schema.get("fields", ()))):
-            _check_items(each)
+        if kind in ("record", "error"):
+            return self._record(schema)
+        if kind == "array":
+            if self._takes_nothing(schema["items"]):
+                raise AvroSchemaError("an array of items that take no bytes")
+            return False
+        if kind == "map":
+            self._takes_nothing(schema["values"])
+            return False
+        return bool(kind == "null" or schema.get("size") == 0)
 
-
-def _takes_bytes(schema: dict[str, Any]) -> bool:
-    if schema["type"] in ("record", "error"):
-        return any(each["type"] != "null" for each in schema["fields"])
-    return schema["type"] != "null" and schema.get("size") != 0
+    def _record(self, schema: dict[str, Any]) -> bool:
+        name = schema["name"]
+        if name not in self._empty:
+            self._empty[name] = None
+            fields = [self._takes_nothing(each["type"]) for each in schema["fields"]]
+            self._empty[name] = all(fields)
+        empty = self._empty[name]
+        if empty is None:
+            self._contains_itself = True
+        # A record that contains itself for certain has no value at all.
+        return bool(empty)
 
 
 def _references(schema: RegisteredSchema) -> list[RegisteredSchema]:
     """All schemas that a schema needs, those first that others need."""
     found: list[RegisteredSchema] = []
+
+    def add(each: RegisteredSchema) -> None:
+        if each not in found:
+            for inner in each.references:
+                add(inner)
+            found.append(each)
+
     for each in schema.references:
-        found += [inner for inner in [*_references(each), each] if inner not in found]
+        add(each)
     return found
 
 
@@ -123,7 +202,7 @@ def _references(schema: RegisteredSchema) -> list[RegisteredSchema]:
 
 def spark_type(schema: RegisteredSchema | str) -> StructType:
     """The struct of a record's schema. AvroSchemaError for any other, and for one that contains itself."""
-    return _spark_type(_parse(schema, expand=True))
+    return _spark_type(_parse(schema, expand=True)[0])
 
 
 def _spark_type(schema: Schema) -> StructType:
@@ -151,7 +230,7 @@ class _Types:
         kind = schema["type"]
         if not isinstance(kind, str):
             return self.of(kind)
-        if schema.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
+        if schema.get("logicalType") == _DECIMAL and kind in ("bytes", "fixed"):
             return _decimal(schema)
         logical = _LOGICAL.get((kind, schema.get("logicalType", "")))
         if logical is not None:
@@ -184,8 +263,8 @@ class _Types:
 
 def _decimal(schema: dict[str, Any]) -> DecimalType:
     precision, scale = schema.get("precision", 0), schema.get("scale", 0)
-    if not 0 < precision <= 38 or not 0 <= scale <= precision:
-        raise AvroSchemaError(f"decimal({precision},{scale}) does not fit in Spark's 38 digits")
+    if not 0 < precision <= _MOST_DIGITS or not 0 <= scale <= precision:
+        raise AvroSchemaError(f"decimal({precision},{scale}) does not fit in Spark's {_MOST_DIGITS} digits")
     return DecimalType(precision, scale)
 
 
@@ -251,16 +330,13 @@ class AvroDecoder:
     """
 
     def __init__(self, reader: RegisteredSchema | str, *, framed: bool, lookup: Lookup | None = None) -> None:
-        import fastavro
-
-        self._read = fastavro.schemaless_reader
-        expanded = _parse(reader, expand=True)
+        expanded, _ = _parse(reader, expand=True)
         self.type = arrow_type(_spark_type(expanded))
         self._reader = load_schema(reader)
         self._convert = converter(expanded)
         self._framed = framed
         self._lookup = lookup
-        self._writers: dict[int, Schema | None] = {}
+        self._writers: dict[int, Writer | None] = {}
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, pa.Array]:
         """The structs, null where a value is null or no such record, and a mask of the latter.
@@ -292,7 +368,8 @@ class AvroDecoder:
 
     def _row(self, value: bytes) -> Any:
         """The record, or None where the bytes are none."""
-        writer, start = self._reader, 0
+        writer: Writer | None = self._reader
+        start = 0
         if self._framed:
             if len(value) < _FRAME.size or value[0] != MAGIC:
                 return None
@@ -304,13 +381,13 @@ class AvroDecoder:
         stream = io.BytesIO(value)
         stream.seek(start)
         try:
-            datum = self._read(stream, writer, None if writer is self._reader else self._reader)
+            datum = writer.read(stream, writer.schema, None if writer is self._reader else self._reader.schema)
             return self._convert(datum) if stream.tell() == len(value) else None
         except Exception:
             # fastavro raises whatever its input makes its code run into.
             return None
 
-    def _writer(self, schema_id: int) -> Schema | None:
+    def _writer(self, schema_id: int) -> Writer | None:
         if schema_id not in self._writers:
             assert self._lookup is not None
             found = self._lookup(schema_id)

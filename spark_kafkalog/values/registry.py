@@ -1,8 +1,8 @@
 """A schema registry as Confluent's REST API describes it: schemas by id, and the latest of a subject.
 
 Addresses are tried in turn; what may pass (no connection, 429, 5xx) is tried again with growing pauses. What the
-registry does not have is ``None``, so that a record with an unknown id is that record's fault alone; a registry that
-cannot be asked is an error.
+registry says that it does not have is ``None``, so that a record with an unknown id is that record's fault alone; a
+registry that cannot be asked is an error, and so is a server that knows nothing of schemas.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ MOST_BYTES = 16 << 20
 FIRST_PAUSE_S = 0.1
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/vnd.schemaregistry+json, application/json"
 _PASSING = (408, 429, 500, 502, 503, 504)
+_MISSING = (40401, 40402, 40403)
+"""Codes of an answer 404: there is no such subject, version, schema."""
+_MOST_REFERENCES = 16
+"""Schemas that refer to each other, in a row."""
 
 
 class RegisteredSchema(NamedTuple):
@@ -62,27 +66,39 @@ class SchemaRegistry:
     def by_id(self, schema_id: int) -> RegisteredSchema | None:
         """The schema of an id; None where there is none."""
         answer = self._get(f"/schemas/ids/{schema_id}")
-        return None if answer is None else self._schema(answer, 0)
+        return None if answer is None else self._schema(answer, 0, {})
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """The latest schema of a subject; None where there is none."""
         answer = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
-        return None if answer is None else self._schema(answer, 0)
+        return None if answer is None else self._schema(answer, 0, {})
 
-    def _schema(self, answer: Any, depth: int) -> RegisteredSchema:
-        if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str) or depth > 16:
+    def _schema(self, answer: Any, depth: int, known: dict[tuple[str, int], RegisteredSchema]) -> RegisteredSchema:
+        if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str) or depth > _MOST_REFERENCES:
             raise SchemaRegistryError(f"schema registry {self._config.urls[0]}: an answer without a schema")
         references = []
         for each in answer.get("references") or ():
-            path = f"/subjects/{quote(str(each['subject']), safe='')}/versions/{int(each['version'])}"
-            found = self._get(path)
-            if found is None:
+            try:
+                key = str(each["subject"]), int(each["version"])
+            except (KeyError, TypeError, ValueError):
                 raise SchemaRegistryError(
-                    f"schema registry {self._config.urls[0]}: {each['subject']} version {each['version']}, which a "
-                    "schema refers to, is not there"
-                )
-            references.append(self._schema(found, depth + 1))
+                    f"schema registry {self._config.urls[0]}: a reference without subject and version: {each!r:.100}"
+                ) from None
+            if key not in known:
+                known[key] = self._referred(*key, depth, known)
+            references.append(known[key])
         return RegisteredSchema(answer["schema"], str(answer.get("schemaType") or "AVRO"), tuple(references))
+
+    def _referred(
+        self, subject: str, version: int, depth: int, known: dict[tuple[str, int], RegisteredSchema]
+    ) -> RegisteredSchema:
+        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}")
+        if found is None:
+            raise SchemaRegistryError(
+                f"schema registry {self._config.urls[0]}: {subject} version {version}, which a schema refers to, is "
+                "not there"
+            )
+        return self._schema(found, depth + 1, known)
 
     def _get(self, path: str) -> Any:
         failed: Exception | None = None
@@ -109,12 +125,12 @@ class SchemaRegistry:
                 body = answer.read(MOST_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:
-                if error.code == 404:
+                if error.code == 404 and _says_what_is_missing(error):
                     return None
-                text = f"{address}{path} answered {error.code} {error.reason}"
+            text = f"{address}{path} answered {error.code} {error.reason}"
             if error.code in _PASSING:
                 raise _PassingError(text) from None
-            hint = ": check schemaRegistry.basic.auth.user.info" if error.code in (401, 403) else ""
+            hint = _HINTS.get(error.code, "")
             raise SchemaRegistryError(f"schema registry: {text}{hint}") from None
         except (OSError, ValueError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
@@ -125,6 +141,21 @@ class SchemaRegistry:
             return json.loads(body)
         except ValueError:
             raise SchemaRegistryError(f"schema registry: {address}{path} answered no JSON: {body[:100]!r}") from None
+
+
+_HINTS = {
+    401: ": check schemaRegistry.basic.auth.user.info",
+    403: ": check schemaRegistry.basic.auth.user.info",
+    404: ", as who is no registry: check schemaRegistry.url",
+}
+
+
+def _says_what_is_missing(answer: urllib.error.HTTPError) -> bool:
+    """Whether a registry answers. Any web server has this status for an address that is wrong."""
+    try:
+        return json.loads(answer.read(MOST_BYTES))["error_code"] in _MISSING
+    except (OSError, HTTPException, ValueError, LookupError, TypeError):
+        return False
 
 
 class _PassingError(Exception):

@@ -65,6 +65,8 @@ class RegistryServer:
             if authorization != expected:
                 return 401, {"error_code": 401, "message": "Unauthorized"}
         parts = [unquote(part) for part in path.strip("/").split("/")]
+        if parts[0] not in ("schemas", "subjects"):
+            return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
         if parts[:2] == ["schemas", "ids"]:
             found = self.schemas.get(int(parts[2]))
             return (404, {"error_code": 40403, "message": "Schema not found"}) if found is None else (200, found)

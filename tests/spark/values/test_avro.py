@@ -26,7 +26,7 @@ from spark_kafkalog.values.from_avro import AvroDecoder, AvroSchemaError, spark_
 from spark_kafkalog.values.names import NAMES
 from spark_kafkalog.values.options import ValueOptions
 from spark_kafkalog.values.plan import plan
-from spark_kafkalog.values.registry import RegistryConfig, SchemaRegistry, SchemaRegistryError
+from spark_kafkalog.values.registry import RegisteredSchema, RegistryConfig, SchemaRegistry, SchemaRegistryError
 from spark_kafkalog.values.typed import Typed
 from tests.client import certificates
 from tests.peers.cache import require
@@ -186,6 +186,112 @@ def test_a_decimal_that_does_not_fit_is_one_bad_record() -> None:
     assert decode(AvroDecoder(schema, framed=False), [good, bad, good]) == [READ, "corrupt", READ]
 
 
+def test_a_decimal_of_very_many_digits_costs_no_time() -> None:
+    """Made as fastavro makes them, a million bytes of digits take minutes, and four times as many the square."""
+    schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "d", "type": decimal_of(10, 2)}]})
+    as_bytes = {"type": "record", "name": "R", "fields": [{"name": "d", "type": "bytes"}]}
+    numbers = [12345, -(10**10) + 1, 10**10, -(10**10), 1 << (8 * 4_000_000)]
+    values: list[bytes | None] = [
+        written(as_bytes, {"d": number.to_bytes(4_000_001, "big", signed=True)}) for number in numbers
+    ]
+    decoder = AvroDecoder(schema, framed=False)
+    expected = [{"d": Decimal("123.45")}, {"d": Decimal("-99999999.99")}, *["corrupt"] * 3]
+    assert decode(decoder, [*values, written(as_bytes, {"d": b""})]) == [*expected, {"d": Decimal("0.00")}]
+
+
+def decimal_of(precision: int, scale: int, kind: str = "bytes") -> dict[str, Any]:
+    named = {} if kind == "bytes" else {"name": "Fixed", "size": 20}
+    return {"type": kind, "logicalType": "decimal", "precision": precision, "scale": scale} | named
+
+
+@pytest.mark.parametrize("kind", ["bytes", "fixed"])
+def test_decimals_of_other_writers(kind: str) -> None:
+    """The writer's scale counts; what is lost in the reader's makes a bad record."""
+    reader = {"type": "record", "name": "R", "fields": [{"name": "d", "type": decimal_of(10, 2, kind)}]}
+    writer = {"type": "record", "name": "R", "fields": [{"name": "d", "type": decimal_of(8, 4, kind)}]}
+    lookup = {1: RegisteredSchema(json.dumps(writer), "AVRO")}.get
+    values = [b"\0\0\0\0\1" + written(writer, {"d": Decimal(text)}) for text in ("1.2300", "1.2345")]
+    decoder = AvroDecoder(json.dumps(reader), framed=True, lookup=lookup)
+    assert decode(decoder, list(values)) == [{"d": Decimal("1.23")}, "corrupt"]
+
+
+def test_other_users_of_fastavro_keep_their_decimals() -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "d", "type": decimal_of(10, 2)}]}
+    AvroDecoder(json.dumps(schema), framed=False)
+    datum = {"d": Decimal("1.25")}
+    assert fastavro.schemaless_reader(io.BytesIO(written(schema, datum)), schema, None) == datum
+
+
+TREE = {
+    "type": "record",
+    "name": "Node",
+    "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "price", "type": decimal_of(10, 2)},
+        {"name": "next", "type": ["null", "Node"]},
+        {"name": "more", "type": {"type": "array", "items": "Node"}},
+    ],
+}
+
+
+def test_writers_whose_records_contain_themselves(registry: RegistryServer) -> None:
+    """What Spark has no type for is passed over; how deep it goes is bounded, and the process lives on."""
+    number = registry.register("trees", TREE).to_bytes(4, "big")
+    fields = TREE["fields"][:2]
+    found = typed(registry, valueSchema=json.dumps({"type": "record", "name": "Node", "fields": fields}))
+    price = Decimal("1.25")
+    tree: dict[str, Any] = {"id": 0, "price": price, "next": None, "more": []}
+    for each in range(1, 40):
+        tree = {"id": each, "price": price, "next": tree if each % 2 else None, "more": [tree] * (each % 3)}
+        if each == 12:
+            small = tree
+    node = written(TREE, {"id": 7, "price": price, "next": None, "more": []})
+    begins = node[:-2] + b"\x02"
+    values = [written(TREE, small), begins * 300_000, begins * 300_000 + node, node]
+    row = {"price": price}
+    assert read(found, [b"\0" + number + value for value in values]) == [
+        ({"id": 12, **row}, None),
+        *((None, b"\0" + number + value) for value in values[1:3]),
+        ({"id": 7, **row}, None),
+    ]
+
+
+NOTHING = {"type": "record", "name": "E", "fields": []}
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        [{"type": "array", "items": {"type": "null"}}],
+        [NOTHING, {"type": "array", "items": "E"}],
+        [
+            {"type": "fixed", "name": "E", "size": 0},
+            ["null", {"type": "map", "values": {"type": "array", "items": "E"}}],
+        ],
+        [
+            {
+                "type": "array",
+                "items": {"type": "record", "name": "E", "fields": [{"name": "f", "type": {"type": "null"}}]},
+            }
+        ],
+        [
+            NOTHING,
+            {"type": "array", "items": {"type": "record", "name": "F", "fields": [{"name": "f", "type": "E"}]}},
+        ],
+    ],
+    ids=["null", "name", "fixed", "field", "field of name"],
+)
+def test_arrays_of_items_that_take_no_bytes(types: list[Any]) -> None:
+    """A few bytes would make thousands of millions of them, of a writer's schema too."""
+    fields = [{"name": f"f{at}", "type": each} for at, each in enumerate(types)]
+    writer = json.dumps({"type": "record", "name": "R", "fields": [*fields, {"name": "i", "type": "int"}]})
+    with pytest.raises(AvroSchemaError, match="an array of items that take no bytes"):
+        spark_type(writer)
+    reader = json.dumps({"type": "record", "name": "R", "fields": [{"name": "i", "type": "int"}]})
+    decoder = AvroDecoder(reader, framed=True, lookup={1: RegisteredSchema(writer, "AVRO")}.get)
+    assert decode(decoder, [b"\0\0\0\0\1" + b"\xfe\xff\xff\xff\x0f\0"]) == ["corrupt"]
+
+
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
@@ -288,6 +394,43 @@ def test_references(registry: RegistryServer) -> None:
     assert found.value.simpleString() == "struct<a:struct<x:int>,b:struct<x:int>>"
     value = b"\0" + number.to_bytes(4, "big") + stream.getvalue()
     assert read(found, [value]) == [({"a": {"x": 1}, "b": None}, None)]
+
+
+def test_references_that_many_share_are_asked_for_once(registry: RegistryServer) -> None:
+    """Each of these refers to the one before twice: a thousand million ways lead to the first."""
+    first = {"type": "record", "name": "T0", "fields": [{"name": "x", "type": "int"}]}
+    registry.register("t0", first)
+    for each in range(1, 15):
+        before = f"T{each - 1}"
+        fields = [{"name": name, "type": ["null", before]} for name in "ab"]
+        schema = {"type": "record", "name": f"T{each}", "fields": fields}
+        refers = [{"name": before, "subject": before.lower(), "version": 1}]
+        number = registry.register(f"t{each}", schema, None, refers * 2)
+    client = SchemaRegistry(RegistryConfig((registry.url,)))
+    found = client.by_id(number)
+    assert found is not None
+    assert len(registry.requests) == 15
+    reader = {"type": "record", "name": "T14", "fields": [{"name": "c", "type": "int", "default": 7}]}
+    decoder = AvroDecoder(json.dumps(reader), framed=True, lookup={1: found}.get)
+    assert decode(decoder, [b"\0\0\0\0\1\0\0"]) == [{"c": 7}]
+
+
+@pytest.mark.parametrize("reference", [{"name": "x"}, "x", {"subject": "s", "version": "first"}, None])
+def test_references_that_are_none(registry: RegistryServer, reference: Any) -> None:
+    registry.register("t-value", SIMPLE, None, [reference])
+    with pytest.raises(SchemaRegistryError, match=f"{registry.url}: a reference without subject and version"):
+        SchemaRegistry(RegistryConfig((registry.url,))).by_id(1)
+
+
+def test_a_server_that_is_no_registry(registry: RegistryServer) -> None:
+    """Else each record would be a bad one, and nobody would be told why."""
+    registry.register("t-value", SIMPLE)
+    wrong = RegistryConfig((f"{registry.url}/elsewhere",))
+    message = f"{registry.url}/elsewhere/schemas/ids/1 answered 404 .*check schemaRegistry.url"
+    with pytest.raises(SchemaRegistryError, match=message):
+        SchemaRegistry(wrong).by_id(1)
+    with pytest.raises(SchemaRegistryError, match=r"check schemaRegistry\.url"):
+        SchemaRegistry(wrong).latest("t-value")
 
 
 def test_framed_values_without_a_registry() -> None:
