@@ -96,25 +96,31 @@ class _Writer:
         self._attributes = attributes
         self._level = level
         self._scratch: npt.NDArray[np.uint8] | None = None
+        # What the rows that are left take at most, counted down; looked at again when it may be less than a batch.
+        self._bound = 0
+        from . import _numba_write
+
+        self._encode: Any = _numba_write.encode_records
 
     def batch(
         self, row: int, rows: int, producer_id: int, producer_epoch: int, base_sequence: int
     ) -> tuple[bytearray, int] | None:
         """A batch of what fits of the rows row..rows-1, and the row that comes next; None where the first does not."""
-        from . import _numba_write
-
         # Only the last batches are smaller, so a bound on what is left spares zeroing what is not needed.
-        capacity = max(min(self.limit, self._inputs.bytes_bound(row)), HEADER_SIZE)
+        if self._bound <= self.limit:
+            self._bound = self._inputs.bytes_bound(row)
+        capacity = max(min(self.limit, self._bound), HEADER_SIZE)
         # What is compressed or cut off is copied, so that one buffer serves for all batches.
         copied = bool(self._attributes & CODEC_MASK) or self._inputs.ordered
         out = bytearray() if copied else bytearray(capacity + t.SLACK)
         data = self._buffer(capacity + t.SLACK) if copied else np.frombuffer(out, np.uint8)
         start, end = (0, capacity - HEADER_SIZE) if copied else (HEADER_SIZE, capacity)
-        after, size, base_timestamp, max_timestamp = _numba_write.encode_records(
+        after, size, base_timestamp, max_timestamp = self._encode(
             self._inputs.words, row, rows, self._inputs.timestamp, data, start, end
         )
         if after == row:
             return None
+        self._bound -= size - start + (after - row) * _OVERHEAD
         header = BatchHeader(
             base_offset=0,
             batch_length=0,

@@ -278,7 +278,9 @@ def seal_batch(header: BatchHeader, batch: bytearray) -> bytearray:
     batch_length = len(batch) - LOG_OVERHEAD
     if batch_length > 0x7FFFFFFF:
         raise InvalidRecordError("batch of more than 2 GiB")
-    _HEADER.pack_into(batch, 0, *header._replace(batch_length=batch_length, magic=MAGIC, crc=0))
+    _HEADER.pack_into(batch, 0, *header)
+    _INT32.pack_into(batch, 8, batch_length)
+    batch[MAGIC_AT] = MAGIC
     with memoryview(batch) as view, view[ATTRIBUTES_AT:] as covered:
         crc = crc32c(covered)
     _UINT32.pack_into(batch, CRC_AT, crc)
