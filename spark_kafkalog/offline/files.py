@@ -13,6 +13,7 @@ import functools
 import io
 import os
 import stat
+import threading
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
@@ -105,13 +106,14 @@ class LocalFiles:
     is_local = True
 
     def entry(self, path: str) -> Entry | None:
-        real = _local(path)
+        # Absolute: executors have other working directories, and what lies beside a directory is looked for as well.
+        real = os.path.abspath(_local(path))
         try:
             found = os.stat(real)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        name = os.path.basename(real.rstrip("/"))
-        return Entry(name, real.rstrip("/") or "/", stat.S_ISDIR(found.st_mode), found.st_size, found.st_mtime_ns)
+        name = os.path.basename(real)
+        return Entry(name, real, stat.S_ISDIR(found.st_mode), found.st_size, found.st_mtime_ns)
 
     def entries(self, directory: str) -> list[Entry]:
         found = []
@@ -129,7 +131,19 @@ class LocalFiles:
 
 
 def _local(path: str) -> str:
-    return unquote(urlsplit(path).path) if path.startswith("file:") else path
+    return unquote(_split(path)[1]) if path.startswith("file:") else path
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Scheme and authority (none for a plain path), and the path: as Hadoop, which knows neither queries nor fragments,
+    so that ``?`` and ``#`` are parts of names."""
+    if path.startswith("/"):
+        return "", path
+    scheme, colons, rest = path.partition("://")
+    if colons:
+        authority, slash, inside = rest.partition("/")
+        return f"{scheme}://{authority}", slash + inside
+    return ("file:", path.removeprefix("file:")) if path.startswith("file:") else ("", path)
 
 
 LOCAL = LocalFiles()
@@ -141,11 +155,14 @@ LOCAL = LocalFiles()
 class _HdfsFile:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
+        self._lock = threading.Lock()
         self.size = file.seek(0, io.SEEK_END)
 
     def read(self, at: int, size: int) -> memoryview:
-        self._file.seek(at)
-        return memoryview(self._file.read(max(min(size, self.size - at), 0)))
+        # One thread reads ahead while another looks at what is damaged.
+        with self._lock:
+            self._file.seek(at)
+            return memoryview(self._file.read(max(min(size, self.size - at), 0)))
 
     def close(self) -> None:
         self._file.close()
@@ -183,7 +200,7 @@ class HdfsFiles:
 
 def _beneath(path: str) -> str:
     """The path within the file system, as it is: Hadoop decodes nothing in it."""
-    return "/" + path.partition("://")[2].partition("/")[2].rstrip("/")
+    return _split(path)[1].rstrip("/") or "/"
 
 
 # ---------------------------------------------------------------------------------------------- pyarrow.fs
@@ -253,14 +270,12 @@ def expand(pattern: str) -> list[Entry]:
 
 def _steps(pattern: str) -> list[str]:
     """The part without wildcards, then the names below it."""
-    prefix = ""
-    if "://" in pattern or pattern.startswith("file:"):
-        parts = urlsplit(pattern)
-        prefix, pattern = f"{parts.scheme}:{'//' + parts.netloc if '//' in pattern else ''}", parts.path
-    names = pattern.split("/")
+    prefix, inside = _split(pattern)
+    names = inside.split("/")
     first = next((at for at, name in enumerate(names) if _is_pattern(name)), len(names))
     head = prefix + "/".join(names[:first])
-    return [head or ("/" if pattern.startswith("/") else "."), *filter(None, names[first:])]
+    below = [unquote(name) if prefix.startswith("file:") else name for name in names[first:] if name]
+    return [head or ("/" if inside.startswith("/") else "."), *below]
 
 
 def _is_pattern(name: str) -> bool:

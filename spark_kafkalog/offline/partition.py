@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ _INDEX_BLOCK = 64 * 1024
 _INDEX_TRIES = 16
 _LISTINGS = 5
 _SMALL_FILE = 64 << 20
-"""Checkpoints, snapshots and transaction indexes beyond this are taken for damaged."""
+"""Checkpoints, snapshots and other indexes beyond this are taken for damaged; of offset indexes no more is used."""
 
 NO_INDEX = OffsetEntries(np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -161,7 +161,7 @@ def _beside(log_path: str, kind: str) -> str:
 def _filled(file: File) -> bytes:
     """An index without the zeros that fill it up while its segment is active."""
     data = bytearray()
-    while block := file.read(len(data), _INDEX_BLOCK):
+    while len(data) < _SMALL_FILE and (block := file.read(len(data), _INDEX_BLOCK)):
         data += block
         if not any(data[-layout.INDEX_ENTRY :]):
             break
@@ -226,12 +226,22 @@ def last_stable_offset(fs: FileSystem, log: PartitionLog) -> int:
     """Where read_committed ends: before the first transaction under way.
 
     From the newest producer snapshot that can be read on, the batches' headers tell; without one, from the start.
+    CorruptLogError where damage hides how a transaction ended.
     """
     under_way, since = _snapshot(fs, log)
     scan = transactions.TransactionScan(under_way)
+    damage: tuple[str, int] | None = None
     for batches, at, header in walk(fs, log.segments, since):
+        if header is None:
+            damage = damage or (batches.path, at)
+            continue
+        if damage is not None and header.base_offset > since:
+            scan.refuse_damage(*damage)
+        damage = None
         if header.base_offset >= since:
             scan.see(batches, at, header)
+    if damage is not None:
+        scan.refuse_damage(*damage)
     return max(min(transactions.last_stable_offset(scan.under_way, log.end), log.end), log.start)
 
 
@@ -249,8 +259,8 @@ def _snapshot(fs: FileSystem, log: PartitionLog) -> tuple[dict[int, int], int]:
 
 def walk(fs: FileSystem, segments: Iterable[Segment], since: int, at: int | None = None) -> transactions.Walk:
     """The batches of segments, from one that begins at or before offset ``since`` on (or from position ``at`` of the
-    first segment); checksums are not verified. Damaged stretches are passed over, for who reads the records tells of
-    them. OldFormatError for message sets of v0 or v1."""
+    first segment); checksums are verified of small ones only. Damaged stretches are passed over, for who reads the
+    records tells of them; None stands where one begins. OldFormatError for message sets of v0 or v1."""
     for segment in segments:
         if segment.end <= since or segment.size == 0:
             continue
@@ -265,47 +275,64 @@ def walk(fs: FileSystem, segments: Iterable[Segment], since: int, at: int | None
 
 def _sound_headers(
     batches: Batches, at: int, segment: Segment, entries: OffsetEntries
-) -> Iterator[tuple[int, BatchHeader]]:
+) -> Iterator[tuple[int, BatchHeader | None]]:
     while at < batches.end:
-        before = at
         for position, header in batches.headers(at):
             at = position + header.size
             yield position, header
-        try:
-            if batches.header(at) is None or at == before:
-                return
-        except CorruptRecordError:
-            onward = after_damage(batches, at, segment.base, segment.end, entries.positions.tolist(), batches.end)
-            if onward is None:
-                return
-            at = onward
+        if at >= batches.end:
+            return
+        yield at, None
+        # OldFormatError where it is no damage.
+        with suppress(CorruptRecordError):
+            batches.header(at)
+        onward = after_damage(batches, at, segment.base, segment.end, entries.positions.tolist(), batches.end)
+        if onward is None:
+            return
+        at = onward
 
 
 def offset_at(fs: FileSystem, log: PartitionLog, timestamp: int) -> int | None:
-    """Offset of the first record at or after a time (ms); None where there is none."""
+    """Offset of the first record at or after a time (ms); None where there is none.
+
+    Damaged bytes that may hold it count as if they did, so that who reads from there is told of them.
+    """
+    damaged: int | None = None
     for segment in log.segments:
         if segment.end <= log.start or segment.size == 0:
             continue
-        times = _times(fs, segment)
+        times, is_whole = _times(fs, segment)
         earlier = [(time, offset) for time, offset in times if time < timestamp]
-        if times and earlier == times and not segment.is_tail:
+        if times and earlier == times and is_whole and not segment.is_tail:
+            damaged = None
             continue  # a sealed segment's last entry is its largest time
-        since = max(earlier[-1][1] if earlier else segment.base, log.start)
+        behind = since = max(earlier[-1][1] if earlier else segment.base, log.start)
         for batches, at, header in walk(fs, [segment], since):
-            if header.max_timestamp < timestamp or header.next_offset <= log.start or header.is_control:
+            if header is None:
+                damaged = behind if damaged is None else damaged
                 continue
-            try:
-                _, records = decode_batch(batches.bytes_at(at, header.size))
-            except RecordsError:
-                return max(header.base_offset, log.start)  # who reads there is told
-            for record in records:
-                if record.timestamp >= timestamp and record.offset >= log.start:
-                    return record.offset
-    return None
+            if header.max_timestamp >= timestamp and header.next_offset > log.start and not header.is_control:
+                found = _record_at(batches, at, header, timestamp, log.start)
+                if found is not None:
+                    return found if damaged is None else damaged
+            damaged, behind = None, max(header.next_offset, log.start)
+    return damaged
 
 
-def _times(fs: FileSystem, segment: Segment) -> list[tuple[int, int]]:
+def _record_at(batches: Batches, at: int, header: BatchHeader, timestamp: int, start: int) -> int | None:
+    """Offset of a batch's first record at or after a time and an offset."""
     try:
-        return layout.parse_time_index(read_small(fs, _beside(segment.path, layout.TIME_INDEX)), segment.base)
+        _, records = decode_batch(batches.bytes_at(at, header.size))
+    except RecordsError:
+        return max(header.base_offset, start)  # who reads there is told
+    return next((each.offset for each in records if each.timestamp >= timestamp and each.offset >= start), None)
+
+
+def _times(fs: FileSystem, segment: Segment) -> tuple[list[tuple[int, int]], bool]:
+    """Entries of the time index as far as they can be, and whether that is all of it."""
+    try:
+        data = read_small(fs, _beside(segment.path, layout.TIME_INDEX))
     except (FileNotFoundError, ValueError):
-        return []
+        return [], False
+    found = layout.parse_time_index(data, segment.base)
+    return found, len(found) * layout.TIME_ENTRY == len(data)

@@ -214,7 +214,8 @@ class _PieceReader:
             why = str(error)
         base, end = self._segment.base, self._segment.end
         onward = after_damage(self._batches, self._at, base, end, self._index, self._until)
-        self._report(why, self._until if onward is None else onward)
+        behind = None if onward is None else self._batches.header(onward)
+        self._report(why, self._until if onward is None else onward, behind is None or behind.base_offset > self._next)
         self._at = self._until if onward is None else onward
 
     @cached_property
@@ -224,10 +225,11 @@ class _PieceReader:
 
     # What is lost
 
-    def _report(self, why: str, onward: int) -> None:
+    def _report(self, why: str, onward: int, is_loss: bool) -> None:
+        """``is_loss``: whether it may have held offsets that the query reads."""
         tp = f"{self._piece.topic}-{self._piece.partition}"
         damage = f"{self._segment.path} is damaged at position {self._at} ({tp}, from offset {self._next} on): {why}."
-        if self._options.fail_on_data_loss:
+        if is_loss and self._options.fail_on_data_loss:
             raise CorruptLogError(
                 f'{damage} To skip what is damaged, set the source option "failOnDataLoss" to "false"; another replica '
                 "of the partition may be whole."
@@ -250,7 +252,7 @@ class _PieceReader:
         """The aborted transactions that have records in the piece."""
         walked = walk(self._fs, self._onward(), self._piece.start, self._at)
         with closing(walked):
-            return aborted_before(walked, self._piece.end, self._indexed)
+            return aborted_before(walked, self._piece.start, self._piece.end, self._indexed)
 
     def _onward(self) -> Iterator[Segment]:
         """This segment and, when it comes to that, those behind it."""

@@ -14,6 +14,7 @@ from struct import Struct
 import numpy as np
 
 from kafkalog.records.batch import (
+    ATTRIBUTES_AT,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
@@ -23,12 +24,15 @@ from kafkalog.records.batch import (
     read_header,
     verify_crc,
 )
+from kafkalog.records.checksum import crc32c
 from kafkalog.records.errors import CorruptRecordError, RecordsError, UnsupportedMagicError
 
 from .files import File
 
 WINDOW = 128 * 1024
 """Bytes read at a time where only headers are wanted."""
+SMALL_BYTES = 256
+"""Batches up to this size are verified where only headers are wanted: markers that end transactions have 78 bytes."""
 SEARCH_BYTES = 64 << 20
 """How far behind damage sound batches are searched for."""
 
@@ -101,8 +105,8 @@ class Batches:
             return None
 
     def headers(self, at: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each whole batch from ``at`` on, checksums not verified, up to the first place where
-        none is; ``header`` tells what is there."""
+        """Position and header of each whole batch from ``at`` on, up to the first place where none is. Checksums are
+        verified of batches up to SMALL_BYTES only."""
         while self.end - at >= HEADER_SIZE:
             window = self.file.read(at, min(WINDOW, self.end - at))
             last, pos = len(window) - HEADER_SIZE, 0
@@ -113,6 +117,11 @@ class Batches:
                     return
                 if header.last_offset_delta < 0 or header.base_offset < 0:
                     return
+                if size <= SMALL_BYTES:
+                    if pos + size > len(window):
+                        break
+                    if crc32c(window[pos + ATTRIBUTES_AT : pos + size]) != header.crc:
+                        return
                 yield at + pos, header
                 pos += size
             at += pos
@@ -141,18 +150,17 @@ def after_damage(batches: Batches, at: int, least: int, most: int, index: list[i
 
     ``index`` are positions that the offset index tells. Base offsets lie within [``least``, ``most``).
     """
-    candidates = []
     try:
         header = batches.header(at)
-        if header is not None:
-            candidates.append(at + header.size)
+        if header is not None and at + header.size < stop and batches.is_batch(at + header.size, least, most):
+            return at + header.size
     except (RecordsError, OldFormatError):
         pass
-    candidates += [position for position in index if position > at]
-    for position in candidates:
-        if position < stop and batches.is_batch(position, least, most) is not None:
-            return position
-    return _search(batches, at + 1, least, most, stop)
+    behind = (position for position in index if at < position < stop)
+    known = next((position for position in behind if batches.is_batch(position, least, most)), None)
+    # An index has an entry for some batches only: there may be sound ones before the next.
+    found = _search(batches, at + 1, least, most, stop if known is None else known)
+    return known if found is None else found
 
 
 def _search(batches: Batches, at: int, least: int, most: int, stop: int) -> int | None:

@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 
 MAX_DEPTH = 4
 """How many levels below a given directory partitions are looked for."""
+_BROKER_FILES = ("meta.properties", layout.LOG_STARTS)
+"""What lies beside partitions, and never in one."""
 
 
 class OfflineBatchReader(DataSourceReader):
@@ -151,23 +153,35 @@ def find_directories(paths: Sequence[str]) -> dict[TopicPartition, list[str]]:
     return found
 
 
-def _partition_directories(fs: FileSystem, entry: Entry, depth: int) -> Iterator[tuple[TopicPartition, str]]:
+def _partition_directories(
+    fs: FileSystem, entry: Entry, depth: int, in_log_dir: bool = False
+) -> Iterator[tuple[TopicPartition, str]]:
+    """``in_log_dir``: whether the directory above is known to be a broker's, so that names tell what it holds."""
     if not entry.is_directory:
         return
     tp = layout.partition_of(entry.name)
-    children = fs.entries(entry.path) if tp is None or depth == 0 else []
-    if tp is not None and (depth > 0 or _is_log(children)):
+    if tp is not None and in_log_dir:
+        yield tp, entry.path
+        return
+    children = fs.entries(entry.path)
+    if tp is not None and (_is_log(children) if depth == 0 else not _holds_logs(children)):
         yield tp, entry.path
     elif depth == 0 or (depth < MAX_DEPTH and not entry.name.startswith(".")):
+        is_log_dir = any(child.name in _BROKER_FILES for child in children)
         for child in children:
             if child.is_directory and not child.name.endswith(("-delete", "-future", "-stray")):
-                yield from _partition_directories(fs, child, depth + 1)
+                yield from _partition_directories(fs, child, depth + 1, is_log_dir)
 
 
 def _is_log(entries: Sequence[Entry]) -> bool:
-    """Whether a directory that is named like a partition's holds files as a partition's does: it may be the parent."""
-    return any(not entry.is_directory for entry in entries) and not any(
-        entry.name in ("meta.properties", layout.LOG_STARTS) for entry in entries
+    """Whether a directory that is named like a partition's holds files as a partition's does."""
+    return any(not entry.is_directory for entry in entries) and not _holds_logs(entries)
+
+
+def _holds_logs(entries: Sequence[Entry]) -> bool:
+    """Whether a directory is one above partitions: a broker's may well be called ``data-1``, as a partition's."""
+    return any(entry.name in _BROKER_FILES for entry in entries) or (
+        any(entry.is_directory for entry in entries) and not any(entry.name.endswith(layout.LOG) for entry in entries)
     )
 
 
@@ -255,6 +269,10 @@ def _pieces(
     if is_whole and segment.size <= most_bytes and (most_records is None or high - low <= most_records):
         return [Piece(*tp, segment, low, high, 0, segment.size, None)]
     entries = partition.load_index(fs, segment)
-    with partition.opened(fs, segment) as batches:
-        check = partition.checker(batches, segment.base)
-        return plan.pieces_of(*tp, segment, low, high, entries, check, most_bytes, most_records)
+    try:
+        with partition.opened(fs, segment) as batches:
+            check = partition.checker(batches, segment.base)
+            return plan.pieces_of(*tp, segment, low, high, entries, check, most_bytes, most_records)
+    except FileNotFoundError:
+        # Retention was faster; the task that finds it gone says so.
+        return [Piece(*tp, segment, low, high, 0, segment.size, None)]

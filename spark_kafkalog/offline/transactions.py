@@ -19,8 +19,9 @@ from kafkalog.records.errors import RecordsError
 from .layout import Aborted
 from .segment import Batches, CorruptLogError
 
-Walk = Generator[tuple[Batches, int, BatchHeader], None, None]
-"""Batches of a partition in order: the segment each is in, its position, its header."""
+Walk = Generator[tuple[Batches, int, BatchHeader | None], None, None]
+"""Batches of a partition in order: the segment each is in, its position, its header. None for a header: bytes from
+there on are damaged, and passed over."""
 
 
 class TransactionScan:
@@ -42,6 +43,12 @@ class TransactionScan:
         if first is not None and _is_abort(batches, at, header):
             self.aborted.append(Aborted(header.producer_id, first, header.base_offset))
 
+    def refuse_damage(self, path: str, at: int) -> None:
+        """CorruptLogError where a transaction may end in what is damaged there."""
+        if self.under_way:
+            producer = min(self.under_way, key=lambda each: self.under_way[each])
+            raise _unknown_end(path, at, producer, "damaged bytes, and the marker may be among them")
+
     def see_behind(self, batches: Batches, at: int, header: BatchHeader) -> None:
         """A batch behind the stretch that matters: transactions that begin there do not."""
         if header.is_control and header.producer_id in self.under_way:
@@ -56,17 +63,26 @@ class TransactionScan:
                 del self.under_way[entry.producer_id]
 
 
-def aborted_before(walk: Walk, end: int, indexed: Callable[[], Iterable[Aborted]]) -> list[Aborted]:
-    """The aborted transactions among a walk's batches below ``end``.
+def aborted_before(walk: Walk, start: int, end: int, indexed: Callable[[], Iterable[Aborted]]) -> list[Aborted]:
+    """The aborted transactions among a walk's batches of offsets [start, end).
 
-    The walk goes on behind ``end``, as far as the partition's log does, and is followed only as long as it is not known
-    how a transaction below ``end`` ended. ``indexed``: what transaction indexes tell, asked for at most once.
+    The walk may begin before ``start``. It goes on behind ``end``, as far as the partition's log does, and is followed
+    only as long as it is not known how a transaction below ``end`` ended. ``indexed``: what transaction indexes tell,
+    asked for at most once. CorruptLogError where damage hides how one ended.
     """
     scan = TransactionScan()
+    behind = -1
     for batches, at, header in walk:
+        if header is None:
+            if behind <= start:
+                # What matters comes later, and begins anew then.
+                scan.under_way.clear()
+            scan.refuse_damage(batches.path, at)
+            continue
         if header.base_offset >= end:
             break
         scan.see(batches, at, header)
+        behind = header.next_offset
     else:
         return scan.aborted
     if scan.under_way:
@@ -74,7 +90,11 @@ def aborted_before(walk: Walk, end: int, indexed: Callable[[], Iterable[Aborted]
     if scan.under_way:
         scan.see_behind(batches, at, header)
     while scan.under_way and (step := next(walk, None)) is not None:
-        scan.see_behind(*step)
+        batches, at, header = step
+        if header is None:
+            scan.refuse_damage(batches.path, at)
+        else:
+            scan.see_behind(batches, at, header)
     # A marker that is nowhere was compacted away, as those of committed transactions are.
     return scan.aborted
 
@@ -89,8 +109,12 @@ def _is_abort(batches: Batches, at: int, header: BatchHeader) -> bool:
         _, records = decode_batch(batches.bytes_at(at, header.size))
         return bool(records) and parse_control_type(records[0].key) == ControlRecordType.ABORT
     except RecordsError as error:
-        raise CorruptLogError(
-            f"{batches.path} is damaged at position {at}, where a transaction of producer {header.producer_id} ends: "
-            f"{error}. Without the marker it is not known whether offsets below {header.base_offset} are committed; "
-            "kafka.isolation.level=read_uncommitted reads them."
-        ) from None
+        raise _unknown_end(batches.path, at, header.producer_id, str(error)) from None
+
+
+def _unknown_end(path: str, at: int, producer_id: int, why: str) -> CorruptLogError:
+    return CorruptLogError(
+        f"{path} is damaged at position {at}, where a transaction of producer {producer_id} ends: {why}. Without the "
+        "marker it is not known whether the records before it are committed; kafka.isolation.level=read_uncommitted "
+        "reads them."
+    )

@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 from kafkalog.records.batch import read_header
 from kafkalog.records.compression import Codec
 from spark_kafkalog.data_loss import DataLossError
-from spark_kafkalog.offline import read
+from spark_kafkalog.offline import partition, read
+from spark_kafkalog.offline.files import FileSystem
+from spark_kafkalog.offline.layout import OffsetEntries
+from spark_kafkalog.offline.plan import Segment
 from spark_kafkalog.offline.segment import CorruptLogError, OldFormatError
 from spark_kafkalog.options import OptionsError
 from tests.log.support import temporary_directory
@@ -92,7 +95,7 @@ def test_any_flipped_bit_is_found(at: int, bit: int, indexed: bool, most_bytes: 
 
 
 @pytest.mark.parametrize("length", [0, 48, 5, 1 << 30, -1])
-@pytest.mark.parametrize("index_every", [0, 1])
+@pytest.mark.parametrize("index_every", [0, 1, 2, 4])
 def test_a_length_that_lies(tmp_path: Path, length: int, index_every: int, caplog: pytest.LogCaptureFixture) -> None:
     path = segments(tmp_path, index_every=index_every)[1]
     at = positions(path)[2]
@@ -121,6 +124,31 @@ def test_a_time_in_a_damaged_batch(tmp_path: Path) -> None:
     with pytest.raises(CorruptLogError, match=f"{path} is damaged at position {positions(path)[2]} "):
         offsets(tmp_path, **time)
     assert offsets(tmp_path, failOnDataLoss=False, **time) == list(range(16, 30))
+
+
+def test_a_time_in_bytes_that_are_no_batch_any_more(tmp_path: Path) -> None:
+    """Where not even a header is left, the query begins, too. Damage before records of earlier times is passed by."""
+    path = segments(tmp_path)[1]
+    at = positions(path)[2]
+    flip(path, at + 16)
+    for record in (14, 15, 16):
+        time = {"startingTimestamp": 1_700_000_000_000 + record}
+        with pytest.raises(CorruptLogError, match=f"{path} is damaged at position {at} "):
+            offsets(tmp_path, **time)
+        assert offsets(tmp_path, failOnDataLoss=False, **time) == list(range(16, 30))
+    assert offsets(tmp_path, startingTimestamp=1_700_000_000_000 + 18) == list(range(18, 30))
+
+
+def test_a_time_index_that_is_cut_off_or_damaged(tmp_path: Path) -> None:
+    """What its entries do not tell is looked for in the log."""
+    segments(tmp_path)
+    times = b"".join(struct.pack(">qi", 1_700_000_000_000 + n, n) for n in (3, 5, 9))
+    index = tmp_path / "t-0" / f"{0:020d}.timeindex"
+    broken = bytearray(times)
+    broken[12] ^= 0x80
+    for data in (times, bytes(broken), times[:-5], b"", b"x"):
+        index.write_bytes(data)
+        assert offsets(tmp_path, startingTimestamp=1_700_000_000_000 + 7) == list(range(7, 30))
 
 
 def test_only_what_the_query_reads_can_fail_it(tmp_path: Path) -> None:
@@ -226,6 +254,25 @@ def test_a_segment_that_is_gone_or_compacted_after_planning(tmp_path: Path) -> N
     assert list(lenient.read(tasks[0])) == []
 
 
+def test_a_segment_that_goes_while_the_query_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention does not wait for queries. It is lost then, as if it had gone a moment later."""
+    paths = segments(tmp_path)
+    load_index = partition.load_index
+
+    def then_it_goes(fs: FileSystem, segment: Segment) -> OffsetEntries:
+        paths[0].unlink(missing_ok=True)
+        return load_index(fs, segment)
+
+    monkeypatch.setattr(partition, "load_index", then_it_goes)
+    reading = reader(tmp_path, chosen("offset"), maxBytesPerPartition=200, failOnDataLoss=False)
+    found = [n for task in reading.partitions() for each in reading.read(task) for n in each.column(0).to_pylist()]
+    assert found == list(range(10, 30))
+    segments(tmp_path)
+    strict = reader(tmp_path, chosen("offset"), maxBytesPerPartition=200)
+    with pytest.raises(DataLossError, match="was removed or compacted after the query was planned"):
+        list(strict.read(strict.partitions()[0]))
+
+
 def test_the_last_segment_may_grow_and_shrink_after_planning(tmp_path: Path) -> None:
     path = segments(tmp_path)[-1]
     whole = path.read_bytes()
@@ -326,6 +373,37 @@ def test_a_topic_named_like_a_directory_of_a_partition(tmp_path: Path) -> None:
     """``data-1`` may be a broker's directory."""
     write_segment(tmp_path / "data-1" / "t-0", [batch(0, 3)])
     assert offsets(tmp_path / "data-1") == [0, 1, 2]
+
+
+@pytest.mark.parametrize("beside", ["meta.properties", None])
+def test_directories_of_brokers_named_like_those_of_partitions(tmp_path: Path, beside: str | None) -> None:
+    """``/disks/kafka-1``, ``/disks/kafka-2`` …"""
+    for number in range(2):
+        write_segment(tmp_path / f"kafka-{number}" / f"t-{number}", [batch(0, 3)])
+        if beside is not None:
+            (tmp_path / f"kafka-{number}" / beside).touch()
+    assert offsets(tmp_path) == [0, 1, 2] * 2
+    assert offsets(f"{tmp_path}/kafka-*") == [0, 1, 2] * 2
+
+
+def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever lies beside a directory is found, and executors find the files."""
+    segments(tmp_path)
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 13\n")
+    monkeypatch.chdir(tmp_path)
+    for path in ("t-0", "./t-0/", ".", "t-*", "../" + tmp_path.name):
+        assert offsets(path) == list(range(13, 30))
+    (task,) = plan("t-0")
+    assert all(Path(piece.segment.path).is_absolute() for piece in task.pieces)
+
+
+def test_wildcards_and_odd_characters_in_urls(tmp_path: Path) -> None:
+    for name in ("a", "b", "b#1", "b?2"):
+        write_segment(tmp_path / name / "logs" / "t-0", [batch(0, 1 + len(name))])
+    assert offsets(f"file://{tmp_path}/?/logs") == [0, 1]
+    assert offsets(f"file:{tmp_path}/[a]/l?gs") == [0, 1]
+    assert offsets(f"file://{tmp_path}/b#1/logs") == offsets(f"{tmp_path}/b#1") == [0, 1, 2, 3]
+    assert offsets(f"file://{tmp_path}/b%3F2") == [0, 1, 2, 3]
 
 
 def test_of_replicas_one_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -55,6 +59,26 @@ def test_reading_ahead_from_a_remote_file_system(tree: Path, monkeypatch: pytest
     for path in (f"file://{tree}", f"file://{tree}/da*/t-0"):
         assert offsets(path, maxBytesPerPartition=300) == list(range(3, 80))
         assert offsets(path, **{"kafka.isolation.level": "read_committed"}) == list(range(3, 80))
+
+
+def test_a_file_in_hdfs_is_read_by_two_threads(tmp_path: Path) -> None:
+    """One reads ahead while the other looks at what is damaged: neither may move the other's position."""
+    path = tmp_path / "x"
+    path.write_bytes(bytes(range(256)) * 64)
+    moved = threading.Barrier(2)
+
+    class Slow(io.FileIO):
+        def seek(self, *where: int) -> int:
+            found = super().seek(*where)
+            with contextlib.suppress(threading.BrokenBarrierError):
+                moved.wait(0.05)
+            return found
+
+    with contextlib.closing(files._HdfsFile(Slow(path))) as file, ThreadPoolExecutor(2) as threads:
+        for _ in range(3):
+            moved.reset()
+            first, second = threads.map(lambda at: bytes(file.read(at, 4)), (1, 100))
+            assert (first, second) == (b"\x01\x02\x03\x04", b"defg")
 
 
 def test_a_scheme_that_nobody_serves() -> None:

@@ -152,6 +152,51 @@ def test_a_marker_that_cannot_be_read_decides_nothing(tmp_path: Path) -> None:
         offsets(tmp_path, **COMMITTED)
 
 
+MARKER_DAMAGE = {"offset": 0, "length": 11, "magic": 16, "checksum": 17, "attributes": 22, "producer": 50, "record": 70}
+"""Where a bit flips in a marker's batch."""
+
+
+@pytest.mark.parametrize("where", MARKER_DAMAGE.values(), ids=MARKER_DAMAGE.keys())
+@pytest.mark.parametrize("act", ["commit", "abort"])
+@pytest.mark.parametrize("have_snapshots", [True, False])
+def test_a_marker_that_is_not_found_decides_nothing(tmp_path: Path, where: int, act: str, have_snapshots: bool) -> None:
+    """Aborted records must not come back as committed ones, nor the log end where the transaction began."""
+    steps = [Step(1, "send", 3, False), Step(1, act, 1, False), Step(2, "plain", 2, False), Step(2, "plain", 20, True)]
+    history = History(steps)
+    history.write(
+        tmp_path / "t-0",
+        index_every=1,
+        indexed=set(),
+        snapshots={0, history.end} & set(history.under_way_at) if have_snapshots else set(),
+    )
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    at = len(history.segments[0][0])
+    data[at + where] ^= 0x80 if where == 0 else 0x20
+    path.write_bytes(bytes(data))
+    for options in ({}, {"failOnDataLoss": False}, {"maxRecordsPerPartition": 2}):
+        with pytest.raises(CorruptLogError, match=f"{path} is damaged at position {at}"):
+            offsets(tmp_path, **COMMITTED, **options)
+    if have_snapshots:
+        # Known to end where the log does; what begins behind the damage has nothing to do with it.
+        behind = {"startingOffsets": f'{{"t":{{"0":{history.bases[1]}}}}}'}
+        assert offsets(tmp_path, **COMMITTED, **behind) == list(range(history.bases[1], history.end))
+
+
+def test_damage_outside_of_transactions_is_skipped(tmp_path: Path) -> None:
+    steps = [Step(1, "send", 3, False), Step(1, "abort", 1, False), Step(2, "plain", 2, False)]
+    history = History([*steps, Step(3, "send", 2, False), Step(3, "commit", 1, False), Step(2, "plain", 1, False)])
+    history.write(tmp_path / "t-0", index_every=1, indexed=set(), snapshots=set())
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    at = sum(map(len, history.segments[0][:2]))
+    data[at + 16] ^= 0x20
+    path.write_bytes(bytes(data))
+    assert offsets(tmp_path, failOnDataLoss=False, **COMMITTED) == [6, 7, 9]
+    with pytest.raises(CorruptLogError, match=f"{path} is damaged at position {at}"):
+        offsets(tmp_path, **COMMITTED)
+
+
 def test_the_index_spares_looking_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An aborted transaction that goes on behind a piece, and an index that tells: no more is read than the piece."""
     from spark_kafkalog.offline import read
