@@ -28,6 +28,7 @@ fails, because each renames from or to a path below.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from collections import defaultdict
@@ -35,13 +36,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from . import faults, published
 from .files import Files
 from .formats import SCHEMA, ParquetFormat
 from .names import COMPACTING, FileName, file_name, load_name, parse_file_name
-from .options import COMPRESSION_LEVEL, MOST_FILE_BYTES
+from .options import COMPRESSION_LEVEL, MOST_FILE_BYTES, check_stale_after
 from .runner import Runner
 from .staging import LEASE, STALE_AFTER_S, Judge, Staging, SweptError, sweep
 from .write import Checksummed
@@ -49,6 +51,7 @@ from .write import Checksummed
 SIGN = "compaction-under-way"
 _SIGN_TEXT = b"A compaction is exchanging the files of this directory. Run the query again in a moment.\n"
 _VERSION = 1
+_BATCH_ROWS = 1 << 16
 
 
 class CompactionError(RuntimeError):
@@ -169,8 +172,15 @@ def _data_files(files: Files, topic_path: str, number: int) -> Iterator[tuple[st
             continue
         for hour in files.list(f"{root}/{date.name}"):
             for file in files.list(f"{root}/{date.name}/{hour.name}"):
-                if not file.name.startswith(("_", ".")) and SIGN not in file.name:
-                    yield f"{date.name}/{hour.name}", number, file.name, file.size
+                if file.name.startswith(("_", ".")) or SIGN in file.name:
+                    continue
+                try:
+                    parse_file_name(file.name)
+                except ValueError as error:
+                    raise CompactionError(
+                        f"{root}/{date.name}/{hour.name}: {error}; no load has put it there. Move it away"
+                    ) from None
+                yield f"{date.name}/{hour.name}", number, file.name, file.size
 
 
 # ---------------------------------------------------------------------------------------------- merging
@@ -198,20 +208,42 @@ def merge(task: MergeTask) -> Merged:
     output = Checksummed(task.files.create(task.output))
     buffered = io.BufferedWriter(output, 1 << 20)
     writer = ParquetFormat(buffered, task.compression_level)
-    rows = expected = 0
+    rows = 0
     for path in task.inputs:
-        with task.files.open(path) as opened, pq.ParquetFile(opened) as file:
-            if not file.schema_arrow.equals(SCHEMA):
-                raise CompactionError(f"{path} has other columns than a load writes; it cannot be compacted")
-            expected += file.metadata.num_rows
-            for batch in file.iter_batches(1 << 16):
-                writer.write(batch)
-                rows += batch.num_rows
+        for batch in _rows_of(task.files, path):
+            writer.write(batch)
+            rows += batch.num_rows
     writer.close()
     buffered.close()
-    if rows != expected:
-        raise CompactionError(f"{rows} of {expected} rows were read from {', '.join(task.inputs)}")
     return Merged(rows, output.size)
+
+
+def _rows_of(files: Files, path: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a load's file, all of them."""
+    with files.open(path) as opened, _reading(path), pq.ParquetFile(opened) as file:
+        if not file.schema_arrow.equals(SCHEMA):
+            raise CompactionError(f"{path} has other columns than a load writes; it cannot be compacted")
+        left = file.metadata.num_rows
+        # Row groups bound what is in memory: a batch may span them, and rows may be large.
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group]):
+                left -= batch.num_rows
+                yield batch
+        if left:
+            raise CompactionError(f"{left} of {file.metadata.num_rows} rows could not be read from {path}")
+
+
+@contextlib.contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """What Arrow finds wrong with a file, with its name."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise CompactionError(
+            f"{path} cannot be read: {error}. Restore it from a copy, or leave its load out with --loads"
+        ) from None
 
 
 # ---------------------------------------------------------------------------------------------- the exchange
@@ -225,6 +257,8 @@ class _Work:
         self._topic_path = topic_path
         self._path = path
         self._groups = groups
+        self.current = 0
+        """The group that is being exchanged."""
 
     @classmethod
     def read(cls, files: Files, topic_path: str, path: str) -> _Work:
@@ -263,6 +297,7 @@ class _Work:
         lifted = {each.name for each in self._files.list(f"{self._path}/lifted")}
         waiting = {each.name for each in self._files.list(f"{self._path}/signs")}
         for index, group in enumerate(self._groups):
+            self.current = index
             signs = {f"{index}-{load}": self._sign(group, load) for load in group.loads}
             if not signs.keys() & lifted:
                 if signs.keys() <= waiting and not self._all_there(group):
@@ -311,6 +346,15 @@ class _Work:
     def _file(self, group: Group, load: int, name: str) -> str:
         return f"{self._topic_path}/{load_name(load)}/{group.hour}/{name}"
 
+    def by_hand(self) -> str:
+        """What whoever has to end the exchange of the current group without this program is to do."""
+        place = f"{self._topic_path}/load=…/{self._groups[self.current].hour}"
+        return (
+            f"delete what {self._path}/plan.json names as outputs of group {self.current} in {place}, move the files "
+            f"in {self._path}/old/{self.current}/<load> back to {place}, each to its load, and delete the files named "
+            f"{SIGN}; only then remove {self._path}"
+        )
+
     def _sign(self, group: Group, load: int) -> str:
         return self._file(group, load, f"{SIGN}.parquet")
 
@@ -335,8 +379,10 @@ def compact(
 ) -> Compacted:
     """Merge the small files of the published loads ``loads`` (None: all).
 
-    Raises CompactionRunsError where another one is under way, CompactionError, SweptError, StateError, OSError.
+    Raises CompactionRunsError where another one is under way, CompactionError, SweptError, StateError, OptionsError,
+    OSError.
     """
+    check_stale_after(stale_after_s)
     with Staging(files, topic_path) as staging:
         sweep(files, staging, stale_after_s)
         finish_abandoned(files, topic_path, staging, stale_after_s)
@@ -375,6 +421,11 @@ def _runs_already(files: Files, topic_path: str) -> str:
     return f"another compaction ({owner}) of {topic_path} is under way; run this one when it is done"
 
 
+def is_under_way(files: Files, topic_path: str) -> bool:
+    """Whether a compaction of the topic is exchanging files, or died doing so."""
+    return files.stat(f"{topic_path}/{COMPACTING}") is not None
+
+
 def finish_abandoned(files: Files, topic_path: str, staging: Staging, stale_after_s: float) -> bool:
     """Finish a compaction whose run died; whether there was one."""
     root = f"{topic_path}/{COMPACTING}"
@@ -397,6 +448,7 @@ def _finish(files: Files, topic_path: str, staging: Staging) -> None:
     """Exchange, and put what was moved away where it is swept later: readers may still read it."""
     root = f"{topic_path}/{COMPACTING}"
     path = f"{root}/{staging.run_id}"
+    work = None
     try:
         work = _Work.read(files, topic_path, path)
         work.exchange()
@@ -409,8 +461,8 @@ def _finish(files: Files, topic_path: str, staging: Staging) -> None:
                 "another run took this compaction for dead and goes on with it; nothing is lost by that"
             ) from None
         raise CompactionError(
-            f"a compaction cannot go on: {error}. A file of {topic_path} was deleted while it ran; put it back from "
-            f"{path}/old, or remove {path} and the files named {SIGN} by hand"
+            f"a compaction cannot go on: {error}. Something below {topic_path} was deleted while it ran. Put that "
+            f"back and run it again{'' if work is None else f', or {work.by_hand()}'}"
         ) from None
     faults.point("compact-moved-away")
     files.remove_empty(root)

@@ -130,7 +130,9 @@ def open_files(to: str) -> tuple[Files, str]:
     if parts.scheme == "hdfs":
         from .hdfs import HdfsFiles
 
-        return HdfsFiles(f"hdfs://{parts.netloc}"), path
+        # As Hadoop's Path takes it: nothing is encoded in it, and nothing ends it.
+        address, _, path = to.partition("://")[2].partition("/")
+        return HdfsFiles(f"hdfs://{address}"), "/" + path.strip("/")
     raise UnsupportedUrlError(
         f"{to}: loads go to hdfs://host:port/directory, file:///directory or /directory. They stand on a rename of "
         f"directories that happens at once and fails where the target exists, which {parts.scheme}:// is not known for"
@@ -252,6 +254,9 @@ def _rename_without_replacing(source: str, target: str) -> None:
 def rename_with_check(source: str, target: str) -> None:
     """Where there is no flag for it: look, and rename. Another's empty directory may be replaced, a full one never."""
     if os.path.lexists(target):
+        if _is_half_done(source, target):
+            os.unlink(source)
+            return
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), source, None, target)
     if os.path.isdir(source):
         os.rename(source, target)
@@ -259,6 +264,15 @@ def rename_with_check(source: str, target: str) -> None:
         # A file would be replaced; a second link is not made where the name is taken.
         os.link(source, target)
         os.unlink(source)
+
+
+def _is_half_done(source: str, target: str) -> bool:
+    """Whether whoever renamed this file was killed between its two steps: both names are links to it."""
+    try:
+        first, second = os.lstat(source), os.lstat(target)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(first.st_mode) and first.st_nlink > 1 and os.path.samestat(first, second)
 
 
 @functools.cache

@@ -147,13 +147,16 @@ def load_topic(
     began = time.monotonic()
     planned = plan_topic(options, topic)
     faults.point("planned")
-    if planned.plan.is_empty:
-        return Loaded(planned, None, None, time.monotonic() - began)
     files, root = open_files(options.to)
     path = topic_path(root, topic)
+    if planned.plan.is_empty and not compact.is_under_way(files, path):
+        return Loaded(planned, None, None, time.monotonic() - began)
     with Staging(files, path, options.heartbeat_s) as staging:
         sweep(files, staging, options.stale_after_s)
+        # Readers fail until it is finished, whether there is something new or not.
         compact.finish_abandoned(files, path, staging, options.stale_after_s)
+        if planned.plan.is_empty:
+            return Loaded(planned, None, None, time.monotonic() - began)
         running = runner()
         splits = planned.plan.splits(options.min_splits or running.parallelism, options.most_split_records)
         tasks = [_task(options, planned, files, staging, split) for split in splits]

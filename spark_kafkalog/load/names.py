@@ -19,8 +19,10 @@ OFFSETS_FILE = "_offsets.json"
 STAGING = "_staging"
 COMPACTING = "_compacting"
 NO_HOUR = "date=__HIVE_DEFAULT_PARTITION__/hour=__HIVE_DEFAULT_PARTITION__"
-"""Where records without a timestamp go: the name that Hive, Spark, pyarrow and DuckDB read as null."""
+"""Where records without a usable timestamp go: the name that Hive, Spark, pyarrow and DuckDB read as null."""
 HOUR_US = 3_600_000_000
+LAST_HOUR = 70_389_527
+"""The last hour of the year 9999, beyond which neither Python nor SQL has dates."""
 
 _LOAD = re.compile(r"load=(\d{10,})")
 _FILE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})\+(?P<partition>\d+)\+(?P<start>\d{20})\+(?P<end>\d{20})\.\w+")
@@ -49,14 +51,8 @@ def load_number(name: str) -> int | None:
 
 
 def hour_path(hour: int | None) -> str:
-    """``date=…/hour=…`` of an hour since 1970 (UTC), or of records without a timestamp."""
-    if hour is None:
-        return NO_HOUR
-    try:
-        return f"{datetime.fromtimestamp(hour * 3600, UTC):date=%Y-%m-%d/hour=%H}"
-    except (OverflowError, ValueError, OSError):
-        # A producer may send any 64 bits as a timestamp; what no calendar has is kept with what has none.
-        return NO_HOUR
+    """``date=…/hour=…`` of an hour from 1970 (UTC) to LAST_HOUR, or, for None, of records that have none."""
+    return NO_HOUR if hour is None else f"{datetime.fromtimestamp(hour * 3600, UTC):date=%Y-%m-%d/hour=%H}"
 
 
 def file_name(topic: str, partition: int, start: int, end: int, suffix: str) -> str:

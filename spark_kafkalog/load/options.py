@@ -68,8 +68,7 @@ class LoadOptions:
         for option, limit in (("--from-offsets", self.start), ("--until", self.until)):
             if isinstance(limit, AtOffsets):
                 _check_offsets(option, limit.offsets, self.topics)
-        if self.stale_after_s < 3 * self.heartbeat_s:
-            raise OptionsError(f"--stale-after must be at least {3 * self.heartbeat_s:g} seconds: three heartbeats")
+        check_stale_after(self.stale_after_s, self.heartbeat_s)
 
     def source(self, topic: str) -> SourceOptions:
         """The options of the source that reads one topic. OptionsError names a client property that is wrong."""
@@ -83,6 +82,12 @@ def check_topic(name: str) -> None:
     """OptionsError for what cannot be the name of a topic, and must not become a path."""
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         raise OptionsError(f"--topic {name}: is no name of a topic (letters, digits, '.', '_' and '-', at most 249)")
+
+
+def check_stale_after(stale_after_s: float, heartbeat_s: float = HEARTBEAT_S) -> None:
+    """OptionsError for a time in which a run that lives may well be silent: it would be swept."""
+    if not stale_after_s >= 3 * heartbeat_s:  # nan, too
+        raise OptionsError(f"--stale-after must be at least {3 * heartbeat_s:g} seconds: three heartbeats")
 
 
 def topic_names(given: Sequence[str]) -> tuple[str, ...]:

@@ -39,6 +39,11 @@ def read_document(files: Files, topic_path: str, number: int) -> Offsets:
         ) from None
     except DocumentError as error:
         raise StateError(f"{path}: {error}") from None
+    if document.topic != (topic := topic_path.rpartition("/")[2]):
+        raise StateError(
+            f"{path} is of the topic {document.topic}, and tells nothing about {topic}: the directory was renamed or "
+            f"copied. Load {topic} into another one"
+        )
     if document.load != number:
         raise StateError(f"{path} is the document of load {document.load}: the directory was renamed")
     return document

@@ -56,7 +56,7 @@ class Staging:
         self._thread = threading.Thread(target=self._keep, name=f"lease-{self.run_id}", daemon=True)
 
     def __enter__(self) -> Self:
-        self._files.make_directories(self.path)
+        self._make_directories()
         faults.point("staging-made")
         self.renew()
         faults.point("lease-taken")
@@ -70,6 +70,16 @@ class Staging:
         self._thread.join()
         with contextlib.suppress(OSError):
             self._files.delete(self.path)
+
+    def _make_directories(self) -> None:
+        """The run's directory, and those above it: a load is on the device once all names that lead to it are."""
+        at, new = self.path.rpartition("/")[0], []
+        while at and self._files.stat(at) is None:
+            at = at.rpartition("/")[0]
+            new.append(at or "/")
+        self._files.make_directories(self.path)
+        for each in new:
+            self._files.sync(each)
 
     def check(self) -> None:
         """SweptError where the lease could not be kept, because the directory is gone."""
@@ -144,7 +154,7 @@ class Judge:
             os.kill(process, 0)
         except ProcessLookupError:
             return True
-        except OSError:
+        except (OSError, OverflowError):
             return False
         return False
 

@@ -11,13 +11,11 @@ from __future__ import annotations
 import io
 import logging
 import re
-import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +30,7 @@ from . import faults
 from .document import DataFile, Lost
 from .files import Files
 from .formats import COLUMNS, WRITERS, FormatWriter
-from .names import HOUR_US, file_name, hour_path
+from .names import HOUR_US, LAST_HOUR, file_name, hour_path
 from .plan import Split
 
 if TYPE_CHECKING:
@@ -44,6 +42,7 @@ MOST_PENDING = 256 << 20
 """Bytes that wait in memory for their row groups, over all files of a task."""
 _BUFFER = 1 << 20
 _LOST = re.compile(r"offsets \[(\d+), (\d+)\) of \S+: (.*)\.$")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -92,15 +91,36 @@ def load_split(task: SplitTask) -> WrittenSplit:
     attempt = f"{task.directory}/{uuid.uuid4().hex}"
     task.files.make_directories(attempt)
     output = _SplitOutput(task, attempt)
-    with _Losses(split.partition) as losses:
-        tp = TopicPartition(split.topic, split.partition)
-        for batch in read_range(tp, split.start, split.end, task.options, COLUMNS, topic=task.topic_mark):
-            output.write(batch)
-            faults.point("batch-written")
+    lost: list[Lost] = []
+    for batch in _records(task, lost):
+        output.write(batch)
+        faults.point("batch-written")
     written = output.close()
     task.files.sync(attempt)
     faults.point("split-written")
-    return WrittenSplit(split, written, tuple(losses.found))
+    return WrittenSplit(split, written, tuple(lost))
+
+
+def _records(task: SplitTask, lost: list[Lost]) -> Iterator[pa.RecordBatch]:
+    """The split's records. Where losses do not end the load, they are added to ``lost``.
+
+    The reader is made to fail at a loss all the same, and then asked to go on behind it: what it only logs is seen by
+    whoever configures logging, and the load's document must have it.
+    """
+    split, options = task.split, replace(task.options, fail_on_data_loss=True)
+    tp = TopicPartition(split.topic, split.partition)
+    start = split.start
+    while start < split.end:
+        try:
+            yield from read_range(tp, start, split.end, options, COLUMNS, topic=task.topic_mark)
+            return
+        except DataLossError as error:
+            match = _LOST.search(error.detail)
+            if task.options.fail_on_data_loss or match is None or int(match[2]) <= start:
+                raise
+            _log.warning("%s", error.detail)
+            lost.append(Lost(split.partition, int(match[1]), int(match[2]), match[3]))
+            start = lost[-1].end
 
 
 class Checksummed(io.RawIOBase):
@@ -154,8 +174,9 @@ class _HourFile:
             self._first = int(offsets[0])
         self._last = int(offsets[-1])
         self.rows += batch.num_rows
-        low, high = int(micros.min()) // 1000, int(micros.max()) // 1000
-        if high >= 0:
+        millis = micros[micros >= 0] // 1000
+        if len(millis):
+            low, high = int(millis.min()), int(millis.max())
             self._times = (low, high) if self._times is None else (min(low, self._times[0]), max(high, self._times[1]))
         self._writer.write(batch)
 
@@ -216,49 +237,18 @@ class _SplitOutput:
 
 
 def by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-    """The rows of each hour since 1970 (UTC) in their order; None for rows without a timestamp (negative)."""
-    hours = np.maximum(_int64(batch, "timestamp") // HOUR_US, -1)
+    """The rows of each hour since 1970 (UTC) in their order; None for rows without a timestamp (negative), or with one
+    that no calendar has: a producer may send any 64 bits."""
+    hours = _int64(batch, "timestamp") // HOUR_US
+    hours[(hours < 0) | (hours > LAST_HOUR)] = -1
     low, high = int(hours.min()), int(hours.max())
     if low == high:
         yield (low if low >= 0 else None), batch
         return
     for hour in np.unique(hours).tolist():
-        where = np.flatnonzero(hours == hour)
-        first, behind = int(where[0]), int(where[-1]) + 1
-        if behind - first == len(where):
-            part = batch.slice(first, len(where))
-        else:
-            part = batch.take(pa.array(where))
-        yield (hour if hour >= 0 else None), part
+        # Copied, not sliced: a few rows that wait for their row group would keep the whole batch in memory.
+        yield (hour if hour >= 0 else None), batch.take(pa.array(np.flatnonzero(hours == hour)))
 
 
 def _int64(batch: pa.RecordBatch, name: str) -> Any:
     return batch.column(batch.schema.get_field_index(name)).cast(pa.int64()).to_numpy()
-
-
-class _Losses(logging.Handler):
-    """What the reader of this thread reports as lost, where losses do not end the load."""
-
-    def __init__(self, partition: int) -> None:
-        super().__init__(logging.WARNING)
-        self.found: list[Lost] = []
-        self._partition = partition
-        self._thread = threading.get_ident()
-        self._logger = logging.getLogger(DataLossError.__module__)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.args[0] if isinstance(record.args, tuple) and record.args else None
-        if record.thread != self._thread or not isinstance(error, DataLossError):
-            return
-        match = _LOST.search(error.detail)
-        if match is not None:
-            self.found.append(Lost(self._partition, int(match[1]), int(match[2]), match[3]))
-
-    def __enter__(self) -> Self:
-        self._logger.addHandler(self)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._logger.removeHandler(self)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
+import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -28,6 +32,7 @@ from spark_kafkalog.load.files import Files
 from spark_kafkalog.load.names import COMPACTING, file_name, load_name, parse_file_name
 from spark_kafkalog.load.runner import ThreadRunner
 from spark_kafkalog.load.staging import SweptError
+from spark_kafkalog.options import OptionsError
 from tests.load.loading import Loading, data_files, rows_of
 from tests.spark.topics import T0_MS
 
@@ -166,6 +171,87 @@ def test_only_parquet(local_loading: Loading) -> None:
         run(local_loading, topic)
 
 
+def test_what_cannot_be_merged_is_named(local_loading: Loading) -> None:
+    topic, rows = fill(local_loading, "damaged", 2, partitions=1)
+    path = Path(data_files(local_loading.files, local_loading.path(topic))[0])
+    data = path.read_bytes()
+    path.write_bytes(data[:-3])
+    with pytest.raises(CompactionError, match=rf"{re.escape(str(path))} cannot be read: .*leave its load out with"):
+        run(local_loading, topic)
+    path.write_bytes(data)
+    foreign = path.with_name("part-0000.parquet")
+    foreign.write_bytes(data)
+    with pytest.raises(CompactionError, match=rf"{re.escape(str(path.parent))}: part-0000\.parquet .* Move it away"):
+        run(local_loading, topic)
+    foreign.unlink()
+    pq.write_table(pq.read_table(path).drop_columns("headers"), path)
+    with pytest.raises(CompactionError, match="has other columns than a load writes"):
+        run(local_loading, topic)
+    path.write_bytes(data)
+    run(local_loading, topic)
+    assert local_loading.rows(topic) == rows
+
+
+def test_no_more_than_a_row_group_is_in_memory(local_loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows may be of a megabyte each: 65,536 of them are no bound."""
+    topic = local_loading.topics.create("groups")
+    monkeypatch.setattr("spark_kafkalog.load.formats.ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr("spark_kafkalog.reader.PIECE_ROWS", 4)
+    for _ in range(2):
+        records = [{"value": b"x", "timestamp": T0_MS}] * 40
+        local_loading.topics.produce(topic, records, partition=0, config={"batch.num.messages": 4})
+        local_loading.load(topic, min_splits=1)
+    sizes: list[int] = []
+    write = compaction.ParquetFormat.write
+    monkeypatch.setattr(
+        compaction.ParquetFormat, "write", lambda self, batch: (sizes.append(batch.num_rows), write(self, batch))[1]
+    )
+    run(local_loading, topic)
+    assert sum(sizes) == 80
+    assert max(sizes) <= 4
+
+
+@pytest.mark.parametrize("seconds", [0.0, 29.0, float("nan")])
+def test_runs_that_live_are_not_swept_by_mistake(local_loading: Loading, seconds: float) -> None:
+    topic, _ = fill(local_loading, "stale", 1)
+    with pytest.raises(OptionsError, match="--stale-after must be at least 30 seconds"):
+        run(local_loading, topic, stale_after_s=seconds)
+
+
+def test_what_to_do_by_hand_loses_nothing(local_loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory is deleted under the hands of a compaction; whoever follows the error's advice has all other rows."""
+    topic, rows = fill(local_loading, "by-hand", 3, partitions=1)
+    path = Path(local_loading.path(topic))
+    hour = sorted(path.glob("load=*2/date=*/hour=*"))[0]
+    gone = rows_of(local_loading.files, str(hour))
+
+    def point(name: str) -> None:
+        if name == "compact-hidden" and hour.exists():
+            shutil.rmtree(hour)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(faults, "point", point)
+        with pytest.raises(CompactionError, match="cannot go on") as raised:
+            run(local_loading, topic)
+    (work,) = (path / COMPACTING).iterdir()
+    below = hour.relative_to(path / load_name(2))
+    assert f"delete what {work}/plan.json names as outputs of group 0 in {path}/load=…/{below}, move" in str(
+        raised.value
+    )
+    for merge in json.loads((work / "plan.json").read_text())["groups"][0]["merges"]:
+        for place in path.glob(f"load=*/{below}/{merge['output']}"):
+            place.unlink()
+    for moved in (work / "old" / "0").glob("*/*"):
+        moved.rename(path / load_name(int(moved.parent.name)) / below / moved.name)
+    for sign in path.glob(f"load=*/*/*/{compaction.SIGN}*"):
+        sign.unlink()
+    shutil.rmtree(path / COMPACTING)
+    left = {where: value for where, value in rows.items() if where not in gone}
+    assert local_loading.rows(topic) == left
+    run(local_loading, topic)
+    assert local_loading.rows(topic) == left
+
+
 def test_a_second_compaction_is_kept_out(loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
     topic, rows = fill(loading, "second", 2)
 
@@ -260,6 +346,18 @@ def test_a_load_finishes_a_compaction_that_died(loading: Loading, monkeypatch: p
     sent = loading.topics.produce(topic, [b"x"] * 3)
     loading.load(topic)
     assert len(loading.rows(topic)) == len(rows) + len(sent)
+
+
+def test_a_load_without_anything_new_finishes_a_compaction_that_died(
+    loading: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers fail until somebody does."""
+    topic, rows = fill(loading, "finishes-empty", 2)
+    assert interrupted(loading, topic, "hidden", 3, monkeypatch)
+    monkeypatch.setattr(compaction.Judge, "is_dead", lambda self, run: True)
+    assert loading.load(topic).document is None
+    assert loading.rows(topic) == rows
+    assert COMPACTING not in loading.names(topic)
 
 
 def test_a_former_owner_that_wakes_up_can_do_nothing(loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:

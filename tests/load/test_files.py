@@ -245,6 +245,16 @@ def test_local_rename_with_and_without_the_flag(local: LocalFiles, tmp_path: Pat
         assert source.exists()
 
 
+def test_without_the_flag_a_rename_of_a_file_that_was_killed_half_way_is_finished(tmp_path: Path) -> None:
+    """It is a second link, and then the end of the first."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"x")
+    target.hardlink_to(source)
+    rename_with_check(str(source), str(target))
+    assert not source.exists()
+    assert target.read_bytes() == b"x"
+
+
 def test_without_the_flag_a_full_directory_is_not_replaced_even_by_a_race(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +283,15 @@ def test_local_urls(url: str, path: str) -> None:
 
 def test_a_relative_directory() -> None:
     assert open_files("data")[1] == str(Path.cwd() / "data")
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [("hdfs://n:1/a/b/", "/a/b"), ("hdfs://n:1/a%20b#c?d", "/a%20b#c?d"), ("hdfs://n:1", "/"), ("hdfs://n:1/", "/")],
+)
+def test_hdfs_urls(url: str, path: str) -> None:
+    """As Hadoop's own tools take them."""
+    assert open_files(url) == (hdfs.HdfsFiles("hdfs://n:1"), path)
 
 
 @pytest.mark.parametrize("url", ["s3a://bucket/x", "gs://x/y", "http://x/y", "file://host/x", ""])

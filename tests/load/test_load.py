@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+import logging
 import random
 import time
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 from spark_kafkalog.discovery import Discovery
-from spark_kafkalog.load import job, write
-from spark_kafkalog.load.formats import read_raw
+from spark_kafkalog.load import compact, job, write
+from spark_kafkalog.load.formats import SCHEMA, read_raw
 from spark_kafkalog.load.names import NO_HOUR
 from spark_kafkalog.load.options import parse_time, parse_until
 from spark_kafkalog.load.plan import LostOffsetsError, PlanError, RecreatedTopicError
@@ -119,16 +122,41 @@ def test_a_partition_that_is_cut_into_splits(loading: Loading) -> None:
     assert loading.check(topic) == expected(sent)
 
 
-def test_records_without_a_time(local_loading: Loading) -> None:
-    import pyarrow as pa
+def record_batch(times: list[int], size: int = 0) -> pa.RecordBatch:
+    """Records with these timestamps (ms) and values of some size."""
+    millis = pa.array([each * 1000 for each in times], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    given = {"timestamp": millis, "value": pa.array([bytes(size)] * len(times), pa.binary())}
+    columns = [given.get(field.name, pa.nulls(len(times), field.type)) for field in SCHEMA]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
-    from spark_kafkalog.load.formats import SCHEMA
 
-    times = pa.array([-1000, 5, -1], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-    columns = [pa.nulls(3, field.type) if field.name != "timestamp" else times for field in SCHEMA]
-    found = dict(write.by_hour(pa.RecordBatch.from_arrays(columns, schema=SCHEMA)))
-    assert {hour: part.num_rows for hour, part in found.items()} == {None: 2, 0: 1}
+def test_records_without_a_time() -> None:
+    found = dict(write.by_hour(record_batch([-1, 5, -1000, 253_402_300_800_000, 1 << 52])))
+    assert {hour: part.num_rows for hour, part in found.items()} == {None: 4, 0: 1}
     assert write.hour_path(None) == NO_HOUR
+
+
+def test_rows_of_an_hour_that_wait_keep_no_others_in_memory() -> None:
+    """A late record in each batch: its hour's file gathers them until the task ends."""
+    found = dict(write.by_hour(record_batch([T0_MS] * 500 + [0] + [T0_MS] * 499, size=1000)))
+    assert found[0].num_rows == 1
+    assert found[0].get_total_buffer_size() < 5000
+
+
+def test_times_that_no_calendar_has(local_loading: Loading) -> None:
+    """What producers may send; the files are not more than the partitions, and can be compacted."""
+    topic = local_loading.topics.create("wild")
+    for _ in range(2):
+        for time_ in (1 << 62, 253_402_300_800_000, (1 << 63) - 1, 1 << 55):
+            local_loading.topics.produce(topic, [{"value": b"x", "timestamp": time_}], partition=0)
+        loaded = local_loading.load(topic, min_splits=1)
+        assert loaded.document is not None
+        (file,) = loaded.document.files
+        assert (file.path.rpartition("/")[0], file.rows) == (NO_HOUR, 4)
+    compact.compact(local_loading.files, local_loading.path(topic), lambda: ThreadRunner(1))
+    (path,) = data_files(local_loading.files, local_loading.path(topic))
+    table = pq.read_table(io.BytesIO(local_loading.files.read(path)), columns=["offset"])
+    assert table["offset"].to_pylist() == list(range(8))
 
 
 def test_partitions_that_come_later_are_loaded_from_their_beginning(loading: Loading) -> None:
@@ -283,6 +311,34 @@ def test_data_loss_while_a_task_runs(local_loading: Loading) -> None:
     assert loaded.document is not None
     assert [(each.partition, each.start, each.end) for each in loaded.document.lost] == [(0, 0, 6)]
     assert sorted(local_loading.check(topic)) == [(0, offset) for offset in range(6, 20)]
+
+
+def test_what_is_lost_is_known_whatever_is_logged(local_loading: Loading) -> None:
+    """An application that logs errors only publishes the same document."""
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        test_data_loss_while_a_task_runs(local_loading)
+    finally:
+        root.setLevel(level)
+
+
+def test_a_topic_that_is_deleted_while_it_is_loaded(local_loading: Loading) -> None:
+    """Also where losses do not fail the load: what was loaded of such a topic is nothing to go on from."""
+    topic = local_loading.topics.create("deleted")
+    local_loading.topics.produce(topic, numbers(20))
+
+    class Deleting(ThreadRunner):
+        def run(self, work: Any, tasks: Any) -> Any:
+            local_loading.topics.delete(topic)
+            return super().run(work, tasks)
+
+    fast = {"default.api.timeout.ms": "2000"}
+    options = local_loading.options(topic, fail_on_data_loss=False, properties=fast)
+    with pytest.raises(UnknownTopicOrPartitionError):
+        job.load_topic(options, topic, lambda: Deleting(1))
+    assert local_loading.history(topic) == []
 
 
 def test_concurrent_loaders_fence_each_other(loading: Loading) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafkalog.load.names import NO_HOUR, file_name, hour_path, load_name, load_number, parse_file_name
+from spark_kafkalog.load.names import LAST_HOUR, NO_HOUR, file_name, hour_path, load_name, load_number, parse_file_name
 
 offsets = st.integers(0, (1 << 63) - 1)
 
@@ -45,7 +45,7 @@ def test_other_files_are_refused(name: str) -> None:
         (0, "date=1970-01-01/hour=00"),
         (472_222, "date=2023-11-14/hour=22"),
         (None, NO_HOUR),
-        ((1 << 63) // 3_600_000, NO_HOUR),
+        (LAST_HOUR, "date=9999-12-31/hour=23"),
     ],
 )
 def test_hours(hour: int | None, path: str) -> None:

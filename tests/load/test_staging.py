@@ -13,7 +13,7 @@ import pytest
 
 from spark_kafkalog.load import published
 from spark_kafkalog.load.document import Offsets
-from spark_kafkalog.load.files import Files, open_files
+from spark_kafkalog.load.files import Files, LocalFiles, open_files
 from spark_kafkalog.load.names import OFFSETS_FILE, load_name
 from spark_kafkalog.load.published import LostRaceError, StateError
 from spark_kafkalog.load.staging import LEASE, Judge, Staging, SweptError, sweep
@@ -95,6 +95,25 @@ def test_a_process_of_this_machine_that_has_ended_is_dead_at_once(place: tuple[F
         assert sweep(files, own, 600) == [dead.run_id]
 
 
+@pytest.mark.parametrize("process", [10**30, -(10**30), "x", None, [1]])
+def test_a_lease_that_is_none_is_judged_by_its_age(place: tuple[Files, str], process: object) -> None:
+    files, path = place
+    with Staging(files, path) as odd, Staging(files, path) as own:
+        lease = json.loads(files.read(f"{odd.path}/{LEASE}"))
+        files.replace(f"{odd.path}/{LEASE}", json.dumps(lease | {"process": process}).encode())
+        assert sweep(files, own, 600) == []
+
+
+def test_directories_that_a_run_makes_are_on_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the first load of a topic could be gone with all of them after the machine has failed."""
+    synced: list[str] = []
+    monkeypatch.setattr(LocalFiles, "sync", lambda self, path: synced.append(path))
+    for _ in range(2):
+        with Staging(LocalFiles(), f"{tmp_path}/a/b/words"):
+            pass
+    assert sorted(set(synced)) == [f"{tmp_path}", f"{tmp_path}/a", f"{tmp_path}/a/b", f"{tmp_path}/a/b/words"]
+
+
 def test_a_swept_run_that_lives_publishes_nothing(place: tuple[Files, str]) -> None:
     files, path = place
     with Staging(files, path) as slow:
@@ -153,6 +172,16 @@ def test_a_load_without_its_document_is_an_error(place: tuple[Files, str]) -> No
     files.write(f"{path}/{load_name(3)}/{OFFSETS_FILE}", document(2, "x").to_json().encode())
     with pytest.raises(StateError, match="the directory was renamed"):
         published.newest(files, path)
+
+
+def test_the_document_of_another_topic_is_not_believed(place: tuple[Files, str]) -> None:
+    """A directory that was renamed or copied: its offsets are another topic's."""
+    files, path = place
+    other = path.replace("words", "clicks")
+    files.make_directories(f"{other}/{load_name(0)}")
+    files.write(f"{other}/{load_name(0)}/{OFFSETS_FILE}", document(0, "x").to_json().encode())
+    with pytest.raises(StateError, match="is of the topic words, and tells nothing about clicks"):
+        published.newest(files, other)
 
 
 def test_a_document_that_cannot_be_read_is_named(place: tuple[Files, str], tmp_path: Path) -> None:
