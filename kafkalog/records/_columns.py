@@ -63,6 +63,13 @@ _LAYOUT: dict[str, tuple[tuple[int, int, int], ...]] = {
 """Of each column: the address its buffer goes by, what its size is counted in, and which count of `reserve` it is."""
 
 
+@lru_cache
+def _plan(names: tuple[str, ...]) -> tuple[int, tuple[tuple[int, int, int], ...]]:
+    """The bits of columns, and the buffers that they take."""
+    unique = set(names)
+    return sum(_BITS.get(name, 0) for name in unique), tuple(each for name in unique for each in _LAYOUT.get(name, ()))
+
+
 def _size(kind: int, count: int) -> int:
     """Bytes of a buffer for `count` elements."""
     if kind == _BITMAP:
@@ -76,11 +83,10 @@ class Columns:
     """Columns of records, empty at first. `words` and `state` are what `decode_batches` takes: `table.py`."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.wanted = sum(_BITS.get(name, 0) for name in set(names))
+        self.wanted, self._layout = _plan(tuple(names))
         self.words = np.zeros(t.ADDRESSES, np.int64)
         self.state = np.zeros(t.STATES, np.int64)
         self._buffers: dict[int, Any] = {}
-        self._layout = [entry for name in set(names) for entry in _LAYOUT.get(name, ())]
         self._room = (0,) * 5
 
     @property

@@ -10,6 +10,9 @@ from . import table as t
 from .compression import decompress_into
 
 SCRATCH_BYTES = 512 * 1024
+LIKELY_RATIO = 4
+"""Few batches of any size expand to more times theirs; for those memory is taken when they are met."""
+_NONE = np.empty(0, np.uint8)
 
 
 class Scratch:
@@ -23,10 +26,11 @@ class Scratch:
         """`words` says where the memory is and how much of it is used; `unpack_batches` uses and changes it, too."""
         self._words = words
         self._full: list[Any] = []
-        self._take_memory(0)
+        self._memory: np.ndarray[Any, np.dtype[np.uint8]] = _NONE
+        self._view = self._memory.data
 
     def _take_memory(self, size: int) -> None:
-        self._memory: np.ndarray[Any, np.dtype[np.uint8]] = np.empty(size, np.uint8)
+        self._memory = np.empty(size, np.uint8)
         self._view = self._memory.data
         self._words[t.ROOM], self._words[t.ROOM_SIZE], self._words[t.ROOM_USED] = self._memory.ctypes.data, size, 0
 
@@ -38,6 +42,11 @@ class Scratch:
             self._take_memory(max(size + size // 4 + t.SLACK, SCRATCH_BYTES))
             used = 0
         return self._view[used : used + size]
+
+    def expect(self, codec: int, packed: int, max_size: int) -> None:
+        """Take memory for batches like the first one, of so many bytes: a size that only decompressing would tell."""
+        if codec:
+            self._take_memory(min(max(LIKELY_RATIO * packed, SCRATCH_BYTES), max_size) + t.SLACK)
 
     def decompress(self, codec: int, packed: memoryview, max_size: int) -> tuple[int, int]:
         """Address and size of what is in `packed`. Raises as `compression.decompress` does."""

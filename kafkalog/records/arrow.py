@@ -30,10 +30,8 @@ __all__ = ["arrow_schema", "decode_arrow", "encode_arrow"]
 
 OFFSET_MAX = (1 << 31) - 1 - t.SLACK
 """Bytes that 32-bit Arrow offsets can count, less what buffers take beyond."""
-TABLE_ROWS = 4096
+TABLE_ROWS = 1024
 
-_TAKEN = [t.POSITION, t.SIZE, t.START, t.END, t.CRC, t.ATTRIBUTES, t.COUNT]
-_CODEC = _TAKEN.index(t.ATTRIBUTES)
 _KERNEL_CODECS = frozenset({Codec.NONE, Codec.SNAPPY, Codec.LZ4})
 _NO_HEADERS = np.zeros(3, np.int64)
 
@@ -115,15 +113,12 @@ class _Decode:
         self._partition = f"{topic}-{partition}"
         self._topic_size = len(topic.encode()) if "topic" in columns else 0
         self.columns = Columns(columns)
-        self._address = self._data.ctypes.data
+        self._address = pa.py_buffer(buf).address
         self._words = np.zeros(t.UNPACKS, np.int64)
         # For Python, which takes a tenth of the time for an element of a memoryview that it takes for an array's.
         self._cells = self._words.data
         self._scratch = Scratch(self._cells)
         self._table: Any = None
-        self._rows: list[list[int]] = []
-        self._starts: Any = None
-        self._ends: Any = None
         self._check_crc = True
         self._current = 0
         # The room that the first group asks for: what all batches have of fetched bytes, and the most of decoded ones.
@@ -151,6 +146,9 @@ class _Decode:
             if rows < TABLE_ROWS:
                 return parts[0] if len(parts) == 1 else np.concatenate(parts), next_offset
 
+    def _codec(self, index: int) -> int:
+        return int(self._table[index, t.ATTRIBUTES]) & CODEC_MASK
+
     def take(self, table: Any, check_crc: bool, max_decompressed: int) -> int | None:
         """Check and decode the batches of `table`, group after group.
 
@@ -160,7 +158,6 @@ class _Decode:
         self._expected = int(table[:, t.SIZE].sum())
         self._most = min(OFFSET_MAX, self._expected + max_decompressed)
         table[:, t.START : t.END + 1] += self._address
-        self._starts, self._ends = table[:, t.START], table[:, t.END]
         words = self._cells
         words[t.CRC_FUNCTION] = crc32c_address() if check_crc else 0
         words[t.LZ4_FUNCTION] = lz4_address()
@@ -168,11 +165,12 @@ class _Decode:
         words[t.TOPIC_SIZE] = self._topic_size
         # Small batches cost as much Python as decoding them, so a kernel does those that it can.
         kernel = self._unpack if words[t.CRC_FUNCTION] or not check_crc else None
-        self._rows = table[:, _TAKEN].tolist()
         first = index = 0
+        if kernel is not None and len(table):
+            self._scratch.expect(self._codec(0), int(table[0, t.SIZE]), max_decompressed)
         stopped = False
         while index < len(table):
-            if kernel is not None and self._rows[index][_CODEC] & CODEC_MASK in _KERNEL_CODECS:
+            if kernel is not None and self._codec(index) in _KERNEL_CODECS:
                 index = kernel(table, index, self._address, self._words)
             if index < len(table) and words[t.GROUP_LENGTH] < t.GROUP_BYTES:
                 stopped = not self._take_one(index)
@@ -189,7 +187,8 @@ class _Decode:
     def _take_one(self, index: int) -> bool:
         """What the kernel does, for a batch that it does not know or finds wrong; whether there was room for it."""
         self._current = index
-        position, size, begin, end, crc, attributes, records = self._rows[index]
+        row = self._table[index]
+        position, size, begin, end, _, _, crc, attributes, _, _, _, records = row.tolist()
         view, words = self._view, self._cells
         if self._check_crc and (computed := crc32c(view[position + t.ATTRIBUTES_AT : position + size])) != crc:
             raise CorruptRecordError(f"CRC {computed:#010x}, stored {crc:#010x}")
@@ -202,7 +201,7 @@ class _Decode:
             if unpacked and unpacked + room > words[t.MOST_UNPACKED]:
                 return False
             words[t.UNPACKED] = unpacked + room
-            self._starts[index], self._ends[index] = begin, begin + room
+            row[t.START : t.END + 1] = begin, begin + room
         if records * t.MIN_RECORD_SIZE > room:
             raise InvalidRecordError(f"{records} records cannot be in {room} bytes")
         rows, total = words[t.TAKEN_ROWS], words[t.TAKEN_BYTES] + room
@@ -250,7 +249,7 @@ def _visible(buf: Buffer, table: Any, start: int, aborted: Sequence[tuple[int, i
     visible &= table[:, t.ATTRIBUTES] & CONTROL_FLAG == 0
     if aborted:
         visible &= ~_aborted(buf, table, aborted)
-    return table[visible]
+    return table if visible.all() else table[visible]
 
 
 def _aborted(buf: Buffer, table: Any, transactions: Sequence[tuple[int, int]]) -> Any:
