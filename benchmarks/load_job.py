@@ -29,7 +29,7 @@ def serve(directory: str, jars: str) -> None:
     options = {"spark.driver.memory": DRIVER_MEMORY, "spark.sql.parquet.compression.codec": "zstd"}
     if jars:
         options["spark.jars"] = jars
-    spark = start_session(Path(tempfile.mkdtemp(dir=directory)), options)
+    spark = start_session(Path(tempfile.mkdtemp(dir=directory)), options, measured=True)
     for line in sys.stdin:
         target = Path(tempfile.mkdtemp(dir=directory))
         seconds = _run(spark, json.loads(line), target)

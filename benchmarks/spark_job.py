@@ -27,7 +27,7 @@ def serve(directory: str, jars: str) -> None:
     options = {"spark.driver.memory": DRIVER_MEMORY}
     if jars:
         options["spark.jars"] = jars
-    spark = start_session(own, options)
+    spark = start_session(own, options, measured=True)
     if not jars:
         from benchmarks.peers.ceiling import Ceiling
 

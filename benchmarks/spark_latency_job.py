@@ -23,7 +23,7 @@ def serve(directory: str, jars: str) -> None:
     """Run the queries that come as lines of JSON."""
     own = Path(tempfile.mkdtemp(dir=directory))
     options = {"spark.driver.memory": DRIVER_MEMORY} | ({"spark.jars": jars} if jars else {})
-    spark = start_session(own, options)
+    spark = start_session(own, options, measured=True)
     for line in sys.stdin:
         print(json.dumps(_run(spark, json.loads(line), own)), flush=True)
     spark.stop()

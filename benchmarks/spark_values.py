@@ -75,7 +75,7 @@ def measure(bootstrap: str, log_dir: str, jars: str, records: int) -> None:
 
     from tests.spark.session import start_session
 
-    spark = start_session(Path(tempfile.mkdtemp()), {"spark.driver.memory": "2g", "spark.jars": jars})
+    spark = start_session(Path(tempfile.mkdtemp()), {"spark.driver.memory": "2g", "spark.jars": jars}, measured=True)
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": TOPIC, "startingOffsets": "earliest"}
     typed = {"valueFormat": "json", "valueSchema": DDL, "columnNameOfCorruptRecord": "bad"}
 

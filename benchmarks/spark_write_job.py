@@ -26,7 +26,7 @@ def serve(directory: str, jars: str) -> None:
     options = {"spark.driver.memory": DRIVER_MEMORY}
     if jars:
         options["spark.jars"] = jars
-    spark = start_session(own, options)
+    spark = start_session(own, options, measured=True)
     for line in sys.stdin:
         print(json.dumps(_run(spark, json.loads(line))), flush=True)
     spark.stop()

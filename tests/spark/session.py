@@ -19,7 +19,11 @@ rootLogger.appenderRef.file.ref=file
 """
 
 
-def session_options(directory: Path) -> dict[str, str]:
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that ends soon spends more on compiling well than it gains by it. What is measured runs as Spark is."""
+
+
+def session_options(directory: Path, *, measured: bool = False) -> dict[str, str]:
     """Settings of the session; its log goes to ``directory``/spark.log."""
     config = directory / "log4j2.properties"
     config.write_text(_LOG4J2.format(log=directory / "spark.log"))
@@ -29,10 +33,7 @@ def session_options(directory: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
-        # Sessions of tests are short: they spend less on compiling well than they would gain by it.
-        "spark.driver.extraJavaOptions": (
-            f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile=file:{config}"
-        ),
+        "spark.driver.extraJavaOptions": f"{'' if measured else SHORT_LIVED} -Dlog4j2.configurationFile=file:{config}",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
@@ -41,11 +42,11 @@ def session_options(directory: Path) -> dict[str, str]:
     }
 
 
-def start_session(directory: Path, options: dict[str, str] | None = None) -> SparkSession:
+def start_session(directory: Path, options: dict[str, str] | None = None, *, measured: bool = False) -> SparkSession:
     """local[2]; Python workers run on this interpreter."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder: SparkSession.Builder = SparkSession.builder
     builder = builder.master("local[2]").appName("kafkalog tests")
-    for key, value in (session_options(directory) | (options or {})).items():
+    for key, value in (session_options(directory, measured=measured) | (options or {})).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
