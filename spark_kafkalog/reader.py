@@ -40,6 +40,9 @@ PIECE_BYTES = 2 << 20
 """A record batch is made of whole batches of the log: so many rows or (compressed) bytes, or one batch if it is larger.
 Smaller pieces stay in the processor's cache between this process and the JVM's copy."""
 
+GONE_AFTER_S = 10.0
+"""A topic that brokers have not known for so long is deleted. One that has just started may know of none."""
+
 _START = Struct(">qi")
 _INT32 = Struct(">i")
 _RECORDS_COUNT_AT = 57
@@ -103,6 +106,7 @@ class _RangeReader:
         self._end = end
         self._options = options
         self._report = reporter(options.fail_on_data_loss)
+        self._patience_s = min(GONE_AFTER_S, options.poll_timeout_ms / 1000)
         self._cluster = _cluster(options)
         given = "max.partition.fetch.bytes" in options.properties
         self._fetcher = PartitionFetcher(
@@ -120,13 +124,16 @@ class _RangeReader:
         """Report the range as lost where the topic is not the one that it was planned for."""
         if mark is None:
             return
-        # What this process knows may be from before the topic was created again.
-        self._cluster.forget([self._tp.topic])
-        try:
-            found = topic_mark(self._cluster.topic(self._tp.topic).topic_id)
-        except UnknownTopicOrPartitionError:
-            self._lose(self._end, f"{self._tp} was deleted")
-            return
+        self._waits_since = time.monotonic()
+        found = None
+        while self._position < self._end:
+            # What this process knows may be from before the topic was created again.
+            self._cluster.forget([self._tp.topic])
+            try:
+                found = topic_mark(self._cluster.topic(self._tp.topic).topic_id)
+                break
+            except UnknownTopicOrPartitionError:
+                self._lose_if_gone()
         if found not in (mark, None):
             self._lose(self._end, f"topic {self._tp.topic} was deleted and created again")
 
@@ -205,7 +212,7 @@ class _RangeReader:
         except OffsetOutOfRangeError:
             self._skip_lost()
         except UnknownTopicOrPartitionError:
-            self._lose(self._end, f"{self._tp} was deleted")
+            self._lose_if_gone()
         return None
 
     def _move(self, offset: int) -> None:
@@ -238,7 +245,7 @@ class _RangeReader:
         try:
             earliest, latest = (list_offsets(self._cluster, each, level)[self._tp].offset for each in asked)
         except UnknownTopicOrPartitionError:
-            self._lose(self._end, f"{self._tp} was deleted")
+            self._lose_if_gone()
             return
         if earliest <= self._position < latest:
             # The partition grew in the meantime, so the offset is there after all; or not, if this goes on.
@@ -248,6 +255,12 @@ class _RangeReader:
             self._lose(earliest, f"the log now begins at {earliest}")
         else:
             self._lose(self._end, f"the log now holds offsets [{earliest}, {latest})")
+
+    def _lose_if_gone(self) -> None:
+        """Brokers do not know the topic: the rest is lost once that has lasted."""
+        assert self._waits_since is not None
+        if time.monotonic() - self._waits_since >= self._patience_s:
+            self._lose(self._end, f"{self._tp} was deleted")
 
     def _lose(self, to: int, why: str) -> None:
         """Report offsets up to ``to`` as lost, and go on there."""

@@ -264,11 +264,13 @@ def test_a_range_behind_the_end_of_the_log(topics: Topics) -> None:
 def test_a_deleted_topic(topics: Topics) -> None:
     topic = topics.create("gone")
     topics.produce(topic, numbers(3))
-    options = options_for(topics, topic)
+    quick = {"kafkaConsumer.pollTimeoutMs": 500, "kafka.retry.backoff.ms": 1, "kafka.retry.backoff.max.ms": 1}
+    options = options_for(topics, topic, **quick)
     topics.delete(topic)
-    with pytest.raises(DataLossError, match="was deleted"):
-        list(read_range(TopicPartition(topic, 0), 0, 3, options, ("value",)))
-    assert read(topics, topic, 0, 3, failOnDataLoss="false") == []
+    for mark in (None, "J2zBe_1rTjG0dC4QO1bWWg"):
+        with pytest.raises(DataLossError, match="was deleted"):
+            list(read_range(TopicPartition(topic, 0), 0, 3, options, ("value",), topic=mark))
+    assert read(topics, topic, 0, 3, failOnDataLoss="false", **quick) == []
 
 
 def test_records_that_do_not_come(topics: Topics) -> None:
@@ -330,9 +332,9 @@ class Scripted:
         from tests.client.scripted import ScriptedBroker, metadata
 
         self._answer = answer
-        self._server = ScriptedBroker({FetchRequest: self._fetch})
-        self._server.handlers[MetadataRequest] = lambda request: metadata({1: self._server}, {("t", 0): 1})
-        given = {"kafka.bootstrap.servers": self._server.address, "subscribe": "t", **options}
+        self.server = ScriptedBroker({FetchRequest: self._fetch})
+        self.server.handlers[MetadataRequest] = lambda request: metadata({1: self.server}, {("t", 0): 1})
+        given = {"kafka.bootstrap.servers": self.server.address, "subscribe": "t", **options}
         self.reading = reader_module._RangeReader(TopicPartition("t", 0), start, 9, SourceOptions.parse(given))
 
     def _fetch(self, request: FetchRequest) -> FetchResponse | None:
@@ -346,12 +348,12 @@ class Scripted:
 
     def __enter__(self) -> Iterator[list[bytes]]:
         """The values of each record batch."""
-        self._server.__enter__()
+        self.server.__enter__()
         return (batch["value"].to_pylist() for batch in self.reading.batches(("value",)))
 
     def __exit__(self, *error: Any) -> None:
         self.reading.close()
-        self._server.__exit__(*error)
+        self.server.__exit__(*error)
 
 
 def records_at(offset: int, count: int = 1) -> bytes:
@@ -392,6 +394,24 @@ def test_a_leader_that_answers_with_what_was_read_before() -> None:
     options = {"kafkaConsumer.pollTimeoutMs": "300"}
     with Scripted(answer, start=2, **options) as batches, pytest.raises(TimeoutError, match="Cannot fetch record"):
         next(batches)
+
+
+@pytest.mark.parametrize("mark", [None, "J2zBe_1rTjG0dC4QO1bWWg"])
+def test_a_broker_that_does_not_know_its_topics_yet(mark: str | None) -> None:
+    """It has just started, and has not heard from its controller: no record is lost by that."""
+    from kafkalog.protocol.messages.metadata import MetadataRequest
+    from tests.client.scripted import metadata
+
+    quick = {"kafka.retry.backoff.ms": "1", "kafka.retry.backoff.max.ms": "1"}
+    scripted = Scripted(lambda offset: records_at(offset, 9), failOnDataLoss="false", **quick)
+    known = scripted.server.handlers[MetadataRequest]
+    left = iter(range(30))
+    scripted.server.handlers[MetadataRequest] = lambda request: (
+        known(request) if next(left, None) is None else metadata({1: scripted.server}, {})
+    )
+    with scripted as batches:
+        scripted.reading.check_topic(mark)
+        assert next(batches) == numbers(9)
 
 
 def test_the_time_that_spark_takes_for_rows_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
