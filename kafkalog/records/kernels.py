@@ -83,9 +83,9 @@ def _load_quietly() -> None:
 
 
 def _signatures() -> Iterator[tuple[Any, Any]]:
-    from . import _numba, _numba_rows, _numba_unpack, _numba_write
+    from . import _numba, _numba_rows, _numba_text, _numba_unpack, _numba_write
 
-    for module in (_numba, _numba_write, _numba_unpack, _numba_rows):
+    for module in (_numba, _numba_write, _numba_unpack, _numba_text, _numba_rows):
         yield from module.SIGNATURES.items()
 
 

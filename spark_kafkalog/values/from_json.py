@@ -1,9 +1,10 @@
 """JSON values to typed columns.
 
 All values of a batch are parsed at once by pyarrow's JSON reader. Each is put on a line of its own, ``{"v":[VALUE]}``:
-the brackets show a value that is none, two or half of a document (a line must hold exactly one element, and what a
-value leaves open its line's end cannot close). Where the reader refuses a batch it is cut into parts, down to a few
-records, which Python's ``json`` parses one by one and which are converted by the rules of Spark's ``from_json``.
+the brackets show a value that is none or two documents (a line must hold exactly one element). What a value closes that
+it did not open, or opens and does not close, is found before, or ``{"a":1}],"w":[5`` would pass. Where the reader
+refuses a batch it is cut into parts, down to a few records, which Python's ``json`` parses one by one and which are
+converted by the rules of Spark's ``from_json``.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
+
+from kafkalog.records.json_text import first_not_enclosed
 
 from .types import arrow_type, parts
 
@@ -114,7 +117,10 @@ class JsonDecoder:
         """All values parsed, or None where there is one that cannot be."""
         if self._parse_options is None or _data_size(values) + 16 * len(values) > MOST_BYTES:
             return None
-        lines = pc.binary_join_element_wise(_HEAD, values.fill_null(b"null"), _TAIL, _EMPTY)
+        values = values.fill_null(b"null")
+        if first_not_enclosed(values) < len(values):
+            return None
+        lines = pc.binary_join_element_wise(_HEAD, values, _TAIL, _EMPTY)
         begin, end = (int(each) for each in _offsets(lines)[[0, -1]])
         text = lines.buffers()[2].slice(begin, end - begin)
         seen = np.frombuffer(text, np.uint8)

@@ -98,6 +98,8 @@ MALFORMED = [
     b'{"a":1}]}\n{"v":[{"a":2}', b'{"a":1},"w":5', b'{"a":1}x', b'{"a":', b'{"a":1', b"{'a':1}", b"{a:1}",
     b'{"a":1,}', b'{"a":01}', b'{"a":"\xff"}', b"\xef\xbb\xbf{}", b"\x00", b'{"a":1}\x00', b"{\xc0\x80}",
     b'{"a"\n:\n', b"]}", b"],[", b'{"a":"', b'"}', b"null,null", b"\n", b"{}\n{}", b"//", b"{}//", b"\x1f\x8b",
+    b'{"a":1}],"w":[5', b'{"a":1}],"w":[{}', b'{"a":1}],"w":["', b'{"a":1}],"v":[{"a":2}', b'{"a":1}], "w" : [ "x", {}',
+    b'{"a":"\\"}', b'{"a":1]', b'{"a":[1}}',
 ]  # fmt: skip
 
 
@@ -169,6 +171,10 @@ def test_at_once_and_one_by_one_agree(drawn: list[dict[str, Any]]) -> None:
     assert repr(together) == repr(expected)
 
 
+PIECES = [b'{"a":1}', b"{}", b'],"w":[', b'}],"w":[{', b"[", b"]", b",", b'"', b"5", b'{"z":[', b"}", b"\n"]
+"""Of documents, and of what they are put into."""
+
+
 def values_of(document: dict[str, Any]) -> str:
     return repr(sorted(document))
 
@@ -179,6 +185,7 @@ def values_of(document: dict[str, Any]) -> str:
         st.none()
         | st.binary(max_size=40)
         | st.text('{}[]":,ab01 \n\\', max_size=20).map(str.encode)
+        | st.lists(st.sampled_from(PIECES), max_size=5).map(b"".join)
         | documents.map(lambda each: json.dumps(each).encode()),
         max_size=30,
     )
