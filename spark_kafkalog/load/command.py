@@ -10,7 +10,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .arguments import UsageError, client_properties, load_options
@@ -212,13 +212,13 @@ def _topics_of(arguments: argparse.Namespace) -> tuple[Any, str, list[str]]:
 
 
 def _status(arguments: argparse.Namespace, context: Context) -> int:
-    from .status import describe, lags
+    from .status import Ends, describe, ends
 
     files, root, topics = _topics_of(arguments)
-    behind = None
+    now: Mapping[str, Ends] = {}
     if arguments.bootstrap_server:
-        behind = lags(files, root, topics, arguments.bootstrap_server, client_properties(arguments))
-    described = [describe(files, root, topic, None if behind is None else behind[topic]) for topic in topics]
+        now = ends(topics, arguments.bootstrap_server, client_properties(arguments))
+    described = [describe(files, root, topic, now.get(topic)) for topic in topics]
     if arguments.json:
         print(json.dumps({"topics": [each.to_dict() for each in described]}))
     else:

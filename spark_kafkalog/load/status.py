@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import UnknownTopicOrPartitionError
+from spark_kafkalog.offsets import topic_mark
 
 from . import published
 from .document import Offsets
@@ -19,20 +21,51 @@ from .names import load_name
 Table = Callable[[list[str], list[list[str]]], str]
 
 
+class Ends(NamedTuple):
+    """Where the partitions of a topic end now, and the mark of its id (empty where the brokers have none)."""
+
+    latest: Mapping[int, int]
+    topic_id: str = ""
+
+
+NO_TOPIC = Ends({})
+"""Of a topic that the brokers do not know."""
+SAME, MISSING, RECREATED = "same", "missing", "recreated"
+_STATES = {
+    MISSING: "the brokers do not know this topic: it was deleted, or never was on them",
+    RECREATED: "the brokers have another topic of this name: it was deleted and created again since the last load",
+}
+
+
 @dataclass(frozen=True)
 class Status:
-    """The loads of a topic; ``latest`` by partition where brokers were asked."""
+    """The loads of a topic; ``now`` where brokers were asked."""
 
     topic: str
     loads: tuple[Offsets, ...]
-    latest: Mapping[int, int] | None
+    now: Ends | None
+
+    @property
+    def state(self) -> str | None:
+        """What became of the topic since: `SAME`, `MISSING`, `RECREATED`; None where the brokers were not asked."""
+        if self.now is None:
+            return None
+        if not self.now.latest:
+            return MISSING
+        loaded = self.loads[-1].topic_id
+        return RECREATED if loaded and self.now.topic_id and loaded != self.now.topic_id else SAME
+
+    @property
+    def latest(self) -> Mapping[int, int] | None:
+        """By partition, where offsets of the topic that was loaded can be compared with them."""
+        return self.now.latest if self.now is not None and self.state == SAME else None
 
     @property
     def ends(self) -> dict[int, int]:
         return self.loads[-1].ends
 
     def lag(self, partition: int) -> int | None:
-        """Offsets that are not loaded yet; None where the brokers were not asked."""
+        """Offsets that are not loaded yet; None where that is not known."""
         if self.latest is None:
             return None
         return max(self.latest.get(partition, 0) - self.ends.get(partition, 0), 0)
@@ -42,6 +75,7 @@ class Status:
         partitions = sorted(self.ends.keys() | (self.latest or {}).keys())
         return {
             "topic": self.topic,
+            "state": self.state,
             "partitions": [
                 {
                     "partition": number,
@@ -83,27 +117,33 @@ class Status:
             ]
             for each in document["loads"]
         ]
+        state = _STATES.get(self.state or "")
         return (
             f"{self.topic}\n"
+            + (f"{state}\n" if state else "")
             + table(["partition", "loaded", "latest", "lag"], partitions)
             + "\n"
             + table(["load", "when", "rows", "files", "MB", "lost"], loads)
         )
 
 
-def describe(files: Files, root: str, topic: str, latest: Mapping[int, int] | None) -> Status:
+def describe(files: Files, root: str, topic: str, now: Ends | None) -> Status:
     """The published loads of a topic that has some."""
-    return Status(topic, tuple(published.history(files, f"{root.rstrip('/')}/{topic}")), latest)
+    return Status(topic, tuple(published.history(files, f"{root.rstrip('/')}/{topic}")), now)
 
 
-def lags(
-    files: Files, root: str, topics: Sequence[str], bootstrap_servers: str, properties: Mapping[str, str]
-) -> dict[str, dict[int, int]]:
+def ends(topics: Sequence[str], bootstrap_servers: str, properties: Mapping[str, str]) -> dict[str, Ends]:
     """Where the partitions of each topic end now. Raises what asking the brokers raises."""
     config = ClientConfig.from_dict({**properties, "bootstrap.servers": bootstrap_servers})
     with Cluster(config) as cluster:
-        asked = {TopicPartition(topic, number): LATEST for topic in topics for number in cluster.partitions(topic)}
-        found: dict[str, dict[int, int]] = {topic: {} for topic in topics}
-        for tp, each in list_offsets(cluster, asked, config.isolation_level).items():
-            found[tp.topic][tp.partition] = each.offset
-    return found
+        return {topic: _ends(cluster, topic, config.isolation_level) for topic in topics}
+
+
+def _ends(cluster: Cluster, topic: str, isolation_level: int) -> Ends:
+    try:
+        seen = cluster.topic(topic)
+        asked = {TopicPartition(topic, number): LATEST for number in seen.partitions}
+        found = list_offsets(cluster, asked, isolation_level)
+    except UnknownTopicOrPartitionError:
+        return NO_TOPIC
+    return Ends({tp.partition: each.offset for tp, each in found.items()}, topic_mark(seen.topic_id) or "")

@@ -101,6 +101,29 @@ def test_status(local_loading: Loading, words: Callable[[str], list[str]], local
     assert [(each["load"], each["rows"]) for each in status["loads"]] == [(0, 20), (1, 30)]
 
 
+def test_status_of_topics_that_are_gone(local_loading: Loading, local_target: str) -> None:
+    """One of them hides no other."""
+    topics = local_loading.topics
+    kept, deleted, recreated = (topics.create(f"status-{name}") for name in ("kept", "deleted", "recreated"))
+    for topic in (kept, deleted, recreated):
+        topics.produce(topic, numbers(5))
+        local_loading.load(topic)
+    topics.delete(deleted)
+    topics.delete(recreated)
+    topics.create_named(recreated)
+    topics.produce(recreated, numbers(9))
+    asked = ["load", "status", "--to", local_target, "--bootstrap-server", topics.bootstrap]
+    found = {each["topic"]: each for each in json.loads(run(*asked, "--json").stdout)["topics"]}
+    assert {topic: (each["state"], each["partitions"][0]["lag"]) for topic, each in found.items()} == {
+        kept: ("same", 0),
+        deleted: ("missing", None),
+        recreated: ("recreated", None),
+    }
+    out = run(*asked).stdout.decode()
+    assert "the brokers do not know this topic" in out
+    assert "the brokers have another topic of this name" in out
+
+
 def test_compact(local_loading: Loading, local_target: str) -> None:
     topic = local_loading.topics.create("compact-cli")
     for _ in range(3):
