@@ -228,7 +228,7 @@ def _status(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _compact(arguments: argparse.Namespace, context: Context) -> int:
-    from .compact import compact
+    from .compact import CompactionError, CompactionRunsError, NotParquetError, compact
     from .job import topic_path
     from .runner import Runner, SparkRunner, ThreadRunner
 
@@ -245,10 +245,24 @@ def _compact(arguments: argparse.Namespace, context: Context) -> int:
         "loads": _loads(arguments.loads),
     }
     results = []
+    code = OK
     for topic in topics:
-        done = compact(
-            files, topic_path(root, topic), runner, **{name: each for name, each in given.items() if each is not None}
-        )
+        try:
+            done = compact(
+                files,
+                topic_path(root, topic),
+                runner,
+                **{name: each for name, each in given.items() if each is not None},
+            )
+        except (CompactionError, CompactionRunsError) as error:
+            if len(topics) == 1:
+                raise
+            # Of several topics one keeps no other from being compacted.
+            _complain(str(error))
+            # What nobody asked to be compacted, and cannot be, is no failure.
+            if arguments.topic or not isinstance(error, NotParquetError):
+                code = max(code, exit_code(error) or FAILED)
+            continue
         results.append({"topic": topic, **done.__dict__})
         if not arguments.json:
             what = (
@@ -257,7 +271,7 @@ def _compact(arguments: argparse.Namespace, context: Context) -> int:
             print(f"{topic}: {what if done.files_before else 'nothing to merge'}", flush=True)
     if arguments.json:
         print(json.dumps({"compacted": results}))
-    return OK
+    return code
 
 
 def _loads(text: str | None) -> range | None:

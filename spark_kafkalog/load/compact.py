@@ -58,6 +58,10 @@ class CompactionError(RuntimeError):
     """A compaction that cannot run, or go on; the message says what to do."""
 
 
+class NotParquetError(CompactionError):
+    """Loads of another format, which are not compacted."""
+
+
 class CompactionRunsError(RuntimeError):
     """Another compaction of the topic is under way."""
 
@@ -158,7 +162,7 @@ def find_groups(files: Files, topic_path: str, loads: range | None, target_bytes
             continue
         document = published.read_document(files, topic_path, number)
         if document.format != "parquet":
-            raise CompactionError(f"the loads of {document.topic} are {document.format}; only parquet can be compacted")
+            raise NotParquetError(f"the loads of {document.topic} are {document.format}; only parquet can be compacted")
         topic = document.topic
         # Offsets of a topic that was created again say nothing about those of the old one.
         by_topic_id[document.topic_id] += _data_files(files, topic_path, number)

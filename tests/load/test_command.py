@@ -137,6 +137,19 @@ def test_compact(local_loading: Loading, local_target: str) -> None:
     assert json.loads(done.stdout)["compacted"][0]["files_before"] == 0
 
 
+def test_what_cannot_be_compacted_keeps_no_other_from_it(local_loading: Loading, local_target: str) -> None:
+    raw, good = (local_loading.topics.create(f"compact-{name}") for name in ("a-raw", "b-good"))
+    for topic in (raw, good):
+        for _ in range(2):
+            local_loading.topics.produce(topic, numbers(5))
+            local_loading.load(topic, format="raw" if topic == raw else "parquet")
+    done = run("load", "compact", "--to", local_target)
+    assert re.search(rf"^{good}: 4 files became 1 ", done.stdout.decode(), re.MULTILINE)
+    assert f"the loads of {raw} are raw; only parquet can be compacted" in done.stderr.decode()
+    asked = run("load", "compact", "--to", local_target, "--topic", f"{raw},{good}", check=1)
+    assert f"{good}: nothing to merge" in asked.stdout.decode()
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
