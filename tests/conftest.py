@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.peers import kafka
 from tests.support.kafkalog_broker import KafkalogBroker
 
 # Examples are drawn from a fixed seed: a failure in CI is a failure everywhere.
@@ -18,6 +19,9 @@ settings.register_profile(
     "kafkalog", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("kafkalog")
+
+# Brokers and tools of tests end soon: they spend more on compiling well than they gain by it.
+kafka.JVM_EXTRA.append("-XX:TieredStopAtLevel=1")
 
 # A shell's background job ignores SIGINT, and so would the processes that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

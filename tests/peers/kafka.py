@@ -61,6 +61,8 @@ JVM_DEFAULTS = (
     "-Dcom.sun.management.jmxremote.authenticate=false",
     "-Dcom.sun.management.jmxremote.ssl=false",
 )
+# Further options of all JVMs that are started; tests have them compile less, benchmarks leave them as they are.
+JVM_EXTRA: list[str] = []
 # kafka-server-start.sh, KAFKA_HEAP_OPTS
 SERVER_HEAP = ("-Xmx1G", "-Xms1G")
 # kafka-producer-perf-test.sh and kafka-consumer-perf-test.sh
@@ -132,7 +134,7 @@ def tool_directory(version: str) -> Path:
 
 def tool_line(main: str, args: Sequence[str], version: str = KAFKA_4, *, heap: Sequence[str] = TOOL_HEAP) -> list[str]:
     """The command of a Java tool, for a caller who starts the process himself."""
-    options = [*heap, *JVM_DEFAULTS, *logging_options(version, tool_directory(version))]
+    options = [*heap, *JVM_DEFAULTS, *JVM_EXTRA, *logging_options(version, tool_directory(version))]
     return java.java_line(kafka_classpath(version), main, args, options)
 
 
@@ -252,7 +254,7 @@ class ApacheKafka:
     def exec(self) -> None:
         """Start the prepared broker; does not wait."""
         gc_log = f"-Xlog:gc*:file={self.directory}/gc.log:time,tags:filecount=10,filesize=100M"
-        options = [*self.heap, *JVM_DEFAULTS, gc_log, *logging_options(self.version, self.directory)]
+        options = [*self.heap, *JVM_DEFAULTS, *JVM_EXTRA, gc_log, *logging_options(self.version, self.directory)]
         command = java.java_line(kafka_classpath(self.version), "kafka.Kafka", [str(self.properties)], options)
         self._process = Process(command, self.log)
 

@@ -169,7 +169,7 @@ def drill(
 def test_drill(
     spark: SparkSession, start_broker: Callable[[], KafkalogBroker], tmp_path: Path, processes: ExitStack
 ) -> None:
-    drill(spark, start_broker(), tmp_path, processes, kills=3, seed=20)
+    drill(spark, start_broker(), tmp_path, processes, kills=2, seed=20)
 
 
 @pytest.mark.soak
