@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from struct import Struct
 from typing import NamedTuple
@@ -52,6 +52,10 @@ _clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
 """Clusters by ``kafka.*`` properties, for the tasks of this worker process, the one that was used last at the end."""
 
 
+OnLoss = Callable[[int, int, str], None]
+"""Called with the offsets [start, end) that are lost, and why."""
+
+
 class Piece(NamedTuple):
     """Some whole batches, and the offset behind the last of them."""
 
@@ -67,17 +71,19 @@ def read_range(
     columns: tuple[str, ...],
     *,
     topic: str | None = None,
+    on_loss: OnLoss | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Records with start <= offset < end, in order, as batches with exactly ``columns``.
 
     ``topic``: the mark of the topic (``offsets.topic_mark``) that the offsets are of. Those of another topic with this
     name, which was created since, are not theirs: the range is lost.
+    ``on_loss`` is called with each loss that does not end the reading.
 
     Raises DataLossError where records are gone and ``failOnDataLoss`` is set, TimeoutError where the position does not
     move for ``kafkaConsumer.pollTimeoutMs``, and what fetching and decoding raise.
     """
     keep_freed_memory()
-    reading = _RangeReader(tp, start, end, options)
+    reading = _RangeReader(tp, start, end, options, on_loss)
     try:
         reading.check_topic(topic)
         yield from reading.batches(columns)
@@ -100,12 +106,15 @@ def _cluster(options: SourceOptions) -> Cluster:
 class _RangeReader:
     """The state of one task: its position, its fetcher, and the fetch under way."""
 
-    def __init__(self, tp: TopicPartition, start: int, end: int, options: SourceOptions) -> None:
+    def __init__(
+        self, tp: TopicPartition, start: int, end: int, options: SourceOptions, on_loss: OnLoss | None
+    ) -> None:
         self._tp = tp
         self._position = start
         self._end = end
         self._options = options
         self._report = reporter(options.fail_on_data_loss)
+        self._on_loss = on_loss
         self._patience_s = min(GONE_AFTER_S, options.poll_timeout_ms / 1000)
         self._cluster = _cluster(options)
         given = "max.partition.fetch.bytes" in options.properties
@@ -268,6 +277,8 @@ class _RangeReader:
         self._report(
             Condition.COULD_NOT_READ, f"Could not read {count} offsets [{self._position}, {to}) of {self._tp}: {why}."
         )
+        if self._on_loss is not None:
+            self._on_loss(self._position, to, why)
         self._move(to)
 
 

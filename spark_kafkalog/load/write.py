@@ -9,12 +9,10 @@ bound memory or its size, is followed by another of the same hour, with higher o
 from __future__ import annotations
 
 import io
-import logging
-import re
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,7 +20,6 @@ import pyarrow as pa
 
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.checksum import crc32c
-from spark_kafkalog.data_loss import DataLossError
 from spark_kafkalog.options import SourceOptions
 from spark_kafkalog.reader import read_range
 
@@ -41,8 +38,6 @@ MOST_OPEN = 64
 MOST_PENDING = 256 << 20
 """Bytes that wait in memory for their row groups, over all files of a task."""
 _BUFFER = 1 << 20
-_LOST = re.compile(r"offsets \[(\d+), (\d+)\) of \S+: (.*)\.$")
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -92,35 +87,19 @@ def load_split(task: SplitTask) -> WrittenSplit:
     task.files.make_directories(attempt)
     output = _SplitOutput(task, attempt)
     lost: list[Lost] = []
-    for batch in _records(task, lost):
+
+    def note(start: int, end: int, why: str) -> None:
+        lost.append(Lost(split.partition, start, end, why))
+
+    tp = TopicPartition(split.topic, split.partition)
+    records = read_range(tp, split.start, split.end, task.options, COLUMNS, topic=task.topic_mark, on_loss=note)
+    for batch in records:
         output.write(batch)
         faults.point("batch-written")
     written = output.close()
     task.files.sync(attempt)
     faults.point("split-written")
     return WrittenSplit(split, written, tuple(lost))
-
-
-def _records(task: SplitTask, lost: list[Lost]) -> Iterator[pa.RecordBatch]:
-    """The split's records. Where losses do not end the load, they are added to ``lost``.
-
-    The reader is made to fail at a loss all the same, and then asked to go on behind it: what it only logs is seen by
-    whoever configures logging, and the load's document must have it.
-    """
-    split, options = task.split, replace(task.options, fail_on_data_loss=True)
-    tp = TopicPartition(split.topic, split.partition)
-    start = split.start
-    while start < split.end:
-        try:
-            yield from read_range(tp, start, split.end, options, COLUMNS, topic=task.topic_mark)
-            return
-        except DataLossError as error:
-            match = _LOST.search(error.detail)
-            if task.options.fail_on_data_loss or match is None or int(match[2]) <= start:
-                raise
-            _log.warning("%s", error.detail)
-            lost.append(Lost(split.partition, int(match[1]), int(match[2]), match[3]))
-            start = lost[-1].end
 
 
 class Checksummed(io.RawIOBase):
