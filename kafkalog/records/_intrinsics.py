@@ -1,4 +1,6 @@
-"""Loads, stores and copies at addresses, for the compiled kernels. Importing this module imports numba.
+"""What the compiled kernels share: how they are compiled, and loads, stores, copies and calls at addresses.
+
+Importing this module imports numba.
 
 The kernels' inner loops take addresses instead of arrays: an array argument costs reference counting in each
 call, and numba's own indexing a comparison against negative indices for each byte. None of these check anything;
@@ -22,6 +24,17 @@ cgutils: Any = numba.core.cgutils
 intrinsic: Callable[[Callable[..., Any]], Any] = numba.extending.intrinsic
 njit: Callable[..., Callable[[Callable[..., Any]], Any]] = numba.njit
 types: Any = numba.types
+
+INT = types.int64
+WORDS = types.Array(types.int64, 1, "C")
+INTS = types.Array(types.int32, 1, "C")
+TABLE = types.Array(types.int64, 2, "C")
+
+INNER: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
+"""How functions are compiled that kernels call."""
+INLINE: dict[str, Any] = {**INNER, "forceinline": True}
+OPTIONS: dict[str, Any] = {**INNER, "cache": True}
+"""How kernels are compiled that Python calls."""
 
 
 def _pointer(builder: Any, base: Any, at: Any, kind: Any) -> Any:

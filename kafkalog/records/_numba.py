@@ -17,6 +17,12 @@ import numpy as np
 from . import status as s
 from . import table as t
 from ._intrinsics import (
+    INLINE,
+    INNER,
+    INT,
+    OPTIONS,
+    TABLE,
+    WORDS,
     address,
     big_endian_64,
     byte,
@@ -33,11 +39,6 @@ from ._intrinsics import (
 # Typed as bytes, so that its entry point takes whatever has a buffer of bytes: `kernels.py`.
 BUFFER = types.Bytes(types.uint8, 1, "C")
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
-TABLE = types.Array(types.int64, 2, "C")
-WORDS = types.Array(types.int64, 1, "C")
-INT = types.int64
-OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "error_model": "numpy"}
-INLINE: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy", "forceinline": True}
 
 MILLIS_MAX = 9223372036854775
 """The largest number of milliseconds whose microseconds fit 64 bits; larger ones are taken for this."""
@@ -47,7 +48,7 @@ COPY_INLINE = 512
 """Copies of more bytes than this are left to the C library."""
 
 
-@njit(nogil=True, boundscheck=False, error_model="numpy")
+@njit(**INNER)
 def varint_slow(base: Any, at: Any, end: Any, bits: Any) -> Any:
     """A varint of up to `bits` bits, byte by byte; answers of `varint`."""
     raw = np.uint64(0)
@@ -171,7 +172,7 @@ def plain_record(base: Any, at: Any, end: Any) -> Any:
     return record_end, timestamp_delta, offset_delta, key_length, key_at, value_length, value_at
 
 
-@njit(nogil=True, boundscheck=False, error_model="numpy")
+@njit(**INNER)
 def walk_headers(base: Any, at: Any, end: Any) -> Any:
     """Walk the headers at `at`, which must fill their record to `end`: 0 or a status, and how many there are.
 
@@ -360,7 +361,7 @@ def clear_bit(bitmap: Any, index: Any) -> Any:
     store_8(bitmap, at, byte(bitmap, at) & ~(1 << (index & 7)))
 
 
-@njit(nogil=True, boundscheck=False, error_model="numpy")
+@njit(**INNER)
 def fill_headers(base: Any, at: Any, end: Any, limit: Any, out: Any, state: Any) -> Any:
     """Append the headers at `at`, which `count_headers` has checked, to the columns at `out`."""
     key_offsets, key_data = load_64(out, t.HEADER_KEY_OFFSETS), load_64(out, t.HEADER_KEY_DATA)

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._intrinsics import byte, little_endian_32, load_32, njit, types
-
-WORDS = types.Array(types.int64, 1, "C")
-INTS = types.Array(types.int32, 1, "C")
-OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "error_model": "numpy"}
+from ._intrinsics import (
+    INLINE,
+    INTS,
+    OPTIONS,
+    WORDS,
+    byte,
+    little_endian_32,
+    load_32,
+    njit,
+    types,
+)
 
 # Of the words: addresses of offsets (int32), data and validity bitmap (0: all are valid), and the array's offset.
 KEY_OFFSETS = 0
@@ -26,7 +32,7 @@ _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
 
-@njit(nogil=True, boundscheck=False, error_model="numpy", forceinline=True)
+@njit(**INLINE)
 def murmur2(data: Any, length: Any) -> Any:
     """MurmurHash2 with 32 bits of the bytes at `data`, as ``org.apache.kafka.common.utils.Utils`` has it; unsigned."""
     h = (_SEED ^ length) & _MASK

@@ -16,6 +16,12 @@ from typing import Any
 
 from . import table as t
 from ._intrinsics import (
+    INLINE,
+    INNER,
+    INT,
+    OPTIONS,
+    TABLE,
+    WORDS,
     big_endian_64,
     byte,
     call_crc32c,
@@ -27,17 +33,11 @@ from ._intrinsics import (
     little_endian_32,
     njit,
     store_8,
-    types,
 )
+from .compression import LZ4_MAGIC, XERIAL_HEADER, XERIAL_MAGIC, Codec
 
-TABLE = types.Array(types.int64, 2, "C")
-WORDS = types.Array(types.int64, 1, "C")
-INT = types.int64
-OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "error_model": "numpy"}
-INLINE: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy", "forceinline": True}
-
-SNAPPY = 2
-LZ4 = 3
+SNAPPY = int(Codec.SNAPPY)
+LZ4 = int(Codec.LZ4)
 
 COPY_INLINE = 256
 """Literals of more bytes than this are left to the C library."""
@@ -51,14 +51,14 @@ COPY_BYTES = 0, 1, 2, 4
 FAILED = -1
 """Not a size: Python is to look at the batch."""
 
-LZ4_MAGIC = 0x184D2204
+LZ4_FRAME = int.from_bytes(LZ4_MAGIC, "little")
 LZ4_FLAGS = 0x60
 """Version 1, independent blocks, and neither checksums nor a size."""
 LZ4_CHECKS = 0x82, 0xFB, 0x51, 0x73
 """Of headers with these flags, by block size (64 KiB, 256 KiB, 1 MiB, 4 MiB): the second byte of the xxHash32."""
 
-XERIAL_FIRST = -0x7DACB1BEAFAFA700
-"""The magic of snappy-java's framing as a big-endian int64."""
+XERIAL = int.from_bytes(XERIAL_MAGIC, "big", signed=True)
+XERIAL_SIZE = len(XERIAL_HEADER)
 
 
 @njit(**INLINE)
@@ -93,7 +93,7 @@ def copy_back(target: Any, distance: Any, length: Any) -> Any:
             copy_8(target, back, at)
 
 
-@njit(nogil=True, boundscheck=False, error_model="numpy")
+@njit(**INNER)
 def unpack_snappy_block(source: Any, end: Any, target: Any, limit: Any) -> Any:
     """Decompress a raw block to `target`; the size, at most `limit`. Up to SLACK bytes after it may be written."""
     size = shift = 0
@@ -165,14 +165,14 @@ def unpack_snappy_block(source: Any, end: Any, target: Any, limit: Any) -> Any:
     return size if done == size else FAILED
 
 
-@njit(nogil=True, boundscheck=False, error_model="numpy")
+@njit(**INNER)
 def unpack_snappy(source: Any, end: Any, target: Any, limit: Any) -> Any:
     """Decompress blocks in xerial framing, or one raw block, to `target`; the size, at most `limit`."""
-    if end - source < 16 or big_endian_64(source, 0) != XERIAL_FIRST:
+    if end - source < XERIAL_SIZE or big_endian_64(source, 0) != XERIAL:
         return unpack_snappy_block(source, end, target, limit)
     if big_endian_32(source, 12) > 1:
         return FAILED
-    source += 16
+    source += XERIAL_SIZE
     done = 0
     while source < end:
         if end - source < 4:
@@ -192,7 +192,7 @@ def unpack_snappy(source: Any, end: Any, target: Any, limit: Any) -> Any:
 @njit(**INLINE)
 def lz4_block_max(source: Any, end: Any) -> Any:
     """The most that a block of a plain lz4 frame expands to; 0 where there is no such frame."""
-    if end - source < 11 or little_endian_32(source, 0) != LZ4_MAGIC or byte(source, 4) != LZ4_FLAGS:
+    if end - source < 11 or little_endian_32(source, 0) != LZ4_FRAME or byte(source, 4) != LZ4_FLAGS:
         return 0
     kind = (byte(source, 5) >> 4) - 4
     if byte(source, 5) & 0x8F or kind < 0 or byte(source, 6) != LZ4_CHECKS[kind]:
@@ -200,7 +200,7 @@ def lz4_block_max(source: Any, end: Any) -> Any:
     return 1 << (16 + 2 * kind)
 
 
-@njit(nogil=True, boundscheck=False, error_model="numpy")
+@njit(**INNER)
 def unpack_lz4(function: Any, source: Any, end: Any, block_max: Any, target: Any, limit: Any) -> Any:
     """Decompress a plain lz4 frame to `target`; the size, at most `limit`."""
     source += 7

@@ -9,13 +9,24 @@ from __future__ import annotations
 from typing import Any
 
 from . import table as t
-from ._intrinsics import address, byte, copy, copy_block, load_32, load_64, njit, store_8, types
+from ._intrinsics import (
+    INLINE,
+    INNER,
+    INT,
+    OPTIONS,
+    WORDS,
+    address,
+    byte,
+    copy,
+    copy_block,
+    load_32,
+    load_64,
+    njit,
+    store_8,
+    types,
+)
 
 OUT = types.Array(types.uint8, 1, "C")
-WORDS = types.Array(types.int64, 1, "C")
-INT = types.int64
-OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "error_model": "numpy"}
-INLINE: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy", "forceinline": True}
 
 COPY_INLINE = 512
 """Copies of more bytes than this are left to the C library."""
@@ -89,7 +100,7 @@ def header_range(inputs: Any, row: Any) -> Any:
     return load_32(offsets, index), load_32(offsets, index + 1)
 
 
-@njit(nogil=True, boundscheck=False, error_model="numpy")
+@njit(**INNER)
 def headers_size(inputs: Any, first: Any, last: Any) -> Any:
     """Bytes of the headers first..last-1, their count included."""
     size = varint_size(last - first)
@@ -104,7 +115,7 @@ def headers_size(inputs: Any, first: Any, last: Any) -> Any:
     return size
 
 
-@njit(nogil=True, boundscheck=False, error_model="numpy")
+@njit(**INNER)
 def put_headers(inputs: Any, first: Any, last: Any, out: Any, at: Any) -> Any:
     """Write the headers first..last-1 after their count; the position after them."""
     at = put_varint(out, at, last - first)

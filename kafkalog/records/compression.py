@@ -20,9 +20,8 @@ many compressed bytes can expand to. Where no size is stated (zstd and lz4 strea
 bound.
 
 Which library does what was measured (`benchmarks/records.py`, 16 KiB and 1 MiB batches): zlib is faster than
-cramjam for gzip in both directions; lz4's own binding is 1.2 to 15 times as fast as cramjam for frames, but for
-single blocks cramjam's, which writes where it is told, takes 0.7 to 0.85 of the time of the binding's frames; cramjam
-is the only one of the dependencies that does snappy and zstd.
+cramjam for gzip in both directions; lz4's own binding is 1.2 to 15 times as fast as cramjam for frames; cramjam is
+the only one of the dependencies that does snappy and zstd.
 
 `decompress` returns memory of its own. `decompress_into` writes to memory that the caller uses again, which spares a
 decode the allocations and the caches: snappy in 16 KiB batches takes 0.55 of the time.
@@ -56,7 +55,7 @@ SNAPPY_MAX_RATIO = 64
 LZ4_MAX_RATIO = 255
 """A length byte of an lz4 sequence stands for at most 255 bytes of output."""
 
-_LZ4_MAGIC = (0x184D2204).to_bytes(4, "little")
+LZ4_MAGIC = (0x184D2204).to_bytes(4, "little")
 _LZ4_LENGTH = 0x7FFFFFFF
 """Bits of a block's header that are its length; the one above says that it is stored as it is."""
 ZSTD_MAGIC = 0xFD2FB528
@@ -117,13 +116,11 @@ def decompress_into(codec: int, data: Buffer, reserve: Reserve, max_size: int = 
     `reserve` is called once, with what the headers say that can come out, and no more than `max_size`. Raises as
     `decompress` does.
     """
-    if codec == Codec.LZ4:
-        return _decompress_lz4_into(data, reserve, max_size)
     if codec == Codec.SNAPPY:
         return _decompress_snappy_into(data, reserve, max_size)
     if codec == Codec.ZSTD:
         return _decompress_zstd_into(data, reserve, max_size)
-    # zlib takes memory of its own; beside its work the copy is nothing.
+    # zlib and lz4's frames take memory of their own; beside their work the copy is little.
     whole = decompress(codec, data, max_size)
     reserve(len(whole))[:] = whole
     return len(whole)
@@ -252,8 +249,6 @@ def _decompress_snappy_into(data: Buffer, reserve: Reserve, max_size: int) -> in
     if total > max_size:
         raise _too_large("snappy", max_size)
     room = reserve(total)
-    if len(blocks) == 1:
-        return _decompress_snappy_block(blocks[0], room)
     at = 0
     for block, size in zip(blocks, sizes, strict=True):
         at += _decompress_snappy_block(block, room[at : at + size])
@@ -281,7 +276,7 @@ def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
 def _lz4_blocks(view: memoryview) -> tuple[int, list[int]]:
     """The largest block of the frame in `view`, which must end where `view` does, and where its blocks begin."""
     size = len(view)
-    if size < 7 or view[:4] != _LZ4_MAGIC:
+    if size < 7 or view[:4] != LZ4_MAGIC:
         raise CorruptRecordError("not an lz4 frame")
     flags, descriptor = view[4], view[5]
     block_id = descriptor >> 4 & 7
@@ -308,62 +303,6 @@ def _lz4_bound(view: memoryview) -> int:
     block_max, blocks = _lz4_blocks(view)
     lengths = (_UINT32_LITTLE.unpack_from(view, block)[0] for block in blocks)
     return sum(min(block_max, length & _LZ4_LENGTH if length >> 31 else length * LZ4_MAX_RATIO) for length in lengths)
-
-
-def _plain_frames() -> frozenset[bytes]:
-    """Headers of frames of independent blocks without checksums, as Kafka's clients write."""
-    small, large = lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX4MB
-    sizes = range(small, large + 1)
-    frames = (lz4.frame.compress(b"", block_size=size, block_linked=False, store_size=False) for size in sizes)
-    return frozenset(frame[:7] for frame in frames)
-
-
-_LZ4_PLAIN_FRAMES = _plain_frames()
-
-
-def _only_lz4_block(view: memoryview) -> memoryview | None:
-    """The block of a plain frame of one compressed block, as batches of less than 64 KiB are; None for others."""
-    behind = len(view) - 4
-    if behind < 11 or _UINT32_LITTLE.unpack_from(view, 7)[0] != behind - 11 or any(view[behind:]):
-        return None
-    return view[11:behind]
-
-
-def _decompress_lz4_into(data: Buffer, reserve: Reserve, max_size: int) -> int:
-    view = memoryview(data)
-    if bytes(view[:7]) in _LZ4_PLAIN_FRAMES:
-        block = _only_lz4_block(view)
-        block_max, blocks = (1 << (8 + 2 * (view[5] >> 4)), [7]) if block is not None else _lz4_blocks(view)
-        room = reserve(min(len(blocks) * block_max, max_size))
-        try:
-            if block is not None:
-                return int(cramjam.lz4.decompress_block_into(block, room, output_len=len(room)))
-            return _decompress_lz4_blocks(view, blocks, block_max, room)
-        except cramjam.DecompressionError:
-            # Damaged, or larger than allowed: the library of frames tells these apart.
-            whole = _decompress_lz4(data, max_size)
-    else:
-        whole = _decompress_lz4(data, max_size)
-        room = reserve(len(whole))
-    room[: len(whole)] = whole
-    return len(whole)
-
-
-def _decompress_lz4_blocks(view: memoryview, blocks: list[int], block_max: int, room: memoryview) -> int:
-    """Size of what is in the blocks of a plain frame. Raises cramjam's error."""
-    at = 0
-    for begin in blocks:
-        (length,) = _UINT32_LITTLE.unpack_from(view, begin)
-        block = view[begin + 4 : begin + 4 + (length & _LZ4_LENGTH)]
-        part = room[at : at + block_max]
-        if not length >> 31:
-            at += cramjam.lz4.decompress_block_into(block, part, output_len=len(part))
-        elif len(block) > len(part):
-            raise _too_large("lz4", len(room))
-        else:
-            part[: len(block)] = block
-            at += len(block)
-    return at
 
 
 def _decompress_lz4(data: Buffer, max_size: int) -> Buffer:

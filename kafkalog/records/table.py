@@ -10,6 +10,8 @@ serves the old.
 
 from __future__ import annotations
 
+from . import batch
+
 POSITION = 0
 SIZE = 1
 START = 2
@@ -24,10 +26,13 @@ PRODUCER_ID = 10
 COUNT = 11
 WIDTH = 12
 
-LOG_OVERHEAD = 12
-HEADER_SIZE = 61
-MAGIC_AT = 16
-MAGIC = 2
+LOG_OVERHEAD = batch.LOG_OVERHEAD
+HEADER_SIZE = batch.HEADER_SIZE
+MAGIC_AT = batch.MAGIC_AT
+MAGIC = batch.MAGIC
+ATTRIBUTES_AT = batch.ATTRIBUTES_AT
+"""Where the part of a batch begins that its CRC covers."""
+MIN_RECORD_SIZE = batch.MIN_RECORD_SIZE
 MAX_BASE_OFFSET = (1 << 63) - 1 - (1 << 31)
 """Beyond it the last offset of a batch, or the one after it, might not fit 64 bits."""
 
@@ -93,10 +98,6 @@ UNPACKS = 14
 
 GROUP_BYTES = 256 * 1024
 """Batches are checked, decompressed and decoded so many bytes at a time, while the cache still holds them."""
-ATTRIBUTES_AT = 21
-"""Where the part of a batch begins that its CRC covers."""
-MIN_RECORD_SIZE = 7
-
 # What an encode reads: the addresses of Arrow's buffers (0 where there is none), where their data ends, and the arrays'
 # offsets into them. The order is an array of int64 of our own.
 IN_KEY_OFFSETS = 0
