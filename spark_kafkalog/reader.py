@@ -107,7 +107,7 @@ class _RangeReader:
     """The state of one task: its position, its fetcher, and the fetch under way."""
 
     def __init__(
-        self, tp: TopicPartition, start: int, end: int, options: SourceOptions, on_loss: OnLoss | None
+        self, tp: TopicPartition, start: int, end: int, options: SourceOptions, on_loss: OnLoss | None = None
     ) -> None:
         self._tp = tp
         self._position = start
