@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
+from broker.log.file_ops import OS, FileOps
 from broker.log.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
 from broker.log.manager import DuplicateLogError
 from broker.metadata.model import MetadataError
@@ -53,20 +54,20 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry)
 
 
-def run(config: BrokerConfig) -> int:
+def run(config: BrokerConfig, ops: FileOps = OS) -> int:
     """Run a broker until a signal ends it; the process's exit code."""
     _set_up_logging(config["kafkalog.log.format"])
     _raise_file_limit()
     try:
-        asyncio.run(_serve(config))
+        asyncio.run(_serve(config, ops))
     except START_ERRORS as error:
         print(f"kafkalog: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _serve(config: BrokerConfig) -> None:
-    server = Server(config)
+async def _serve(config: BrokerConfig, ops: FileOps) -> None:
+    server = Server(config, ops)
     await server.start()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

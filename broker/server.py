@@ -27,6 +27,7 @@ from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
 from broker.controller.configs import effective_config
+from broker.log.file_ops import OS, FileOps
 from broker.log.log_dir import LogDirUnusableError
 from broker.log.manager import LogManager
 from broker.metadata.local import FILE_NAME, LocalStore
@@ -62,8 +63,9 @@ class Server:
         OSError: a directory cannot be used.
     """
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, ops: FileOps = OS) -> None:
         self.config = config
+        self._ops = ops
         self.endpoints: list[Endpoint] = []
         self._workers = ThreadPoolExecutor(config["background.threads"], thread_name_prefix="kafkalog-worker")
         self._background: set[asyncio.Task[None]] = set()
@@ -83,6 +85,7 @@ class Server:
             self.config.log_config({}),
             clock=now_ms,
             num_recovery_threads=self.config["num.recovery.threads.per.data.dir"],
+            ops=self._ops,
         )
         try:
             await self._open(loop)
@@ -95,7 +98,7 @@ class Server:
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config
-        self.store = LocalStore(*(directory.path for directory in self.logs.online_dirs))
+        self.store = LocalStore(*(directory.path for directory in self.logs.online_dirs), ops=self._ops)
         self.logs.on_directory_failure = self._directory_failed
         self.store.on_failure = self.logs.fail_directory
         fresh = not self.store.exists

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 Buffer = bytes | bytearray | memoryview
@@ -74,6 +75,14 @@ class FileOps:
         except FileNotFoundError:
             return
 
+    def mkdir(self, path: str) -> None:
+        """Make a directory whose parent is there. Its name is safe after :meth:`fsync_dir` of the parent."""
+        os.mkdir(path)
+
+    def rmtree(self, path: str) -> None:
+        """Remove a directory and everything in it, as far as that can be done; nothing tells how far."""
+        shutil.rmtree(path, ignore_errors=True)
+
 
 OS = FileOps()
 
@@ -89,6 +98,17 @@ def write_all(ops: FileOps, fd: int, data: Buffer, position: int) -> None:
         if count == 0:
             raise OSError(errno.EIO, "write wrote nothing")
         written += count
+
+
+def make_directories(ops: FileOps, path: str) -> None:
+    """Make the directory ``path`` and those above it that are missing, each safe in its parent."""
+    missing = []
+    while not os.path.exists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for directory in reversed(missing):
+        ops.mkdir(directory)
+        ops.fsync_dir(os.path.dirname(directory))
 
 
 def write_file_atomically(ops: FileOps, path: str, data: bytes, *, sync_dir: bool = True, sync: bool = True) -> None:

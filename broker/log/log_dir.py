@@ -21,7 +21,7 @@ from pathlib import Path
 
 from broker.log import checkpoints, names
 from broker.log.checkpoints import CorruptCheckpointError
-from broker.log.file_ops import OS, FileOps
+from broker.log.file_ops import OS, FileOps, make_directories
 
 logger = logging.getLogger(__name__)
 
@@ -58,9 +58,7 @@ class LogDir:
         self._lock_fd = -1
         self._identity: dict[str, str] = {}
         try:
-            if not path.exists():
-                path.mkdir(parents=True)
-                ops.fsync_dir(str(path.parent))
+            make_directories(ops, str(path))
             self._lock_fd = self._lock()
             os.listdir(path)
             self._identity = checkpoints.read_meta_properties(str(path))

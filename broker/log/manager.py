@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -367,7 +366,7 @@ class LogManager:
             when, path = entry
             if when <= now_ms:
                 self._doomed.remove(entry)
-                shutil.rmtree(path, ignore_errors=True)
+                self._ops.rmtree(str(path))
                 removed += 1
         return removed
 

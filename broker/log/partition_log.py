@@ -76,7 +76,7 @@ class PartitionLog(LogAppender):
         path = Path(directory)
         created = not path.exists()
         if created:
-            path.mkdir(parents=True)
+            ops.mkdir(str(path))
         loaded = recovery.load(
             str(path),
             config,
