@@ -4,6 +4,7 @@ Bytes and values in, bytes and values out: no sockets, files or clocks, and no i
 product.
 
 - `batch`        record batch v2, the format's specification; single records
+- `message_set`  formats v0 and v1; `any_format` what a log holds of whatever format; `convert` between formats
 - `compression`  gzip, snappy, lz4, zstd with bounded results; `checksum` CRC-32C
 - `validate`     what a leader checks of a produced batch
 - `arrow`        whole fetches of batches to Arrow columns and back (needs pyarrow)

@@ -1,0 +1,98 @@
+"""What a log holds, of whatever format: batches of v2, or entries of message sets v0 and v1 (`message_set.py`).
+
+All formats begin with an offset, a length and, at the same place, the magic. Of an entry a `BatchHeader` is made, so
+that who walks over a log sees batches alone; what differs is told by `header.magic`:
+
+- of a wrapper (a compressed message of v0 or v1) `base_offset` and `records_count` are not known before it is
+  decompressed: `base_offset` is then the last offset, `records_count` is `message_set.UNKNOWN_COUNT`;
+- v0 and v1 have no leader epoch and no producer (-1), no control batches and no headers; v0 has no timestamps (-1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from . import batch, message_set
+from .batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader, Record
+from .compression import DEFAULT_MAX_SIZE, Buffer
+from .errors import CorruptRecordError
+from .message_set import ENTRY_OVERHEADS, MIN_ENTRY_SIZE
+
+HEADER_SIZES = (*ENTRY_OVERHEADS, HEADER_SIZE)
+"""The least bytes of a whole batch, by magic; as many as `read_any_header` needs."""
+OLD_MAGICS = (message_set.MAGIC_V0, message_set.MAGIC_V1)
+
+NO_TIMESTAMP_TYPE = -1
+CREATE_TIME = 0
+LOG_APPEND_TIME = 1
+
+
+def read_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """The header at `pos`, of any format; as many bytes as `HEADER_SIZES` says must be there.
+
+    Errors as `batch.read_header` and `message_set.read_entry`.
+    """
+    if len(buf) - pos > MAGIC_AT and buf[pos + MAGIC_AT] < MAGIC:
+        return message_set.read_entry(buf, pos)
+    return batch.read_header(buf, pos)
+
+
+def header_is_there(buf: Buffer, pos: int, end: int) -> bool:
+    """Whether `buf[pos:end]` has the bytes that `read_any_header` needs."""
+    left = end - pos
+    if left >= HEADER_SIZE:
+        return True
+    return left >= MIN_ENTRY_SIZE and left >= HEADER_SIZES[min(buf[pos + MAGIC_AT], MAGIC)]
+
+
+def iter_any_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every whole batch in `buf[pos:end]`; an incomplete one at the end is left out.
+
+    Errors as `read_any_header`. Checksums are not verified.
+    """
+    end = len(buf) if end is None else min(end, len(buf))
+    while header_is_there(buf, pos, end):
+        header = read_any_header(buf, pos)
+        size = LOG_OVERHEAD + header.batch_length
+        if size > end - pos:
+            return
+        yield pos, header
+        pos += size
+
+
+def verify_any_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
+    """`CorruptRecordError` unless the whole batch is there and its checksum is the stated one."""
+    if header.magic < MAGIC:
+        message_set.verify_entry(buf, pos, header)
+    else:
+        batch.verify_crc(buf, pos, header)
+
+
+def decode_any(
+    buf: Buffer, pos: int = 0, *, check_crc: bool = True, max_size: int = DEFAULT_MAX_SIZE
+) -> tuple[BatchHeader, list[Record]]:
+    """Header and records of the batch at `pos`; of a wrapper the header tells its first offset and count, too.
+
+    Raises any `RecordsError`.
+    """
+    header = read_any_header(buf, pos)
+    if header.magic == MAGIC:
+        return batch.decode_batch(buf, pos, check_crc=check_crc, max_size=max_size)
+    records = message_set.decode_entry(buf, pos, header, check_crc=check_crc, max_size=max_size)
+    return spanning(header, records), records
+
+
+def spanning(header: BatchHeader, records: list[Record]) -> BatchHeader:
+    """An entry's header with the first offset and the count of the records within.
+
+    `CorruptRecordError` where these are not what the entry's own offset says.
+    """
+    first = records[0].offset
+    if first < 0 or not 0 <= header.base_offset - first <= 0x7FFFFFFF:
+        raise CorruptRecordError(f"message at offset {header.base_offset} has offsets from {first} on within")
+    return header._replace(base_offset=first, last_offset_delta=header.base_offset - first, records_count=len(records))
+
+
+def timestamp_type(header: BatchHeader) -> int:
+    """-1 (v0 has none), 0 CreateTime or 1 LogAppendTime: the ids of Kafka's TimestampType, as Spark shows them."""
+    return NO_TIMESTAMP_TYPE if header.magic == message_set.MAGIC_V0 else int(header.is_log_append_time)
