@@ -30,6 +30,7 @@ from broker.controller.configs import effective_config
 from broker.log.file_ops import OS, FileOps
 from broker.log.log_dir import LogDirUnusableError
 from broker.log.manager import LogManager
+from broker.log.open_files import OPEN_FILES, default_limit
 from broker.metadata.local import FILE_NAME, LocalStore
 from broker.metadata.model import ClusterState, MetadataError, PartitionState, TopicState, new_topic_id
 from broker.net.acceptor import Acceptor
@@ -42,6 +43,8 @@ KERNEL_DELAY = 0.5
 """Seconds after start before the record kernels are loaded, so that they do not delay the first requests."""
 FLUSH_CHECK_SECONDS = 1.0
 DELETION_CHECK_SECONDS = 1.0
+MIN_OPEN_FILES = 16
+"""Segments and indexes that stay open, whatever the configuration says."""
 
 
 def now_ms() -> int:
@@ -80,6 +83,8 @@ class Server:
         if self.config.ineffective:
             logger.info("configurations without effect here: %s", ", ".join(self.config.ineffective))
         self.acceptor: Acceptor | None = None
+        allowed = self.config["kafkalog.log.max.open.files"]
+        OPEN_FILES.limit = default_limit() if allowed == -1 else max(MIN_OPEN_FILES, allowed)
         self.logs = LogManager(
             self.config.log_dirs,
             self.config.log_config({}),

@@ -97,6 +97,7 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("background.threads", Type.INT, 10, "Worker threads for fsyncs, deletions and other blocking work.", at_least(1)),
         ConfigKey("kafkalog.log.format", Type.STRING, "text", "Form of the broker's own log lines: text or json.", one_of("text", "json")),
         ConfigKey("kafkalog.shutdown.timeout.ms", Type.LONG, 30_000, "Longest time a graceful shutdown waits for responses under way.", at_least(0)),
+        ConfigKey("kafkalog.log.max.open.files", Type.INT, -1, "Segments and indexes that stay open; beyond it the longest unused are closed until they are wanted. -1 is two fifths of the limit of open files (ulimit -n), 30,000 at most.", at_least(-1)),
     ]
 )  # fmt: skip
 

@@ -6,8 +6,8 @@ what the log says: after an unclean stop the indexes of every segment past the r
 
 Entries are gathered in memory and written in blocks, and always before the segment is flushed, rolled or closed. They
 are written with ``pwrite``, never through a memory map: on a full disk a store into a hole of a mapped file kills the
-process with SIGBUS, a ``pwrite`` raises ENOSPC. Look-ups map the written part read-only, on first use. No descriptor is
-kept open.
+process with SIGBUS, a ``pwrite`` raises ENOSPC. Look-ups map the written part read-only, on first use, and the map may
+be dropped at any time (`open_files`).
 
 Everything runs on the loop's thread but :meth:`IndexFile.sync`, which a worker may call beside it: it writes what is in
 memory to where it belongs and changes nothing here. A lock keeps the file from being cut between the look at what is
@@ -24,6 +24,7 @@ from threading import Lock
 from typing import Any
 
 from broker.log.file_ops import OS, FileOps, write_all
+from broker.log.open_files import OPEN_FILES
 
 # Entries are written to the file when this many bytes of them have gathered.
 BLOCK_BYTES = 4096
@@ -46,7 +47,9 @@ class IndexFile:
 
     ENTRY_SIZE = 0
 
-    __slots__ = ("_cutting", "_map", "_ops", "_tail", "_unsynced", "base_offset", "max_entries", "path")
+    __slots__ = (
+        "__weakref__", "_cutting", "_map", "_ops", "_tail", "_unsynced", "base_offset", "max_entries", "path", "used",
+    )  # fmt: skip
 
     def __init__(self, path: str, base_offset: int, max_bytes: int, ops: FileOps = OS) -> None:
         self.path = path
@@ -56,6 +59,7 @@ class IndexFile:
         # Bytes of entries in the file, and the entries after them. The pair is replaced as one; the bytearray grows.
         self._tail = (0, bytearray())
         self._map: Any = None
+        self.used = False
         self._unsynced = False
         self._cutting = Lock()
 
@@ -181,4 +185,10 @@ class IndexFile:
             if len(view) < written:
                 raise CorruptIndexError(f"{self.path}: {len(view)} bytes where {written} were written")
             self._map = view
+            OPEN_FILES.admit(self)
+        self.used = True
         return view, written, pending
+
+    def close_idle(self) -> None:
+        """Let go of the map; the next look-up maps the file again."""
+        self._map = None

@@ -174,6 +174,8 @@ class _Loader:
             if segment.size < size:
                 logger.warning(
                     "%s: %d bytes after offset %d were no valid record batches and were cut off",
+        for segment in segments[first:]:
+            segment.close_idle()
                     segment.path(names.LOG), size - segment.size, end,
                 )  # fmt: skip
                 self.cut_short.add(segment.base_offset)
@@ -214,11 +216,12 @@ def recover_segment(segment: Segment, producers: ProducerStateManager, epochs: L
     """
     segment.reset_indexes()
     segment.transaction_index.reset()
-    file_size = os.fstat(segment.file.fd).st_size
+    file = segment.file
+    file_size = os.fstat(file.fd).st_size
     segment.size = file_size
     valid, next_offset = 0, segment.base_offset
     try:
-        for position, header, batch in verified_batches(segment.file.fd, 0, file_size):
+        for position, header, batch in verified_batches(file.fd, 0, file_size):
             last = header.last_offset
             if header.base_offset < next_offset or not header.base_offset <= last <= _largest(segment):
                 raise CorruptRecordError(
@@ -247,13 +250,14 @@ def replay(segments: list[Segment], producers: ProducerStateManager, end: int) -
         position = segment.position_of(start) if start > segment.base_offset else 0
         if position is None:
             continue
-        for at, header in headers(segment.file.fd, position, segment.size):
+        file = segment.file
+        for at, header in headers(file.fd, position, segment.size):
             if header.base_offset >= end:
                 break
             if header.producer_id >= 0 and header.base_offset >= start:
                 batch = b""
                 if header.is_control:
-                    batch = os.pread(segment.file.fd, header.size, at)
+                    batch = os.pread(file.fd, header.size, at)
                 note_producer(producers, header, memoryview(batch), None)
     producers.end_offset = max(end, start)
 
@@ -301,8 +305,9 @@ def rebuild_transaction_index(segments: list[Segment], segment: Segment, ops: Fi
     producers.end_offset = segments[0].base_offset
     replay(segments, producers, segment.base_offset)
     segment.transaction_index.reset()
-    for position, header in headers(segment.file.fd, 0, segment.size):
-        batch = os.pread(segment.file.fd, header.size, position) if header.is_control else b""
+    file = segment.file
+    for position, header in headers(file.fd, 0, segment.size):
+        batch = os.pread(file.fd, header.size, position) if header.is_control else b""
         note_producer(producers, header, memoryview(batch), segment)
 
 

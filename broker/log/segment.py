@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import weakref
 from zlib import crc32
 
 from broker.log import names
@@ -21,6 +22,7 @@ from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps, write_all
 from broker.log.index_file import CorruptIndexError
 from broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from broker.log.open_files import OPEN_FILES
 from broker.log.segment_file import FileSlice, SegmentFile
 from broker.log.time_index import NO_TIMESTAMP, TimeIndex
 from broker.log.transaction_index import AbortedTransaction, TransactionIndex
@@ -43,9 +45,10 @@ class Segment:
     """See the module. Not safe for use from several threads, but for :meth:`flush`."""
 
     __slots__ = (
-        "_aborted_changes", "_file", "_index", "_limit_offset", "_limit_position", "_none_aborted_at", "_older", "_ops",
-        "_recent", "_roll_timestamp", "_time_index", "_writable", "base_offset", "bytes_since_index", "config",
-        "created_ms", "directory", "jitter_ms", "max_timestamp", "max_timestamp_offset", "size", "suffix",
+        "__weakref__", "_aborted_changes", "_file", "_index", "_last_file", "_limit_offset", "_limit_position",
+        "_none_aborted_at", "_older", "_ops", "_recent", "_roll_timestamp", "_time_index", "_writable", "base_offset",
+        "bytes_since_index", "config", "created_ms", "directory", "jitter_ms", "max_timestamp", "max_timestamp_offset",
+        "size", "suffix", "used",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +69,8 @@ class Segment:
         self._roll_timestamp: int | None = None
         self._ops = ops
         self._file: SegmentFile | None = None
+        self._last_file: weakref.ref[SegmentFile] | None = None
+        self.used = False
         self._writable = False
         self._index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
@@ -87,7 +92,7 @@ class Segment:
         """
         segment = cls(directory, base_offset, 0, config, now_ms, ops)
         fd = ops.open(segment.path(names.LOG), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        segment._file = SegmentFile(fd)
+        segment._keep_open(SegmentFile(fd))
         try:
             if config.preallocate:
                 ops.ftruncate(fd, config.segment_bytes)
@@ -109,11 +114,29 @@ class Segment:
 
     @property
     def file(self) -> SegmentFile:
-        """The open ``.log`` file."""
+        """The open ``.log`` file; who uses its descriptor holds it meanwhile (`open_files`)."""
         file = self._file
         if file is None:
-            file = self._file = SegmentFile(self._ops.open(self.path(names.LOG), os.O_RDWR))
+            # A slice on its way may hold it still.
+            file = None if self._last_file is None else self._last_file()
+            if file is None:
+                file = SegmentFile(self._ops.open(self.path(names.LOG), os.O_RDWR))
+            self._keep_open(file)
+        self.used = True
         return file
+
+    def _keep_open(self, file: SegmentFile) -> None:
+        self._file = file
+        self._last_file = weakref.ref(file)
+        OPEN_FILES.admit(self)
+
+    def close_idle(self) -> None:
+        """Let go of the descriptor; the next use opens the file again.
+
+        That goes for a file with unforced writes, too: the device's error, should there be one, is the next opener's
+        to learn from its fsync (Linux 4.16 and newer).
+        """
+        self._file = None
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -177,7 +200,8 @@ class Segment:
     def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Write both indexes anew from the batch headers of the log, trimmed."""
         index, time_index = self.reset_indexes()
-        for position, header in headers(self.file.fd, 0, self.size):
+        file = self.file
+        for position, header in headers(file.fd, 0, self.size):
             self.note_batch(position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
         self.finish()
         return index, time_index
@@ -230,8 +254,9 @@ class Segment:
         """How old the segment is in the records' time, or in the clock's when they carry none."""
         first = self._roll_timestamp
         if first is None:
+            file = self.file
             first = self._roll_timestamp = next(
-                (header.max_timestamp for _, header in headers(self.file.fd, 0, self.size)), NO_TIMESTAMP
+                (header.max_timestamp for _, header in headers(file.fd, 0, self.size)), NO_TIMESTAMP
             )
         return max_timestamp - first if first >= 0 else now_ms - self.created_ms
 
@@ -250,7 +275,8 @@ class Segment:
         """Write whole batches at the end; the caller notes each. Raises as :meth:`append` does."""
         if not self._writable:
             self.activate()
-        fd = self.file.fd
+        file = self.file
+        fd = file.fd
         position = self.size
         try:
             write_all(self._ops, fd, data, position)
@@ -295,7 +321,8 @@ class Segment:
             position = self._older.get(offset)
             if position is None:
                 start = self.offset_index.lookup(offset)[1]
-                found = find_batch(self.file.fd, start, self.size, offset)
+                file = self.file
+                found = find_batch(file.fd, start, self.size, offset)
                 return found[1] if found else None
         return position
 
@@ -318,10 +345,11 @@ class Segment:
         position = self.position_of(offset)
         if position is None or position >= limit:
             return None
+        file = self.file
         length = limit - position
         if length > max_bytes:
-            length = max(max_bytes, batch_size(self.file.fd, position, limit) if min_one else 0)
-        return FileSlice(self.file, position, length)
+            length = max(max_bytes, batch_size(file.fd, position, limit) if min_one else 0)
+        return FileSlice(file, position, length)
 
     def next_offset(self) -> int:
         """Offset after the last batch, found from the last index entry on.
@@ -333,7 +361,8 @@ class Segment:
             return self.base_offset
         position = self.offset_index.last()[1]
         end, following = position, self.base_offset
-        for at, header in headers(self.file.fd, position, self.size):
+        file = self.file
+        for at, header in headers(file.fd, position, self.size):
             end, following = at + header.size, header.next_offset
         if end != self.size:
             raise CorruptRecordError(f"{self.path(names.LOG)}: {self.size - end} bytes after the last whole batch")
@@ -375,7 +404,8 @@ class Segment:
             self._roll_timestamp = None
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
         start = self.offset_index.lookup(self.max_timestamp_offset)[1]
-        for _, header in headers(self.file.fd, start, self.size):
+        file = self.file
+        for _, header in headers(file.fd, start, self.size):
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
 
@@ -385,9 +415,10 @@ class Segment:
         Forced at once, for what was cut off must not come back after what is appended next.
         """
         if position < self.size:
-            self._ops.ftruncate(self.file.fd, position)
+            file = self.file
+            self._ops.ftruncate(file.fd, position)
             self.size = position
-            self._ops.fsync(self.file.fd)
+            self._ops.fsync(file.fd)
 
     def flush(self) -> None:
         """Force log and indexes to the device, in this order. May run on a worker's thread.
@@ -414,13 +445,14 @@ class Segment:
         self.offset_index.trim()
         self.time_index.trim()
         if self.config.preallocate:
-            self._ops.ftruncate(self.file.fd, self.size)
+            file = self.file
+            self._ops.ftruncate(file.fd, self.size)
         self._writable = False
         return True
 
     def release(self) -> None:
         """Let go of the descriptor and the maps; slices in flight keep the file open."""
-        self._file = self._index = self._time_index = None
+        self._file = self._last_file = self._index = self._time_index = None
         self._writable = False
 
     def files(self) -> list[str]:

@@ -9,16 +9,24 @@ from __future__ import annotations
 
 import os
 
+from broker.log.open_files import OPEN_FILES
+
 
 class SegmentFile:
-    """An open ``.log`` file. Not to be closed by hand: it closes when nothing refers to it any more."""
+    """An open ``.log`` file. Not to be closed by hand: it closes when nothing refers to it any more.
+
+    So who uses ``fd`` keeps the ``SegmentFile`` meanwhile: its segment may let go of it at any moment, and the number
+    may then be another file's.
+    """
 
     __slots__ = ("__weakref__", "fd")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
+        OPEN_FILES.opened(fd)
 
     def __del__(self) -> None:
+        OPEN_FILES.closed(self.fd)
         os.close(self.fd)
 
 

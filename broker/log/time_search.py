@@ -33,7 +33,8 @@ def find_in_segment(segment: Segment, timestamp: int, start_offset: int) -> Time
     """
     offset = segment.time_index.lookup(timestamp)[1]
     position = segment.offset_index.lookup(max(offset, start_offset))[1]
-    fd = segment.file.fd
+    file = segment.file
+    fd = file.fd
     for at, header in headers(fd, position, segment.size):
         if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
             batch = os.pread(fd, header.size, at)
