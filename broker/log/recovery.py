@@ -174,13 +174,13 @@ class _Loader:
             if segment.size < size:
                 logger.warning(
                     "%s: %d bytes after offset %d were no valid record batches and were cut off",
-        for segment in segments[first:]:
-            segment.close_idle()
                     segment.path(names.LOG), size - segment.size, end,
                 )  # fmt: skip
                 self.cut_short.add(segment.base_offset)
             at += 1
         self.producers.take_snapshot(sync=True)
+        for segment in segments[first:]:
+            segment.close_idle()
         return end
 
     def _breaks_off(self, before: Segment, segment: Segment, end: int) -> bool:
@@ -317,13 +317,14 @@ def _largest(segment: Segment) -> int:
 
 def _refuse_old_format(segment: Segment, position: int) -> None:
     """A batch that is whole and right by the rules of magic 0 or 1 is no damage, and must not be cut off."""
-    head = os.pread(segment.file.fd, LOG_OVERHEAD + 5, position)
+    file = segment.file
+    head = os.pread(file.fd, LOG_OVERHEAD + 5, position)
     if len(head) < LOG_OVERHEAD + 5 or head[-1] > 1:
         return
     length = int.from_bytes(head[8:12], "big", signed=True)
     if not 14 <= length <= segment.size - position - LOG_OVERHEAD:
         return
-    message = os.pread(segment.file.fd, length, position + LOG_OVERHEAD)
+    message = os.pread(file.fd, length, position + LOG_OVERHEAD)
     if zlib.crc32(message[4:]) == int.from_bytes(message[:4], "big"):
         raise OldFormatError(
             f"{segment.path(names.LOG)}: message format v{head[-1]} at position {position}; only v2 can be read"
