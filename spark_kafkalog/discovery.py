@@ -10,19 +10,23 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from struct import Struct
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkalog.client.cluster import Cluster, TopicMetadata
 from kafkalog.client.errors import ClientError, KafkaError, is_retriable
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
-from kafkalog.protocol.errors import UnknownTopicOrPartitionError
+from kafkalog.protocol.errors import UnknownTopicOrPartitionError, error_for
 
 from .offsets import Offsets, Position, topic_mark
 from .options import LATEST, Assign, SourceOptions, SubscribePattern
 from .patterns import compile_java
+
+if TYPE_CHECKING:
+    from kafkalog.client.fetcher import FetchedChunk
+    from kafkalog.protocol.messages.fetch import PartitionData
 
 _BATCH_BYTES = 64 << 10
 """Bytes of a partition that a fetch asks for to see a batch's header: most batches are smaller."""
@@ -31,6 +35,8 @@ _LARGE_BATCHES = 8
 _DENSITY = Struct(">qi11xi")
 """Base offset, length and last offset delta of a record batch."""
 T = TypeVar("T")
+_Asked = tuple[TopicPartition, int, int]
+"""A partition, an offset and its leader's epoch."""
 _log = logging.getLogger(__name__)
 
 
@@ -82,19 +88,13 @@ class Discovery:
         of the response, but for the first of them. Those are asked for again, up to ``_LARGE_BATCHES`` times a leader;
         an estimate does without partitions that are still missing, or cannot be asked.
         """
-        if self._cluster is None:
-            self._cluster = Cluster(self._options.client)
-        by_leader: dict[int, list[tuple[TopicPartition, int, int]]] = defaultdict(list)
-        for tp, offset in at.items():
-            with suppress(ClientError, KafkaError):
-                leader = self._cluster.leader_now(tp)
-                by_leader[leader.broker.node_id].append((tp, offset, leader.epoch))
+        cluster = self._connected()
         found: dict[TopicPartition, float] = {}
-        for node_id, asked in by_leader.items():
+        for node_id, asked in self._by_leader(cluster, at).items():
             try:
                 for _ in range(1 + _LARGE_BATCHES):
                     known = len(found)
-                    found |= self._densities_of(self._cluster, node_id, asked, at)
+                    found |= self._densities_of(cluster, node_id, asked, at)
                     asked = [each for each in asked if each[0] not in found]
                     if not asked or len(found) == known:
                         break
@@ -103,28 +103,65 @@ class Discovery:
         return found
 
     def _densities_of(
-        self, cluster: Cluster, node_id: int, asked: list[tuple[TopicPartition, int, int]], at: Offsets
+        self, cluster: Cluster, node_id: int, asked: list[_Asked], at: Offsets
     ) -> dict[TopicPartition, float]:
         """What one request finds. Raises what the request raises."""
+        limits = self._options.client.fetch_max_bytes, _BATCH_BYTES
+        answers = self._fetched(cluster, node_id, asked, *limits, READ_UNCOMMITTED)
+        found = {}
+        for tp, data in answers.items():
+            if tp in at and (density := batch_density(data.records, at[tp])) is not None:
+                found[tp] = density
+        return found
+
+    def records(self, at: Offsets, max_bytes: int) -> dict[TopicPartition, FetchedChunk]:
+        """What lies at an offset of each partition, as far as there is room: one request a leader, about ``max_bytes``.
+
+        Asked once: raises ClientError and KafkaError at the first thing that is not as it should be.
+        """
+        from kafkalog.client.fetcher import read_partition
+
+        cluster = self._connected()
+        level = self._options.client.isolation_level
+        found = {}
+        for node_id, asked in self._by_leader(cluster, at, strict=True).items():
+            for tp, data in self._fetched(cluster, node_id, asked, max_bytes, max_bytes, level).items():
+                if tp in at:
+                    found[tp] = read_partition(tp, data, at[tp])
+        return found
+
+    @staticmethod
+    def _by_leader(cluster: Cluster, at: Offsets, *, strict: bool = False) -> dict[int, list[_Asked]]:
+        """What to ask of whom; without ``strict`` but for partitions without a leader that is known."""
+        asked: dict[int, list[_Asked]] = defaultdict(list)
+        for tp, offset in at.items():
+            with nullcontext() if strict else suppress(ClientError, KafkaError):
+                leader = cluster.leader_now(tp)
+                asked[leader.broker.node_id].append((tp, offset, leader.epoch))
+        return asked
+
+    def _fetched(
+        self, cluster: Cluster, node_id: int, asked: list[_Asked], max_bytes: int, partition_max_bytes: int, level: int
+    ) -> dict[TopicPartition, PartitionData]:
         # Few queries ask, and what reads records is slow to import.
         from kafkalog.client.fetcher import MAX_VERSION, fetch_request
 
         request = fetch_request(
             asked,
             self._options.client,
-            max_bytes=self._options.client.fetch_max_bytes,
-            partition_max_bytes=_BATCH_BYTES,
-            isolation_level=READ_UNCOMMITTED,
+            max_bytes=max_bytes,
+            partition_max_bytes=partition_max_bytes,
+            isolation_level=level,
             max_wait=0,
         )
         answer = cluster.request_to(node_id, request, max_version=MAX_VERSION)
-        found = {}
-        for topic in answer.responses:
-            for data in topic.partitions:
-                tp = TopicPartition(topic.topic, data.partition_index)
-                if tp in at and (density := batch_density(data.records, at[tp])) is not None:
-                    found[tp] = density
-        return found
+        if answer.error_code:
+            raise error_for(answer.error_code)
+        return {
+            TopicPartition(topic.topic, data.partition_index): data
+            for topic in answer.responses
+            for data in topic.partitions
+        }
 
     def close(self) -> None:
         """Close the connections; the next call makes new ones."""
@@ -132,13 +169,16 @@ class Discovery:
             self._cluster.close()
             self._cluster = None
 
+    def _connected(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = Cluster(self._options.client)
+        return self._cluster
+
     def _trying(self, call: Callable[[Cluster], T]) -> T:
         attempts = max(self._options.offset_retries, 1)
         for attempt in range(1, attempts + 1):
-            if self._cluster is None:
-                self._cluster = Cluster(self._options.client)
             try:
-                return call(self._cluster)
+                return call(self._connected())
             except Exception as error:
                 self.close()
                 # A topic that is still unknown after the client's own tries does not exist.

@@ -137,12 +137,17 @@ def single_timestamp(name: str, text: str) -> int:
 _SIZES = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "t": 40, "tb": 40}
 
 
-def size(name: str, text: str) -> int:
-    """Spark's sizes ("512m", "1gb"; a bare number is bytes), at least 1, in bytes."""
+def size_or_none(name: str, text: str) -> int:
+    """Like :func:`size`, and 0 for nothing."""
     match = re.fullmatch(rf"\s*(\d{{1,{_MOST_DIGITS}}})\s*([a-z]*)\s*", text.lower())
     if match is None or match[2] not in _SIZES:
         raise OptionsError(f"{name}: expected a size such as 1048576, 512k, 64m or 2g, got '{text}'")
-    return positive(name, str(int(match[1]) << _SIZES[match[2]]))
+    return not_negative(name, str(int(match[1]) << _SIZES[match[2]]))
+
+
+def size(name: str, text: str) -> int:
+    """Spark's sizes ("512m", "1gb"; a bare number is bytes), at least 1, in bytes."""
+    return positive(name, str(size_or_none(name, text)))
 
 
 _UNITS_S = {

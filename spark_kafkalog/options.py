@@ -28,6 +28,7 @@ from .option_values import (
     positive_int32,
     single_timestamp,
     size,
+    size_or_none,
 )
 from .patterns import PatternError, compile_java
 from .values.names import NAMES as _VALUE_OPTIONS
@@ -58,6 +59,7 @@ LATEST = -1
 DEFAULT_POLL_TIMEOUT_MS = 120_000
 """What ``spark.network.timeout`` is by default."""
 DEFAULT_MAX_TRIGGER_DELAY_S = 15 * 60.0
+DEFAULT_SMALL_BATCH_BYTES = 1 << 20
 
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
 _BATCH_IGNORED = (
@@ -77,7 +79,7 @@ _OPTIONS = (
     *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp", "startingOffsetsByTimestampStrategy"),
     *("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "minPartitions", "maxRecordsPerPartition"),
     *_BATCH_IGNORED,
-    *("maxBytesPerPartition", "filterPushdown"),
+    *("maxBytesPerPartition", "filterPushdown", "smallBatchBytes"),
     *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
     *_VALUE_OPTIONS,
 )
@@ -189,6 +191,8 @@ class SourceOptions:
     commit_group: str | None = None
     """The consumer group that gets the offsets that were read, for lag tools to see."""
     filter_pushdown: bool = False
+    small_batch_bytes: int = DEFAULT_SMALL_BATCH_BYTES
+    """A micro-batch of at most so many bytes is read by the planner (``small_batches``); 0: none is."""
     poll_timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS
     offset_retries: int = 3
     offset_retry_interval_ms: int = 10
@@ -236,6 +240,7 @@ class SourceOptions:
             max_bytes_per_partition=given.get("maxBytesPerPartition", size, None),
             commit_group=given.get("commitGroup", _group, None),
             filter_pushdown=given.get("filterPushdown", boolean, False),
+            small_batch_bytes=given.get("smallBatchBytes", size_or_none, DEFAULT_SMALL_BATCH_BYTES),
             max_trigger_delay_s=given.get("maxTriggerDelay", duration, DEFAULT_MAX_TRIGGER_DELAY_S),
             poll_timeout_ms=given.get("kafkaConsumer.pollTimeoutMs", positive, DEFAULT_POLL_TIMEOUT_MS),
             offset_retries=given.get("fetchOffset.numRetries", not_negative, 3),

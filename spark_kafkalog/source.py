@@ -45,6 +45,13 @@ class RangePartition(InputPartition):
     topic_mark: str | None = None
 
 
+@dataclass
+class SmallBatch(InputPartition):
+    """One task for all ranges of a micro-batch whose rows the planner has read (``small_batches``)."""
+
+    ranges: list[RangePartition]
+
+
 def tasks(
     ranges: Sequence[offsets.OffsetRange],
     topics: Mapping[str, str],
@@ -63,6 +70,8 @@ def tasks(
 
 def read_task(partition: InputPartition, options: SourceOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
     """Record batches of a task, on an executor."""
+    if isinstance(partition, SmallBatch):
+        return (batch for each in partition.ranges for batch in read_task(each, options, schema))
     if not isinstance(partition, RangePartition):
         # What PySpark makes of an empty list of partitions.
         return iter(())

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -34,10 +34,11 @@ from .offsets import Offsets, Position
 from .options import EARLIEST, Limit, SourceOptions
 from .progress import GroupProgress
 from .schema import columns_of
-from .source import read_task, tasks
+from .small_batches import RowsInPlanner, SmallBatches
+from .source import SmallBatch, read_task, tasks
 
 
-class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
     """A streaming query. Offsets are documents as ``spark_kafkalog.offsets`` describes them."""
 
     def __init__(self, options: SourceOptions, schema: StructType, discovery: Discovery | None = None) -> None:
@@ -58,6 +59,10 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Checks that wait until here: an exception in the constructor would be hidden by the planner's clean-up."""
         columns_of(self._schema)
         return self._options.stream_start()
+
+    @cached_property
+    def _small(self) -> SmallBatches:
+        return SmallBatches(self._options, columns_of(self._schema), self._discovery)
 
     # Asked by the planner
 
@@ -87,6 +92,7 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets.to_json(self._initial)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        self._small.asked()
         position = offsets.position_of(start)
         if self._initial is None or position.offsets != self._initial.offsets:
             self._progress.processed(position.offsets)
@@ -114,6 +120,9 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._discovery.lookup,
             reporter(self._options.fail_on_data_loss),
         )
+        self.rows = self._small.read(ranges, until.topics)
+        if self.rows is not None:
+            return [SmallBatch(tasks(ranges, until.topics, self._options))]
         measure = sizes.measure_for(self._options, ranges, self._discovery.densities, self._profiles)
         return tasks(ranges, until.topics, self._options, measure)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -9,7 +10,11 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Fil
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from spark_kafkalog.small_batches import RowsInPlanner
+
 from .typed import Typed
+
+_log = logging.getLogger(__name__)
 
 
 def typed_batch_reader(
@@ -53,7 +58,7 @@ class FilteringTypedBatchReader(TypedBatchReader):
         return self._reader.pushFilters(filters)
 
 
-class TypedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class TypedStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
     """The same for a stream; all but the records passes through."""
 
     def __init__(self, reader: Any, typed: Typed, schema: StructType) -> None:
@@ -82,6 +87,13 @@ class TypedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         partitions: Sequence[InputPartition] = self._reader.partitions(start, end)
+        self.rows, self._reader.rows = self._reader.rows, None
+        if self.rows is not None:
+            try:
+                self.rows = list(decoded(iter(self.rows), self._typed, self._names))
+            except Exception as error:  # whatever a decoder raises: here it would end the query without a second try
+                _log.info("a small batch is left to a task: %s", error)
+                self.rows = None
         return partitions
 
     def commit(self, end: dict[str, Any]) -> None:

@@ -147,7 +147,8 @@ class Brokers:
 
 
 def make_reader(brokers: Brokers, **options: str) -> KafkalogStreamReader:
-    given = {"kafka.bootstrap.servers": "localhost:1", "subscribePattern": "t", "failOnDataLoss": "false", **options}
+    given = {"kafka.bootstrap.servers": "localhost:1", "subscribePattern": "t", "failOnDataLoss": "false"}
+    given |= {"smallBatchBytes": "0"} | options
     return KafkalogStreamReader(SourceOptions.parse(given), source_schema(False), brokers)  # type: ignore[arg-type]
 
 

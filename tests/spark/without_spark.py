@@ -6,6 +6,7 @@ schema of every batch is compared exactly, offsets travel as JSON text.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import astuple
@@ -13,8 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
+from pyspark.serializers import CPickleSerializer, SpecialLengths, read_int, write_with_length
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming import python_streaming_source_runner as runner
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructField, StructType
 
@@ -84,6 +88,24 @@ class Batch:
         return [astuple(task)[1:4] for task in source.reader(source.schema()).partitions()]  # type: ignore[call-overload]
 
 
+def planned(
+    reader: DataSourceStreamReader, source: KafkalogDataSource, start: str, end: str
+) -> tuple[list[InputPartition], list[pa.RecordBatch] | None]:
+    """The partitions of a batch, and its rows where the planner sends them along: what PySpark's planner writes."""
+    asked, answer = io.BytesIO(), io.BytesIO()
+    for text in (start, end):
+        write_with_length(text.encode(), asked)
+    asked.seek(0)
+    runner.partitions_func(reader, source, source.schema(), 10_000, asked, answer)
+    answer.seek(0)
+    partitions = [CPickleSerializer()._read_with_length(answer) for _ in range(read_int(answer))]
+    kind = read_int(answer)
+    if kind == runner.NON_EMPTY_PYARROW_RECORD_BATCHES:
+        assert read_int(answer) == SpecialLengths.START_ARROW_STREAM
+        return partitions, list(ArrowStreamSerializer().load_stream(answer))
+    return partitions, [] if kind == runner.EMPTY_PYARROW_RECORD_BATCHES else None
+
+
 class Stream:
     """A streaming query, with the part of Spark that logs offsets and commits.
 
@@ -96,6 +118,8 @@ class Stream:
         self.options = options
         self.offset_log: list[str] = []
         self.rows: list[dict[str, Any]] = []
+        self.batches_in_planner = 0
+        """Batches whose rows came with the plan."""
         self._committed = 0
         self._planner: KafkalogStreamReader | None = None
 
@@ -168,10 +192,14 @@ class Stream:
         planner = self._planner
         assert planner is not None
         source = make_source(self.bootstrap, self.options)
-        partitions = planner.partitions(json.loads(start), json.loads(end))
+        partitions, sent = planned(planner, source, start, end)
         executors = copied(source).streamReader(source.schema())
         batches = read_partitions(executors, partitions, source.schema())
-        self.rows += [row for batch in batches for row in batch.to_pylist()]
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        if sent is not None:
+            self.batches_in_planner += 1
+            assert [row for batch in sent for row in batch.to_pylist()] == rows, "the JVM may take either"
+        self.rows += rows
         self._committed = len(self.offset_log)
 
 
