@@ -8,7 +8,7 @@ through this process: the response carries slices of segment files.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Hashable, Sized
+from collections.abc import Awaitable, Callable, Hashable, Sized
 
 from broker.api.context import Request
 from broker.api.errors import error_code
@@ -31,24 +31,61 @@ HARD_LIMIT_VERSION = 2
 STORAGE_ERROR_VERSION = 5
 """Up to this version clients do not know KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER makes them look again."""
 
+READ_IN_STEPS = 8
+"""Times that a worker reads in what is missing before the read goes ahead all the same."""
+READ_IN_BYTES = 8 << 20
+"""Read in by one worker before the response is made; the connection sees to the rest as it sends it."""
+
 _EMPTY: Sized = b""
 
 
-def handle_fetch(request: Request) -> None:
+def handle_fetch(request: Request) -> Awaitable[None] | None:
     message: FetchRequest = request.message
     broker = request.broker
     names = broker.names_by_id() if request.version >= TOPIC_ID_VERSION else {}
     context = broker.fetch_sessions.context(request.version, message, names, broker.loop.time())
     if context.error is not ErrorCode.NONE:
         request.reply(FetchResponse(error_code=context.error))
-        return
+        return None
     fetch = Fetch(request, context)
+    missing = fetch.missing()
+    if missing:
+        return _read_in_and_serve(fetch, missing)
+    _serve(fetch)
+    return None
+
+
+async def _read_in_and_serve(fetch: Fetch, missing: list[Callable[[], None]]) -> None:
+    """A log that lies on the disk alone: nobody else waits for that."""
+    request = fetch.request
+
+    def read_in(work: list[Callable[[], None]]) -> None:
+        for step in work:
+            step()
+
+    for _ in range(READ_IN_STEPS):
+        try:
+            await request.broker.loop.run_in_executor(None, read_in, missing)
+        except OSError:
+            # The read meets it again, and answers for the one partition that has it.
+            break
+        if request.connection.closed:
+            return
+        missing = fetch.missing()
+        if not missing:
+            break
+    _serve(fetch)
+
+
+def _serve(fetch: Fetch) -> None:
+    request = fetch.request
+    message: FetchRequest = request.message
     fetch.read()
-    if message.max_wait_ms <= 0 or not context.partitions or fetch.failed or fetch.nbytes >= fetch.min_bytes:
+    if message.max_wait_ms <= 0 or not fetch.has_partitions or fetch.failed or fetch.nbytes >= fetch.min_bytes:
         fetch.respond()
         return
     request.connection.state = fetch
-    broker.replicas.fetch_purgatory.watch(fetch, fetch.keys(), message.max_wait_ms / 1000)
+    request.broker.replicas.fetch_purgatory.watch(fetch, fetch.keys(), message.max_wait_ms / 1000)
 
 
 class Fetch(DelayedOperation):
@@ -70,6 +107,28 @@ class Fetch(DelayedOperation):
 
     def keys(self) -> list[Hashable]:
         return [(state.name, state.partition) for state in self._context.partitions]
+
+    @property
+    def request(self) -> Request:
+        return self._request
+
+    @property
+    def has_partitions(self) -> bool:
+        return bool(self._context.partitions)
+
+    def missing(self) -> list[Callable[[], None]]:
+        """What a worker has to do before ``read`` gets by without the disk; nothing, for a consumer at the tail."""
+        found: list[Callable[[], None]] = []
+        get = self._request.broker.replicas.get
+        left = min(self.max_bytes, READ_IN_BYTES)
+        for state in self._context.partitions:
+            partition = get(state.name, state.partition)
+            if partition is not None:
+                work = partition.log.missing(state.fetch_offset, min(state.max_bytes, left))
+                if work is not None:
+                    found.append(work)
+                    left -= min(state.max_bytes, left)
+        return found
 
     def read(self) -> None:
         """Read every partition anew."""

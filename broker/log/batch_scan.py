@@ -7,7 +7,7 @@ and a walk always moves forward.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 
 from kafkalog.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header, verify_crc
@@ -23,18 +23,20 @@ CHUNK_BYTES = 8192
 VERIFY_BYTES = 1 << 20
 
 
-def find_batch(fd: int, position: int, end: int, offset: int) -> tuple[int, int, int] | None:
+def find_batch(
+    fd: int, position: int, end: int, offset: int, *, pread: Callable[[int, int, int], bytes] = os.pread
+) -> tuple[int, int, int] | None:
     """``(base offset, position, size)`` of the first batch at or after ``position`` whose last offset reaches
     ``offset``.
 
-    None when no batch before ``end`` does.
+    None when no batch before ``end`` does. ``pread`` reads as ``os.pread`` does, and what it raises is passed on.
 
     Raises:
         CorruptRecordError: a length that cannot be.
     """
     unpack = _SPAN.unpack_from
     while position + SPAN_BYTES <= end:
-        chunk = os.pread(fd, min(CHUNK_BYTES, end - position), position)
+        chunk = pread(fd, min(CHUNK_BYTES, end - position), position)
         at, stop = 0, len(chunk) - SPAN_BYTES
         if stop < 0:
             break

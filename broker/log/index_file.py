@@ -19,16 +19,20 @@ from __future__ import annotations
 import mmap
 import os
 import sys
+import time
 from contextlib import suppress
 from threading import Lock
 from typing import Any
 
+from broker import page_cache
 from broker.log.file_ops import OS, FileOps, write_all
 from broker.log.open_files import OPEN_FILES
 
 # Entries are written to the file when this many bytes of them have gathered.
 BLOCK_BYTES = 4096
 
+RESIDENT_SECONDS = 1.0
+"""For so long an index that was in memory is taken to be there still."""
 _MMAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 
@@ -48,7 +52,8 @@ class IndexFile:
     ENTRY_SIZE = 0
 
     __slots__ = (
-        "__weakref__", "_cutting", "_map", "_ops", "_tail", "_unsynced", "base_offset", "max_entries", "path", "used",
+        "__weakref__", "_cutting", "_map", "_ops", "_resident_until", "_tail", "_unsynced", "base_offset",
+        "max_entries", "path", "used",
     )  # fmt: skip
 
     def __init__(self, path: str, base_offset: int, max_bytes: int, ops: FileOps = OS) -> None:
@@ -60,6 +65,7 @@ class IndexFile:
         self._tail = (0, bytearray())
         self._map: Any = None
         self.used = False
+        self._resident_until = 0.0
         self._unsynced = False
         self._cutting = Lock()
 
@@ -188,6 +194,17 @@ class IndexFile:
             OPEN_FILES.admit(self)
         self.used = True
         return view, written, pending
+
+    def resident(self) -> bool:
+        """Whether a look-up finds every page it may touch in memory."""
+        now = time.monotonic()
+        if now < self._resident_until:
+            return True
+        written = self._tail[0]
+        if written and not page_cache.file_resident(self.path, written):
+            return False
+        self._resident_until = now + RESIDENT_SECONDS
+        return True
 
     def close_idle(self) -> None:
         """Let go of the map; the next look-up maps the file again."""

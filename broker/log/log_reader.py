@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_right
+from collections.abc import Callable
 
 from broker.log import names
 from broker.log.config import MAX_LONG
@@ -63,6 +64,21 @@ class LogReader(LogState):
             raise CorruptMessageError(f"{self._label}: {error}") from error
         except OSError as error:
             raise KafkaStorageError(f"Cannot read {self._label}: {error}") from error
+
+    def missing(self, offset: int, max_bytes: int) -> Callable[[], None] | None:
+        """What a worker has to read in before ``read`` gets by without the disk; None when nothing is missing.
+
+        One step of it: ask again afterwards. A failure is for ``read`` to tell.
+        """
+        if not self.log_start_offset <= offset < self.log_end_offset:
+            return None
+        segment = self._active
+        if offset < segment.base_offset:
+            segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+        try:
+            return segment.missing(offset, max_bytes)
+        except (OSError, CorruptIndexError, RecordsError):
+            return None
 
     def _read_across(self, offset: int, max_bytes: int, max_offset: int, min_one: bool) -> ReadResult:
         segments, bases = self._segments, self._bases

@@ -13,13 +13,18 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import weakref
+from collections.abc import Callable
+from functools import partial
 from zlib import crc32
 
+from broker import page_cache
 from broker.log import names
 from broker.log.batch_scan import batch_size, find_batch, headers
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps, write_all
+from broker.log.flush_stats import FLUSH_STATS
 from broker.log.index_file import CorruptIndexError
 from broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from broker.log.open_files import OPEN_FILES
@@ -33,6 +38,9 @@ logger = logging.getLogger(__name__)
 # Newest batches whose positions are kept, twice this many at most (two generations).
 RECENT_BATCHES = 64
 
+# Read in around a header that is not in memory, if no more is wanted.
+LOOK_UP_BYTES = 32 << 10
+
 # A largest timestamp that has not been looked up yet.
 UNKNOWN_TIMESTAMP = -2
 
@@ -45,10 +53,10 @@ class Segment:
     """See the module. Not safe for use from several threads, but for :meth:`flush`."""
 
     __slots__ = (
-        "__weakref__", "_aborted_changes", "_file", "_index", "_last_file", "_limit_offset", "_limit_position",
-        "_none_aborted_at", "_older", "_ops", "_recent", "_roll_timestamp", "_time_index", "_writable", "base_offset",
-        "bytes_since_index", "config", "created_ms", "directory", "jitter_ms", "max_timestamp", "max_timestamp_offset",
-        "size", "suffix", "used",
+        "__weakref__", "_aborted_changes", "_file", "_found_offset", "_found_position", "_index", "_last_file",
+        "_limit_offset", "_limit_position", "_none_aborted_at", "_older", "_ops", "_recent", "_roll_timestamp",
+        "_time_index", "_writable", "base_offset", "bytes_since_index", "config", "created_ms", "directory",
+        "jitter_ms", "max_timestamp", "max_timestamp_offset", "size", "suffix", "used",
     )  # fmt: skip
 
     def __init__(
@@ -81,16 +89,23 @@ class Segment:
         self._older: dict[int, int] = {}
         self._limit_offset = -1
         self._limit_position = 0
+        # What `missing` found last.
+        self._found_offset = -1
+        self._found_position = 0
 
     @classmethod
-    def create(cls, directory: str, base_offset: int, config: LogConfig, now_ms: int, ops: FileOps = OS) -> Segment:
-        """Make the files of an empty segment, preallocated as configured, and make it ready for appends.
+    def create(
+        cls, directory: str, base_offset: int, config: LogConfig, now_ms: int, ops: FileOps = OS, suffix: str = ""
+    ) -> Segment:
+        """Make the files of an empty segment, preallocated as configured, and make it ready for appends; their names
+        end with ``suffix``.
 
         Raises:
             OSError: they could not be made; none is left.
             SegmentWriteError: nor could they be removed.
         """
         segment = cls(directory, base_offset, 0, config, now_ms, ops)
+        segment.suffix = suffix
         fd = ops.open(segment.path(names.LOG), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         segment._keep_open(SegmentFile(fd))
         try:
@@ -217,9 +232,12 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self.bytes_since_index = 0
         self._roll_timestamp = None
-        self._recent, self._older, self._limit_offset = {}, {}, -1
+        self._forget_positions()
         self._writable = True
         return index, time_index
+
+    def _forget_positions(self) -> None:
+        self._recent, self._older, self._limit_offset, self._found_offset = {}, {}, -1, -1
 
     def activate(self) -> None:
         """Make a loaded segment ready for appends: indexes at full size, largest timestamp known."""
@@ -247,18 +265,23 @@ class Segment:
         return (
             self.offset_index.entries >= self.offset_index.max_entries
             or self.time_index.is_full
-            or self._waited(now_ms, max_timestamp) > self.config.segment_ms - self.jitter_ms
+            or self._waited(now_ms, max_timestamp) > self.config.max_segment_ms - self.jitter_ms
         )
 
     def _waited(self, now_ms: int, max_timestamp: int) -> int:
         """How old the segment is in the records' time, or in the clock's when they carry none."""
+        first = self.first_timestamp()
+        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    def first_timestamp(self) -> int:
+        """Largest timestamp of the first batch, or -1 when there is none."""
         first = self._roll_timestamp
         if first is None:
             file = self.file
             first = self._roll_timestamp = next(
                 (header.max_timestamp for _, header in headers(file.fd, 0, self.size)), NO_TIMESTAMP
             )
-        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        return first
 
     def append(self, data: memoryview, base_offset: int, last_offset: int, max_timestamp: int) -> None:
         """Write one whole batch at the end and note it.
@@ -320,6 +343,8 @@ class Segment:
         if position is None:
             position = self._older.get(offset)
             if position is None:
+                if offset == self._found_offset:
+                    return self._found_position
                 start = self.offset_index.lookup(offset)[1]
                 file = self.file
                 found = find_batch(file.fd, start, self.size, offset)
@@ -350,6 +375,39 @@ class Segment:
         if length > max_bytes:
             length = max(max_bytes, batch_size(file.fd, position, limit) if min_one else 0)
         return FileSlice(file, position, length)
+
+    def missing(self, offset: int, max_bytes: int) -> Callable[[], None] | None:
+        """What a worker has to read in before :meth:`read` gets by without the disk; None when nothing is missing.
+
+        One step of it: ask again afterwards. Asking does not wait for the disk.
+        """
+        if offset in self._recent or offset in self._older:
+            return None
+        index = self._index
+        if index is None:
+            path = self.path(names.INDEX)
+            if not page_cache.file_resident(path):
+                return partial(page_cache.read_in_file, path)
+            index = self.offset_index
+        elif not index.resident():
+            return partial(page_cache.read_in_file, index.path)
+        at = index.lookup(offset)[1]
+        file = self.file
+
+        def pread(fd: int, length: int, position: int) -> bytes:
+            nonlocal at
+            at = position
+            return page_cache.pread_resident(fd, length, position)
+
+        try:
+            found = find_batch(file.fd, at, self.size, offset, pread=pread)
+        except BlockingIOError:
+            length = min(max(LOOK_UP_BYTES, max_bytes), self.size - at)
+            # With the file itself, not its descriptor, which may be another's by then.
+            return lambda: page_cache.read_in(file.fd, at, length)
+        if found is not None:
+            self._found_offset, self._found_position = offset, found[1]
+        return None
 
     def next_offset(self) -> int:
         """Offset after the last batch, found from the last index entry on.
@@ -399,7 +457,7 @@ class Segment:
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
         self.bytes_since_index = 0
-        self._recent, self._older, self._limit_offset = {}, {}, -1
+        self._forget_positions()
         if self.size == 0:
             self._roll_timestamp = None
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
@@ -426,6 +484,7 @@ class Segment:
         Raises:
             OSError: something could not be forced; the segment must not be trusted to be on the device.
         """
+        began = time.perf_counter()
         # Held: released meanwhile, it would close the descriptor, and another file could get its number.
         file = self.file
         self._ops.fsync(file.fd)
@@ -433,6 +492,7 @@ class Segment:
             if index is not None:
                 index.sync()
         self.transaction_index.sync()
+        FLUSH_STATS.add(time.perf_counter() - began)
 
     def finish(self) -> bool:
         """No more appends: the closing time-index entry, indexes trimmed, reserved space given back.
@@ -458,6 +518,21 @@ class Segment:
     def files(self) -> list[str]:
         """Paths of the files it has or may have."""
         return [self.path(kind) for kind in (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)]
+
+    def rename_to(self, suffix: str) -> None:
+        """Give its files names that end with ``suffix``, the ``.log`` file first; its indexes are loaded anew.
+
+        Raises:
+            OSError: a file could not be renamed; those before it have their new names.
+        """
+        self._index = self._time_index = None
+        for path in self.files():
+            try:
+                self._ops.rename(path, path.removesuffix(self.suffix) + suffix)
+            except FileNotFoundError:
+                if not path.endswith(names.TXN_INDEX + self.suffix):
+                    raise
+        self.suffix = suffix
 
     def mark_deleted(self) -> list[str]:
         """Rename its files for later removal and return their new paths; slices in flight stay readable."""

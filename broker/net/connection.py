@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from broker.config.listeners import Endpoint
 from broker.net.framing import BASE_CAPACITY, FrameBuffer, FrameError
 from broker.net.memory import RequestMemory
-from broker.net.page_cache import read_in, resident
+from broker.page_cache import read_in, resident
 
 logger = logging.getLogger("kafkalog.broker.net")
 

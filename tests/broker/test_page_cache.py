@@ -8,20 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from broker.net.page_cache import read_in, resident
+from broker.log.config import LogConfig
+from broker.page_cache import file_resident, pread_resident, read_in, read_in_file, resident
+from tests.log.support import NOW, open_log
+from tests.log.support import batch as log_batch
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, fetch, produce
 
 
 def evict(path: Path) -> bool:
-    """Drop the file from the page cache; whether that could be done."""
+    """Drop the file from the page cache; whether that could be done. Asking has the kernel read the asked for ahead."""
     if not hasattr(os, "posix_fadvise"):
         return False
+    drop(path)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return not resident(fd, 0, os.fstat(fd).st_size)
+    finally:
+        os.close(fd)
+
+
+def drop(path: Path) -> None:
     fd = os.open(path, os.O_RDWR)
     try:
         os.fsync(fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        return not resident(fd, 0, os.fstat(fd).st_size)
     finally:
         os.close(fd)
 
@@ -49,3 +60,58 @@ def test_cold_segments_are_served(broker: KafkalogBroker, wire: socket.socket, t
     for _ in range(3):
         evict(broker.log_dir / f"{topic}-0" / "00000000000000000000.log")
         assert fetch(wire, topic, {0: 0}, partition_max_bytes=8 << 20)[0].records == warm
+
+
+def test_reading_what_is_in_memory_only(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    data = os.urandom(3 << 20)
+    path.write_bytes(data)
+    if not evict(path):
+        pytest.skip("this file system cannot drop pages, or cannot tell (tmpfs, macOS)")
+    assert not file_resident(str(path))
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        with pytest.raises(BlockingIOError):
+            pread_resident(fd, 100, 1 << 20)
+        read_in_file(str(path))
+        assert pread_resident(fd, 100, 1 << 20) == data[1 << 20 :][:100]
+        assert file_resident(str(path))
+        evict(path)
+        read_in(fd, 0, 64 << 10)
+        assert file_resident(str(path), 64 << 10)
+        assert not file_resident(str(path))
+    finally:
+        os.close(fd)
+    assert file_resident(str(tmp_path / "missing"))
+    read_in_file(str(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize("size", [300, 100_000])
+def test_a_cold_log_is_looked_up_in_after_a_worker_has_read_it_in(tmp_path: Path, size: int) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=2 << 20))
+    count = 3000 if size < 1000 else 60
+    for _ in range(count):
+        log.append(log_batch(2, size=size), leader_epoch=0, now_ms=NOW)
+    log.high_watermark = log.log_end_offset
+    log.close()
+    log = open_log(tmp_path, clean=True)
+    log.high_watermark = log.log_end_offset
+    files = [path for path in log.dir.iterdir() if path.suffix in (".log", ".index")]
+    if not all(evict(path) for path in files if path.stat().st_size):
+        pytest.skip("this file system cannot drop pages, or cannot tell (tmpfs, macOS)")
+    offsets = [0, count // 3, count // 2 + 1, count, 2 * count - 1]
+    for offset in offsets:
+        for path in files:
+            drop(path)
+        steps = 0
+        while (work := log.missing(offset, 1 << 20)) is not None:
+            work()
+            steps += 1
+            assert steps < 8
+        assert steps
+        found = log.read(offset, 1 << 20)
+        assert int.from_bytes(found.read()[:8], "big") == offset // 2 * 2
+        assert log.missing(offset, 1 << 20) is None
+    assert log.missing(log.log_end_offset, 1 << 20) is None
+    assert log.missing(log.log_end_offset + 1, 1 << 20) is None
+    log.close()
