@@ -114,6 +114,16 @@ def verified_batches(fd: int, position: int, end: int) -> Iterator[tuple[int, Ba
         position += at
 
 
+def is_zero(fd: int, position: int, end: int) -> bool:
+    """Whether there is nothing but zeros in [position, end)."""
+    while position < end:
+        chunk = os.pread(fd, min(VERIFY_BYTES, end - position), position)
+        if not chunk or any(chunk):
+            return False
+        position += len(chunk)
+    return True
+
+
 def _fill(fd: int, view: memoryview, position: int) -> int:
     filled = 0
     while filled < len(view):

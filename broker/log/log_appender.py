@@ -201,7 +201,7 @@ class LogAppender(LogReader):
             raise
         self._set_segments([*self._segments, new])
         self._dir_unsynced = True
-        self._flush_from_roll = True
+        self._rolls += 1
         self.producers.end_offset = base_offset
         try:
             self.producers.take_snapshot(sync=False)

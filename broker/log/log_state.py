@@ -34,9 +34,11 @@ class LogState:
 
     __slots__ = (
         "_active", "_bases", "_complained_at", "_complaints", "_config", "_deletions", "_dir_unsynced",
-        "_flush_from_roll", "_high_watermark", "_label", "_last_append_ms", "_ops", "_recovery_lock", "_segments",
-        "_truncations", "_unflushed_since_ms", "dir", "epochs", "log_end_offset", "log_start_offset", "offline",
-        "on_offline", "partition", "producers", "recovery_point", "topic", "topic_id",
+        "_flushed_rolls", "_flushing", "_high_watermark", "_label", "_last_append_ms", "_leaving", "_ops",
+        "_recovery_lock", "_rolls", "_segments", "_truncations", "_unflushed_since_ms", "being_cleaned",
+        "cleaned_offset", "dir", "epochs", "fetch_message_conversions", "log_end_offset", "log_start_offset",
+        "offline", "on_offline", "partition", "produce_message_conversions", "producers", "recovery_point", "topic",
+        "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -70,12 +72,23 @@ class LogState:
         self._set_segments(loaded.segments)
         self._deletions: deque[tuple[int, list[str]]] = deque()
         self._dir_unsynced = False
-        self._flush_from_roll = False
+        # Counted by the loop's thread, and up to where a flush has covered them: neither writes what the other does.
+        self._rolls = 0
+        self._flushed_rolls = 0
+        self._flushing = Lock()
+        self._leaving = False
         self._last_append_ms = 0
         self._unflushed_since_ms = 0
         # Held to change the recovery point: a flush on a worker must not raise it past a truncation beside it.
         self._recovery_lock = Lock()
         self._truncations = 0
+        # Up to where it was compacted, None when it never was; and whether it is being compacted now, when nothing
+        # else may take segments out.
+        self.cleaned_offset: int | None = None
+        self.being_cleaned = False
+        # Records converted from one message format to another, since the log was opened.
+        self.produce_message_conversions = 0
+        self.fetch_message_conversions = 0
 
     def __repr__(self) -> str:
         return (
@@ -112,6 +125,11 @@ class LogState:
     def active_segment(self) -> Segment:
         """The segment that is appended to."""
         return self._active
+
+    @property
+    def truncations(self) -> int:
+        """Changes with each truncation."""
+        return self._truncations
 
     @property
     def latest_epoch(self) -> int:

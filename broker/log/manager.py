@@ -81,6 +81,8 @@ class LogManager:
         # Partitions that each checkpoint file has a row of.
         self._rows: dict[_Write, Set[TopicPartition]] = {}
         self._failing = threading.Lock()
+        # Partitions whose directory was renamed without forcing that to the device, and to which new name.
+        self._renamed: dict[Path, dict[TopicPartition, Path]] = {}
         self.on_directory_failure: Callable[[Path], None] = lambda path: None
         self.log_dirs: list[LogDir] = []
         try:
@@ -194,6 +196,9 @@ class LogManager:
     ) -> list[PartitionLog]:
         now_ms = self._clock()
         clean = directory.take_clean_shutdown()
+        if not clean:
+            # Names that the process gave before it was killed may not have come to the device.
+            self._ops.fsync_dir(str(directory.path))
         points = directory.read_recovery_points()
         starts = directory.read_log_start_offsets()
         watermarks = directory.read_high_watermarks()
@@ -283,6 +288,7 @@ class LogManager:
             )
         directory = min(online, key=self._count_in) if len(online) > 1 else online[0]
         self._forget_rows((topic, partition))
+        self._settle_names(topic, partition, directory)
         if directory.offline is not None:
             raise KafkaStorageError(f"Cannot create {topic}-{partition}: {directory.path} is offline")
         try:
@@ -304,6 +310,27 @@ class LogManager:
             raise KafkaStorageError(f"Cannot create {topic}-{partition}: {directory.path} is offline")
         return log
 
+    def _settle_names(self, topic: str, partition: int, directory: LogDir) -> None:
+        """Force the removal of a deleted partition's log from other log directories, before one is made here.
+
+        Were it to come back in a power failure, one partition would lie in two directories.
+        """
+        for path, renamed in list(self._renamed.items()):
+            if path != directory.path and (topic, partition) in renamed:
+                self._sync_names(path)
+
+    def _sync_names(self, path: Path) -> None:
+        renamed = self._renamed.get(path, {})
+        covered = dict(renamed)
+        try:
+            self._ops.fsync_dir(str(path))
+        except OSError as error:
+            self.fail_directory(path, f"cannot force it to the device: {error}")
+            raise KafkaStorageError(f"Cannot force {path} to the device: {error}") from error
+        for key, target in covered.items():
+            if renamed.get(key) == target:
+                del renamed[key]
+
     def _count_in(self, directory: LogDir) -> int:
         return sum(log.dir.parent == directory.path for log in self._logs.values())
 
@@ -321,6 +348,8 @@ class LogManager:
             raise KafkaStorageError(f"{topic}-{partition} is offline: {log.offline}")
         delay = log.config.file_delete_delay_ms
         path = log.rename_for_delete(sync=sync)
+        if not sync:
+            self._renamed.setdefault(path.parent, {})[topic, partition] = path
         del self._logs[topic, partition]
         self._doomed.append((self._clock() + delay, path))
 
@@ -331,11 +360,7 @@ class LogManager:
             KafkaStorageError: the disk failed.
         """
         for directory in self.online_dirs:
-            try:
-                self._ops.fsync_dir(str(directory.path))
-            except OSError as error:
-                self.fail_directory(directory.path, f"cannot force it to the device: {error}")
-                raise KafkaStorageError(f"Cannot force {directory.path} to the device: {error}") from error
+            self._sync_names(directory.path)
 
     def set_aside(self, topic: str, partition: int) -> None:
         """Take a log that belongs to no known topic out of service, and keep it: its directory is renamed
@@ -400,11 +425,16 @@ class LogManager:
         self._checkpoint(LogDir.write_recovery_points, lambda log: log.recovery_point)
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Write where each log begins, for those that begin within their first segment."""
-        self._checkpoint(
-            LogDir.write_log_start_offsets,
-            lambda log: log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None,
-        )
+        """Write where each log begins, for those that begin within their first segment.
+
+        And those whose segments may be back after a power failure, for nothing has forced their removal yet.
+        """
+
+        def value(log: PartitionLog) -> int | None:
+            start = log.log_start_offset
+            return start if start > log.segments[0].base_offset or (start and log.names_unsynced) else None
+
+        self._checkpoint(LogDir.write_log_start_offsets, value)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write each log's high watermark."""

@@ -92,7 +92,9 @@ class PartitionLog(LogAppender):
         if known is None and topic_id is not None:
             write_partition_metadata(str(path), topic_id, ops)
         log = cls(path, config, loaded, known or topic_id, ops)
-        log._dir_unsynced = created
+        # After a crash of the process alone there may be names, and trimmed ends, that never came to the device.
+        log._dir_unsynced = created or not clean
+        log._rolls = int(not created and not clean)
         return log
 
     # -- removing --------------------------------------------------------------------------------------------
@@ -115,10 +117,9 @@ class PartitionLog(LogAppender):
         return self.log_start_offset
 
     def _raise_log_start(self, offset: int) -> None:
+        # The recovery point stays: what is gone from here on may be back after a power failure, to be checked then.
         self.log_start_offset = offset
         self._high_watermark = max(self._high_watermark, offset)
-        with self._recovery_lock:
-            self.recovery_point = max(self.recovery_point, offset)
         self.producers.on_log_start_offset(offset)
         try:
             self.epochs.truncate_from_start(offset)
@@ -149,9 +150,12 @@ class PartitionLog(LogAppender):
                 self._roll(self.log_end_offset, now_ms)
             gone = segments[:count]
             for segment in gone:
+                self._dir_unsynced = True
                 self._set_segments(self._segments[1:])
                 self._raise_log_start(max(self.log_start_offset, self._bases[0]))
                 self._deletions.append((now_ms + self._config.file_delete_delay_ms, self._detach(segment)))
+            # Once more: a flush beside it may have found the names before they changed.
+            self._dir_unsynced = True
         except OSError as error:
             raise self._storage_error("apply retention to", error) from error
         return gone
@@ -248,6 +252,11 @@ class PartitionLog(LogAppender):
         """Offsets that are not known to be on the device."""
         return self.log_end_offset - self.recovery_point
 
+    @property
+    def names_unsynced(self) -> bool:
+        """Whether files were made, renamed or removed that a power failure may undo."""
+        return self._dir_unsynced
+
     def flush_due(self, now_ms: int) -> int | None:
         """Up to which offset a flush is due by ``flush.messages``, ``flush.ms`` or a roll; None when none is."""
         unflushed = self.log_end_offset - self.recovery_point
@@ -256,7 +265,7 @@ class PartitionLog(LogAppender):
             return self.log_end_offset
         if unflushed and now_ms - self._unflushed_since_ms >= config.flush_ms:
             return self.log_end_offset
-        return self._active.base_offset if self._flush_from_roll else None
+        return self._active.base_offset if self._rolls != self._flushed_rolls else None
 
     def needs_flush(self, now_ms: int) -> bool:
         """Whether a flush is due."""
@@ -273,11 +282,17 @@ class PartitionLog(LogAppender):
             KafkaStorageError: it could not be forced. The log is offline from then on: what the kernel kept
                 of the data is unknown, and a second try would not tell.
         """
-        if self.offline is not None:
-            raise KafkaStorageError(f"{self._label} is offline: {self.offline}")
+        # One at a time: a second one would find the directory's flag taken, and vouch for names that are not safe yet.
+        with self._flushing:
+            if self.offline is not None:
+                raise KafkaStorageError(f"{self._label} is offline: {self.offline}")
+            self._flush(upto)
+
+    def _flush(self, upto: int | None) -> None:
         # In this order: what the loop's thread does in between is then either covered here or noticed.
         truncations, since = self._truncations, self._last_append_ms
-        rolled, self._flush_from_roll = self._flush_from_roll, False
+        rolls = self._rolls
+        rolled = rolls != self._flushed_rolls
         end = self.log_end_offset if upto is None else min(upto, self.log_end_offset)
         segments, start = self._segments, self.recovery_point
         if end <= start and not self._dir_unsynced and not rolled:
@@ -295,8 +310,11 @@ class PartitionLog(LogAppender):
                 self._ops.fsync_dir(str(self.dir))
                 self._ops.fsync_dir(str(self.dir.parent))
         except OSError as error:
+            if self._leaving and isinstance(error, FileNotFoundError):
+                raise KafkaStorageError(f"{self._label} was deleted while it was flushed") from error
             self._go_offline(f"cannot flush it: {error}")
             raise KafkaStorageError(f"Cannot flush {self._label}: {error}") from error
+        self._flushed_rolls = rolls
         with self._recovery_lock:
             if truncations == self._truncations:
                 self._unflushed_since_ms = since
@@ -324,7 +342,7 @@ class PartitionLog(LogAppender):
                 self.producers.take_snapshot(sync=True)
                 if self._active.finish():
                     # The records may be on the device, but the indexes have just been closed and trimmed.
-                    self._flush_from_roll = True
+                    self._rolls += 1
                 self.flush()
         except OSError as error:
             self._go_offline(f"cannot close it: {error}")
@@ -345,11 +363,14 @@ class PartitionLog(LogAppender):
             KafkaStorageError: the disk failed.
         """
         target = self.dir.parent / names.delete_dir(self.topic, self.partition, kind)
+        # Before the files have other names: a flush beside this must not take their absence for a failed disk.
+        self._leaving = True
         try:
             self._ops.rename(str(self.dir), str(target))
             if sync:
                 self._ops.fsync_dir(str(self.dir.parent))
         except OSError as error:
+            self._leaving = False
             raise self._storage_error("delete", error) from error
         self.offline = "it was deleted"
         self.dir = target

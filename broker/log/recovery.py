@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import logging
 import os
-import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 
 from broker.log import names
-from broker.log.batch_scan import headers, verified_batches
+from broker.log.batch_scan import headers, is_zero, verified_batches
 from broker.log.config import LogConfig
 from broker.log.control import parse_marker
 from broker.log.file_ops import OS, FileOps
@@ -31,7 +31,7 @@ from broker.log.leader_epoch import LeaderEpochCache
 from broker.log.offset_index import MAX_RELATIVE_OFFSET
 from broker.log.producer_state import SEQUENCE_MASK, ProducerStateManager
 from broker.log.segment import Segment
-from kafkalog.records.batch import LOG_OVERHEAD, BatchHeader
+from kafkalog.records.batch import HEADER_SIZE, BatchHeader
 from kafkalog.records.errors import CorruptRecordError, RecordsError
 
 logger = logging.getLogger(__name__)
@@ -114,6 +114,8 @@ class _Loader:
         else:
             trusted = max(recovery_point, log_start)
             first = max((i for i, s in enumerate(segments) if s.base_offset <= trusted), default=0)
+            if first:
+                _give_back_reserved(segments[first - 1])
             end = self._recover_from(first, log_start)
         if segments and end < log_start:
             logger.warning(
@@ -238,6 +240,25 @@ def recover_segment(segment: Segment, producers: ProducerStateManager, epochs: L
     segment.cut(valid)
     segment.finish()
     return next_offset
+
+
+def _give_back_reserved(segment: Segment) -> None:
+    """Cut the space off that was reserved for a segment which was rolled but not flushed after that.
+
+    Its records had been forced to the device before, so the recovery point does not tell.
+
+    Raises:
+        OSError: it cannot be read or cut.
+    """
+    file = segment.file
+    if any(os.pread(file.fd, HEADER_SIZE, max(segment.size - HEADER_SIZE, 0))):
+        return
+    end = 0
+    with suppress(RecordsError):
+        for position, header in headers(file.fd, 0, segment.size):
+            end = position + header.size
+    if is_zero(file.fd, end, segment.size):
+        segment.cut(end)
 
 
 def replay(segments: list[Segment], producers: ProducerStateManager, end: int) -> None:

@@ -1,0 +1,574 @@
+"""Seeded lives of a broker on a disk that forgets what was not forced to it, and what must be found after a power cut.
+
+A schedule is a whole broker in this process (registry, log directories, partitions; only its sockets are idle), driven
+at random: topics come and go, plain, idempotent and transactional producers write, logs are rolled, flushed,
+checkpointed, cut by retention and by DeleteRecords, the broker is killed and started and stopped cleanly. Everything it
+asks of the file system is recorded. Then the power fails, at several moments of the record and in several ways at
+each, and a broker is started on what is left. One of these images is what the next life begins with.
+
+What must hold of every image is in ``Judge``. The same seed makes the same schedule::
+
+    python -m tests.crash.schedules --seed 17              one, told step by step
+    python -m tests.crash.schedules --first 0 --count 3000 many
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import random
+import shutil
+import sys
+import tempfile
+import traceback
+import uuid
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+from broker.config.server import BrokerConfig
+from broker.controller.topics import NewTopic
+from broker.log.file_ops import FileOps
+from broker.log.partition_log import PartitionLog
+from broker.log.producer_state import SEQUENCE_MASK
+from broker.log.validation import Origin
+from broker.replica.partition import Partition
+from broker.server import Server
+from kafkalog.records.batch import iter_headers
+from tests.crash.lossy_disk import Disk, Entry, NoSync, RecordingOps
+from tests.log.support import NOW, batch, marker
+
+TOPICS = ("a", "b")
+PRODUCERS = (5, 6)
+LIVES = 2
+STEPS = 40
+CUTS = 5
+"""Power cuts that are tried in each life, each at a moment of its own."""
+
+Key = tuple[uuid.UUID, int]
+"""A partition of one incarnation of a topic."""
+
+
+class Row(NamedTuple):
+    """One batch as it was appended."""
+
+    base: int
+    last: int
+    epoch: int
+    producer: int
+    last_sequence: int
+    marker: bool
+    data: bytes
+
+
+@dataclass(frozen=True)
+class PartitionState:
+    """What is known of a partition at one moment."""
+
+    start: int
+    end: int
+    flushed: int
+    """Everything before it was forced to the device, or so the broker said."""
+    start_stored: int
+    """The log start offset that was checkpointed."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is known of the whole broker at one moment of the record."""
+
+    at: int
+    topics: dict[str, uuid.UUID]
+    partitions: dict[Key, PartitionState]
+
+
+@dataclass
+class Life:
+    """The record of one life of the disk, and what the test knows of it."""
+
+    root: Path
+    entries: list[Entry] = field(default_factory=list)
+    moments: list[Moment] = field(default_factory=list)
+    rows: dict[Key, list[Row]] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+
+
+class Inline(ThreadPoolExecutor):
+    """Workers that do their work at once, so that the same seed makes the same record."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # type: ignore[override]
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+
+class Host:
+    """A broker in this process whose background work is done when the test says so."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, root: Path, settings: dict[str, str], ops: FileOps) -> None:
+        self.loop = loop
+        directories = ",".join(str(root / name) for name in ("one", "two")[: int(settings["directories"])])
+        texts = {
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": directories,
+            **{name: value for name, value in settings.items() if name != "directories"},
+        }
+        self.server = Server(BrokerConfig(texts), ops)
+        self.server._workers = Inline(1)
+        self.run(self.server.start())
+
+    def run(self, work: Any) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def settle(self) -> None:
+        """Let callbacks run that are due now."""
+        self.run(asyncio.sleep(0))
+        self.run(asyncio.sleep(0))
+
+    def kill(self) -> None:
+        """The process is gone; what it had asked of the file system is not."""
+        server = self.server
+        for task in list(server._background):
+            task.cancel()
+        assert server.acceptor is not None
+        server.acceptor.stop_accepting()
+        server.logs.unlock()
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.settle()
+
+    def stop(self) -> None:
+        self.run(self.server.stop())
+
+    @property
+    def topics(self) -> dict[str, uuid.UUID]:
+        return {name: topic.topic_id for name, topic in self.server.store.state.topics.items()}
+
+    def partitions(self) -> dict[Key, Partition]:
+        ids = self.topics
+        return {(ids[partition.topic], partition.index): partition for partition in self.server.replicas}
+
+
+def rows_of(log: PartitionLog) -> list[Row]:
+    """Every batch that a log serves."""
+    rows: list[Row] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, 1 << 20).read()
+        before = len(rows)
+        for position, header in iter_headers(memoryview(data)):
+            sequence = (
+                (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK if header.producer_id >= 0 else -1
+            )
+            rows.append(
+                Row(
+                    header.base_offset, header.last_offset, header.partition_leader_epoch, header.producer_id,
+                    sequence, header.is_control, bytes(data[position : position + header.size]),
+                )
+            )  # fmt: skip
+        assert len(rows) > before, f"nothing at {offset} of {log}"
+        offset = rows[-1].last + 1
+    return rows
+
+
+def all_rows(log: PartitionLog) -> list[Row]:
+    """Every batch of a log, those before its log start offset too, which a power cut may bring back."""
+    start, log.log_start_offset = log.log_start_offset, log.segments[0].base_offset
+    try:
+        return rows_of(log)
+    finally:
+        log.log_start_offset = start
+
+
+class Driver:
+    """One life: a broker does random things, and what it did is written down."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, chance: random.Random, life: Life, settings: dict[str, str]):
+        self.loop = loop
+        self.chance = chance
+        self.life = life
+        self.settings = settings
+        self.stored: dict[Key, int] = {}
+        self.ops = RecordingOps(life.entries.append)
+        self.ops.adopt(life.root)
+        self.host = Host(loop, life.root, settings, self.ops)
+        # A record of the dead is not told from one of the living: what is on the device now has been there.
+        for key, partition in self.host.partitions().items():
+            life.rows[key] = all_rows(partition.log)
+        self.durable_at_start = {key: p.log.log_end_offset for key, p in self.host.partitions().items()}
+        self.look()
+
+    def look(self) -> None:
+        """Write down what is known now."""
+        partitions = {
+            key: PartitionState(
+                partition.log.log_start_offset,
+                partition.log.log_end_offset,
+                max(partition.log.recovery_point, self.durable_at_start.get(key, 0)),
+                self.stored.get(key, 0),
+            )
+            for key, partition in self.host.partitions().items()
+        }
+        self.life.moments.append(Moment(len(self.life.entries), dict(self.host.topics), partitions))
+
+    def drive(self) -> None:
+        acts = [self.produce] * 12 + [self.flush, self.flush_due, self.checkpoint, self.checkpoint_starts] * 2 + [
+            self.create, self.create, self.delete, self.retain, self.delete_records, self.roll, self.restart,
+            self.restart_cleanly, self.new_epoch, self.remove_files, self.grow,
+        ]  # fmt: skip
+        self.create()
+        self.look()
+        for _ in range(self.chance.randrange(5, STEPS)):
+            act = self.chance.choice(acts)
+            self.life.told.append(f"{len(self.life.entries)}: {act.__name__}")
+            act()
+            assert not self.host.server.logs.offline_dirs
+            self.look()
+
+    # -- what a broker does --------------------------------------------------------------------------------
+
+    def one(self) -> tuple[Key, Partition] | None:
+        # Topic ids are drawn anew each time: the order must not be theirs.
+        found = sorted(self.host.partitions().items(), key=lambda item: item[1].key)
+        return self.chance.choice(found) if found else None
+
+    def produce(self) -> None:
+        for _ in range(self.chance.randrange(1, 6)):
+            found = self.one()
+            if found is None:
+                return
+            key, partition = found
+            self.append(key, partition)
+            if partition.must_sync:
+                self.host.server.replicas.sync(partition)
+                self.host.settle()
+                assert partition.log.recovery_point == partition.log.log_end_offset
+
+    def append(self, key: Key, partition: Partition) -> None:
+        chance, log = self.chance, partition.log
+        producer = chance.choice((-1, -1, *PRODUCERS))
+        entry = log.producers.producers.get(producer)
+        open_transaction = entry is not None and entry.transaction_first_offset >= 0
+        epoch = entry.epoch if entry is not None else 0
+        if open_transaction and chance.randrange(3) == 0:
+            data = marker(producer, epoch=epoch, commit=chance.randrange(2) == 0)
+            info = log.append(data, leader_epoch=partition.leader_epoch, now_ms=NOW, origin=Origin.COORDINATOR)
+            partition._advance_high_watermark()
+        else:
+            transactional = producer >= 0 and (open_transaction or chance.randrange(2) == 0)
+            values = [
+                b"%d:" % log.log_end_offset + chance.randbytes(chance.randrange(200))
+                for _ in range(chance.randrange(1, 4))
+            ]
+            data = batch(
+                values, timestamp=NOW + log.log_end_offset, producer_id=producer,
+                producer_epoch=epoch if producer >= 0 else -1,
+                base_sequence=(entry.next_sequence if entry else 0) if producer >= 0 else -1,
+                is_transactional=transactional,
+            )  # fmt: skip
+            info = log.append(data, leader_epoch=partition.leader_epoch, now_ms=NOW, in_transaction=transactional)
+            partition._advance_high_watermark()
+        ((_, header),) = iter_headers(data)
+        sequence = (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK if producer >= 0 else -1
+        self.life.rows.setdefault(key, []).append(
+            Row(
+                info.first_offset, info.last_offset, partition.leader_epoch, header.producer_id, sequence,
+                header.is_control, bytes(data),
+            )
+        )  # fmt: skip
+
+    def create(self) -> None:
+        name = self.chance.choice(TOPICS)
+        config: dict[str, str | None] = {
+            "flush.messages": str(self.chance.choice((1, 2, 5, 30, 1 << 40))),
+            "segment.bytes": str(self.chance.choice((800, 1500, 4000))),
+            "index.interval.bytes": str(self.chance.choice((0, 150, 4096))),
+            "segment.index.bytes": "240",
+            "file.delete.delay.ms": str(self.chance.choice((0, 60_000))),
+            "retention.bytes": "2000",
+            "preallocate": self.chance.choice(("false", "false", "true")),
+        }
+        self.host.run(
+            self.host.server.broker.topics.create([NewTopic(name, self.chance.randrange(1, 4), config=config)])
+        )
+
+    def grow(self) -> None:
+        name = self.chance.choice(TOPICS)
+        topic = self.host.server.store.state.topics.get(name)
+        if topic is not None and len(topic.partitions) < 4:
+            self.host.run(self.host.server.broker.topics.grow(name, len(topic.partitions) + 1, None))
+
+    def delete(self) -> None:
+        name = self.chance.choice(TOPICS)
+        outcome = self.host.run(self.host.server.broker.topics.delete([name]))
+        if outcome[name] is None and self.chance.randrange(2):
+            self.create()
+
+    def flush(self) -> None:
+        found = self.one()
+        if found is not None:
+            found[1].log.flush()
+
+    def flush_due(self) -> None:
+        self.host.server.logs.run_flushes(NOW)
+
+    def checkpoint(self) -> None:
+        self.host.server.logs.checkpoint_recovery_points()
+
+    def checkpoint_starts(self) -> None:
+        before = {key: p.log.log_start_offset for key, p in self.host.partitions().items()}
+        self.host.server.logs.checkpoint_log_start_offsets()
+        self.host.server.logs.checkpoint_high_watermarks()
+        for key, partition in self.host.partitions().items():
+            if before[key] > partition.log.segments[0].base_offset:
+                self.stored[key] = before[key]
+
+    def retain(self) -> None:
+        self.host.server.logs.run_retention(NOW)
+
+    def remove_files(self) -> None:
+        self.host.server.logs.run_deletions(NOW + self.chance.choice((0, 100_000)))
+
+    def delete_records(self) -> None:
+        found = self.one()
+        if found is not None:
+            log = found[1].log
+            found[1].delete_records(self.chance.randint(log.log_start_offset, log.log_end_offset))
+
+    def roll(self) -> None:
+        found = self.one()
+        if found is not None:
+            found[1].log.roll(NOW)
+
+    def new_epoch(self) -> None:
+        found = self.one()
+        if found is None:
+            return
+        partition = found[1]
+        store = self.host.server.store
+        topic = store.state.topics[partition.topic]
+        states = list(topic.partitions)
+        states[partition.index] = replace(states[partition.index], leader_epoch=partition.leader_epoch + 1)
+        changed = replace(topic, partitions=tuple(states))
+        self.host.run(store.commit(lambda state: state.with_topics(changed)))
+        partition.become(states[partition.index])
+
+    def restart(self) -> None:
+        """kill -9: everything that was written is found again, forced to the device or not."""
+        before = {key: (p.log.log_start_offset, rows_of(p.log)) for key, p in self.host.partitions().items()}
+        flushed = {key: p.log.recovery_point for key, p in self.host.partitions().items()}
+        topics = dict(self.host.topics)
+        self.host.kill()
+        self.host = Host(self.loop, self.life.root, self.settings, self.ops)
+        assert self.host.topics == topics
+        for key, partition in self.host.partitions().items():
+            start, rows = before[key]
+            log = partition.log
+            assert log.log_start_offset <= start
+            assert [row for row in rows_of(log) if row.last >= start] == rows, f"{key}: kill -9 lost records"
+            # What was forced once is forced still.
+            self.durable_at_start[key] = max(self.durable_at_start.get(key, 0), flushed[key])
+
+    def restart_cleanly(self) -> None:
+        self.host.stop()
+        for key, partition in self.host.partitions().items():
+            self.durable_at_start[key] = partition.log.log_end_offset
+        self.look()
+        self.host = Host(self.loop, self.life.root, self.settings, self.ops)
+
+
+class Judge:
+    """Starts a broker on what a power cut left and compares it with what is known.
+
+    * It starts, with no log directory offline.
+    * Every topic whose creation was answered is there, and none whose deletion was answered.
+    * Every batch that was forced to the device is there, byte for byte at its offset; what else is there was appended,
+      in the order in which it was, without a gap, and each batch whole.
+    * The log begins nowhere after the log start offset it had, and nowhere before the checkpointed one.
+    * Leader epochs, producers and aborted transactions are those of the batches.
+    * Appends go on at the log end offset.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, life: Life, settings: dict[str, str]) -> None:
+        self.loop = loop
+        self.life = life
+        self.settings = settings
+
+    def judge(self, image: Path, at: int) -> None:
+        moments = self.life.moments
+        index = bisect_right([moment.at for moment in moments], at) - 1
+        before = moments[index] if index >= 0 else Moment(0, {}, {})
+        after = moments[min(index + 1, len(moments) - 1)]
+        host = Host(self.loop, image, self.settings, NoSync())
+        try:
+            logs = host.server.logs
+            assert not logs.offline_dirs, f"offline: {[d.offline for d in logs.offline_dirs]}"
+            for name, topic_id in before.topics.items():
+                if after.topics.get(name) == topic_id:
+                    assert host.topics.get(name) == topic_id, f"topic {name} is lost"
+            for name, topic_id in host.topics.items():
+                assert topic_id in (before.topics.get(name), after.topics.get(name)), f"topic {name} is back"
+            for key, partition in host.partitions().items():
+                self.check(partition, key, before.partitions.get(key), after.partitions.get(key))
+        finally:
+            host.kill()
+
+    def check(
+        self, partition: Partition, key: Key, before: PartitionState | None, after: PartitionState | None
+    ) -> None:
+        log = partition.log
+        assert log.offline is None
+        where = f"{log} (known: {before} to {after})"
+        rows = rows_of(log)
+        start, end = log.log_start_offset, log.log_end_offset
+        upper = after or before
+        assert upper is not None, f"{where}: a partition that never was"
+        assert start <= max(upper.start, before.start if before else 0), f"{where}: begins too late"
+        if before is not None:
+            assert end >= before.flushed, f"{where}: flushed records are lost"
+            assert start >= before.start_stored, f"{where}: deleted records are back"
+        known = self.life.rows.get(key, [])
+        expected = [row for row in known if start <= row.last and row.last < end]
+        assert rows == expected, f"{where}: not what was appended"
+        assert not rows or rows[-1].last + 1 == end, f"{where}: ends with {rows[-1][:4]}"
+        self.check_state(log, rows, where)
+        if partition.is_leader:
+            info = log.append(batch(1), leader_epoch=max(partition.leader_epoch, 0), now_ms=NOW)
+            assert info.first_offset == end
+
+    def check_state(self, log: PartitionLog, rows: list[Row], where: str) -> None:
+        # As in Kafka, epochs before a log start offset are forgotten, whether or not a crash brings the records back.
+        first = log.epochs.entries()[0][1] if log.epochs.entries() else 0
+        for row in rows:
+            if row.base >= first:
+                assert log.epochs.epoch_for_offset(row.base) == row.epoch, f"{where}: {log.epochs.entries()}, {row[:4]}"
+            assert rows_at(log, row.last) == row.base, f"{where}: {row.last} is not found in {row[:4]}"
+        for producer in PRODUCERS:
+            written = [row for row in rows if row.producer == producer and not row.marker]
+            if written:
+                entry = log.producers.producers.get(producer)
+                assert entry is not None, f"{where}: producer {producer} is forgotten"
+                assert entry.batches[-1].last_offset == written[-1].last, (
+                    f"{where}: producer {producer}: {entry.batches}"
+                )
+                assert entry.batches[-1].last_sequence == written[-1].last_sequence
+                markers = [row.base for row in rows if row.producer == producer and row.marker]
+                if markers and markers[-1] > written[-1].last:
+                    assert entry.transaction_first_offset < 0, f"{where}: a decided transaction is open"
+
+
+def rows_at(log: PartitionLog, offset: int) -> int:
+    """Base offset of the batch that a read of ``offset`` begins with."""
+    ((_, header), *_) = iter_headers(memoryview(log.read(offset, 1).read()))
+    return header.base_offset
+
+
+def one_life(
+    loop: asyncio.AbstractEventLoop, chance: random.Random, place: Path, root: Path, settings: dict[str, str]
+) -> tuple[Life, Path]:
+    """Drive a broker in ``root``, cut its power and judge; what one of the cuts left is where the next life begins."""
+    life = Life(root)
+    driver = Driver(loop, chance, life, settings)
+    try:
+        driver.drive()
+    finally:
+        if chance.randrange(4) == 0 and not sys.exc_info()[0]:
+            driver.restart_cleanly()
+        driver.host.kill()
+    disk = Disk(str(root))
+    first = sum(entry[0] == "adopt" for entry in life.entries)
+    cuts = sorted(chance.randint(first, len(life.entries)) for _ in range(CUTS - 1))
+    done = 0
+    image = root
+    for number, at in enumerate([*cuts, len(life.entries)]):
+        disk.play(life.entries[done:at])
+        done = at
+        seed = chance.getrandbits(32)
+        image = place / f"{root.name}-image-{number}"
+        disk.image(image, random.Random(seed).randrange)
+        again = place / f"{root.name}-judged-{number}"
+        shutil.copytree(image, again)
+        try:
+            Judge(loop, life, settings).judge(again, at)
+        except BaseException:
+            near = [f"    {entry[0]} {entry[1:3]}" for entry in life.entries[max(at - 12, 0) : at]]
+            print(f"power cut after {at} of {len(life.entries)} operations, image seed {seed}; steps:", file=sys.stderr)
+            print("   ", "; ".join(life.told), file=sys.stderr)
+            print("\n".join(near), file=sys.stderr)
+            raise
+        shutil.rmtree(again)
+    return life, image
+
+
+@contextlib.contextmanager
+def standing_clock() -> Iterator[None]:
+    """The broker's clock stands still: the same seed makes the same record."""
+    with mock.patch("broker.server.now_ms", return_value=NOW):
+        yield
+
+
+def run_schedule(seed: int, keep: Path | None = None) -> int:
+    """One schedule; returns the number of power cuts. A failure's message says how to run it again.
+
+    Args:
+        keep: a directory for its files, which stay there.
+    """
+    chance = random.Random(seed)
+    place = keep or Path(tempfile.mkdtemp(prefix="kafkalog-schedule-"))
+    settings = {
+        "directories": str(chance.choice((1, 1, 2))),
+        "num.recovery.threads.per.data.dir": "1",
+        "log.retention.check.interval.ms": "86400000",
+    }
+    loop = asyncio.new_event_loop()
+    try:
+        with standing_clock():
+            root = place / "life-0"
+            root.mkdir()
+            for number in range(LIVES):
+                _, image = one_life(loop, chance, place, root, settings)
+                root = place / f"life-{number + 1}"
+                image.rename(root)
+    except BaseException as error:
+        command = f"python -m tests.crash.schedules --seed {seed}"
+        raise AssertionError(f"schedule {seed}: {error!r}\nto run it again: {command}") from error
+    finally:
+        with contextlib.suppress(Exception):
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+        if keep is None:
+            shutil.rmtree(place, ignore_errors=True)
+    return LIVES * CUTS
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.schedules", description=__doc__)
+    parser.add_argument("--seed", type=int, help="run this one")
+    parser.add_argument("--first", type=int, default=0, help="first seed of many")
+    parser.add_argument("--count", type=int, default=1000, help="how many")
+    parser.add_argument("--keep", type=Path, help="leave the files of one here")
+    arguments = parser.parse_args()
+    seeds = (
+        [arguments.seed] if arguments.seed is not None else range(arguments.first, arguments.first + arguments.count)
+    )
+    failed = cuts = 0
+    for seed in seeds:
+        try:
+            cuts += run_schedule(seed, arguments.keep)
+        except AssertionError:
+            failed += 1
+            traceback.print_exc()
+    print(f"{len(seeds)} schedules, {cuts} power cuts judged, {failed} failed")
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,245 @@
+"""What the search of `tests.crash.schedules` has found, each as a case of its own: a power cut at the worst moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event, Thread
+from uuid import UUID
+
+import pytest
+
+from broker.log import names
+from broker.log.config import LogConfig
+from broker.log.file_ops import FileOps
+from broker.log.manager import LogManager
+from broker.log.partition_log import PartitionLog
+from kafkalog.protocol.errors import KafkaStorageError
+from tests.crash.lossy_disk import Disk, Entry, NoSync, RecordingOps
+from tests.log.support import NOW, batch, open_log, stored
+
+CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_bytes=1200, file_delete_delay_ms=0)
+
+
+def nothing(count: int) -> int:
+    """What was not forced to the device is gone."""
+    return 0
+
+
+def everything(count: int) -> int:
+    """What was not forced to the device is there all the same."""
+    return count - 1
+
+
+class Recorded:
+    """A directory and the record of what was done in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root / "before"
+        self.root.mkdir()
+        self.after = root / "after"
+        self.entries: list[Entry] = []
+        self.ops = RecordingOps(self.entries.append)
+
+    def cut(self, content: Callable[[int], int] = nothing, names: Callable[[int], int] | None = None) -> Path:
+        """The directory after a power cut now."""
+        disk = Disk(str(self.root))
+        disk.play(self.entries)
+        disk.image(self.after, content, names)
+        return self.after
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Recorded:
+    return Recorded(tmp_path)
+
+
+def fill(log: PartitionLog, count: int) -> None:
+    for _ in range(count):
+        end = log.log_end_offset
+        log.append(batch((b"%050d" % end,), timestamp=NOW + end), leader_epoch=0, now_ms=NOW)
+    log.high_watermark = log.log_end_offset
+
+
+def offsets(log: PartitionLog) -> list[int]:
+    return [row.base_offset for row in stored(log)]
+
+
+def test_a_flush_after_a_kill_forces_the_names_that_the_process_before_it_gave(recorded: Recorded) -> None:
+    fill(open_log(recorded.root, CONFIG, ops=recorded.ops), 12)
+    log = open_log(recorded.root, CONFIG, ops=recorded.ops)
+    fill(log, 1)
+    log.flush()
+    assert log.recovery_point == 13
+    assert offsets(open_log(recorded.cut(), CONFIG, recovery_point=13)) == list(range(13))
+
+
+def test_a_roll_after_a_flush_of_everything_leaves_no_reserved_space(recorded: Recorded) -> None:
+    config = CONFIG.with_changes(preallocate=True)
+    log = open_log(recorded.root, config, ops=recorded.ops)
+    fill(log, 5)
+    log.flush()
+    log.roll(NOW)
+    again = open_log(recorded.cut(nothing, everything), config, recovery_point=log.recovery_point)
+    assert offsets(again) == list(range(5))
+    assert again.segments[0].size == log.segments[0].size
+
+
+def test_the_end_of_a_rolled_segment_is_forced_by_the_flush_after_a_kill(recorded: Recorded) -> None:
+    config = CONFIG.with_changes(preallocate=True)
+    log = open_log(recorded.root, config, ops=recorded.ops)
+    fill(log, 5)
+    log.flush()
+    log.roll(NOW)
+    log = open_log(recorded.root, config, ops=recorded.ops, recovery_point=5)
+    fill(log, 3)
+    log.flush()
+    again = open_log(recorded.cut(), config, recovery_point=8)
+    assert offsets(again) == list(range(8))
+
+
+@pytest.mark.parametrize("names_survive", [nothing, everything])
+def test_segments_that_retention_removed_unflushed_are_not_believed_when_they_are_back(
+    recorded: Recorded, names_survive: Callable[[int], int]
+) -> None:
+    log = open_log(recorded.root, CONFIG, ops=recorded.ops)
+    fill(log, 1)
+    log.flush()
+    fill(log, 20)
+    log.config = CONFIG.with_changes(retention_bytes=500)
+    assert log.apply_retention(NOW)
+    point = log.recovery_point
+    again = open_log(recorded.cut(nothing, names_survive), CONFIG, recovery_point=point)
+    found = offsets(again)
+    assert found == list(range(again.log_start_offset, again.log_end_offset))
+
+
+def test_a_flush_after_retention_forces_the_removal(recorded: Recorded) -> None:
+    log = open_log(recorded.root, CONFIG, ops=recorded.ops)
+    fill(log, 1)
+    log.flush()
+    fill(log, 20)
+    log.config = CONFIG.with_changes(retention_bytes=500)
+    assert log.apply_retention(NOW)
+    log.flush()
+    again = open_log(recorded.cut(), CONFIG, recovery_point=log.recovery_point)
+    assert offsets(again) == list(range(log.log_start_offset, 21))
+
+
+def test_a_deletion_is_not_flushed_records(recorded: Recorded) -> None:
+    """A recovery point past bytes that nobody forced would have them believed unread."""
+    log = open_log(recorded.root, CONFIG, ops=recorded.ops)
+    fill(log, 8)
+    log.delete_records(6)
+    assert log.recovery_point == 0
+
+
+def manager(*directories: Path, ops: FileOps, config: LogConfig = CONFIG) -> LogManager:
+    opened = LogManager(directories, config, clock=lambda: NOW, num_recovery_threads=1, ops=ops)
+    opened.load_all()
+    return opened
+
+
+def test_deleted_records_stay_deleted_when_their_segments_are_back(recorded: Recorded) -> None:
+    logs = manager(recorded.root / "one", ops=recorded.ops)
+    log = logs.create("t", 0)
+    fill(log, 30)
+    log.flush()
+    log.delete_records(20)
+    logs.checkpoint_log_start_offsets()
+    logs.run_retention(NOW)
+    assert log.segments[0].base_offset > 0
+    logs.checkpoint_log_start_offsets()
+    logs.unlock()
+    again = manager(recorded.cut() / "one", ops=NoSync()).get("t", 0)
+    assert again is not None
+    assert again.log_start_offset == 20
+    assert offsets(again) == list(range(20, 30))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_deleted_partition_is_not_back_beside_its_successor(recorded: Recorded, killed: bool) -> None:
+    one, two = recorded.root / "one", recorded.root / "two"
+    logs = manager(one, two, ops=recorded.ops)
+    log, *_ = [logs.create(topic, 0) for topic in ("t", "a", "b")]
+    fill(log, 3)
+    log.flush()
+    logs.delete("a", 0)
+    logs.delete("t", 0, sync=False)
+    if killed:
+        logs.unlock()
+        logs = manager(one, two, ops=recorded.ops)
+    made = logs.create("t", 0, UUID(int=1))
+    logs.unlock()
+    assert (log.dir.parent, made.dir.parent) == (one, two)
+    fill(made, 1)
+    made.flush()
+    found = manager(recorded.cut() / "one", recorded.after / "two", ops=NoSync()).get("t", 0)
+    assert found is not None
+    assert offsets(found) == [0]
+
+
+class SlowDirectorySync(FileOps):
+    """The first forcing of a partition's names waits until it is told to go on."""
+
+    __slots__ = ("entered", "go_on", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.entered, self.go_on = Event(), Event()
+
+    def fsync_dir(self, path: str) -> None:
+        if path.endswith(self.name) and not self.entered.is_set():
+            self.entered.set()
+            assert self.go_on.wait(30)
+        super().fsync_dir(path)
+
+
+def test_a_flush_beside_another_vouches_for_no_names_that_are_not_safe_yet(tmp_path: Path) -> None:
+    ops = SlowDirectorySync("t-0")
+    log = open_log(tmp_path, CONFIG, ops=ops)
+    # As a follower: the first leader epoch's file would force the directory, too.
+    log.append_as_follower(batch(1), now_ms=NOW)
+    first = Thread(target=log.flush)
+    first.start()
+    assert ops.entered.wait(30)
+    second = Thread(target=log.flush)
+    second.start()
+    second.join(0.2)
+    assert log.recovery_point == 0
+    ops.go_on.set()
+    first.join(30)
+    second.join(30)
+    assert log.recovery_point == log.log_end_offset
+
+
+class Leaves(FileOps):
+    """Lets a flush run at the worst moment of a deletion: when the directory has its new name already."""
+
+    __slots__ = ("during",)
+
+    def __init__(self) -> None:
+        self.during: Callable[[], None] | None = None
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        if target.endswith(names.DELETE_DIR) and self.during is not None:
+            during, self.during = self.during, None
+            during()
+
+
+def test_a_flush_beside_a_deletion_takes_no_log_directory_offline(tmp_path: Path) -> None:
+    ops = Leaves()
+    logs = LogManager([tmp_path], CONFIG, clock=lambda: NOW, ops=ops)
+    log = logs.create("t", 0)
+    fill(log, 3)
+
+    def flush() -> None:
+        with pytest.raises(KafkaStorageError, match="deleted"):
+            log.flush()
+
+    ops.during = flush
+    logs.delete("t", 0)
+    assert logs.offline_dirs == []
+    assert logs.create("t", 0).log_end_offset == 0
+    logs.unlock()
