@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 import os
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -31,7 +32,7 @@ from broker.log.leader_epoch import LeaderEpochCache
 from broker.log.offset_index import MAX_RELATIVE_OFFSET
 from broker.log.producer_state import SEQUENCE_MASK, ProducerStateManager
 from broker.log.segment import Segment
-from kafkalog.records.batch import HEADER_SIZE, BatchHeader
+from kafkalog.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader
 from kafkalog.records.errors import CorruptRecordError, RecordsError
 
 logger = logging.getLogger(__name__)
