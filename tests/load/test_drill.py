@@ -255,11 +255,17 @@ def long_drill(drill: Drill, kills: int) -> None:
 
 
 @pytest.mark.crash
+@pytest.mark.spark
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", range(2))
-def test_long_drill(topics: Topics, local_target: str, tmp_path: Path, seed: int) -> None:
-    long_drill(Drill(topics, local_target, tmp_path, seed), kills=150)
+def test_long_drill(
+    topics: Topics, local_target: str, tmp_path: Path, run_spark: Callable[[str], Totals], seed: int
+) -> None:
+    drill = Drill(topics, local_target, tmp_path, seed)
+    long_drill(drill, kills=150)
+    path = drill.loading.path(drill.topic)
+    assert run_spark(path) == by_pyarrow(path) == by_duckdb(path) == drill.totals()
 
 
 @pytest.mark.crash
