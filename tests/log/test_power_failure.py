@@ -6,10 +6,12 @@ look-ups by offset and time agree with the batches, and the producer state is th
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -19,7 +21,7 @@ from broker.log.partition_log import PartitionLog
 from broker.log.producer_state import ProducerStateManager
 from broker.log.recovery import replay
 from broker.log.validation import Origin
-from tests.log.lossy import LossyOps
+from tests.crash.lossy_disk import Disk, Entry, RecordingOps
 from tests.log.support import NOW, Stored, batch, marker, open_log, stored
 
 CONFIG = LogConfig(
@@ -35,7 +37,9 @@ class LogOnALossyDisk(RuleBasedStateMachine):
         super().__init__()
         self.root = Path(tempfile.mkdtemp(prefix="kafkalog-lossy-"))
         self.generation = 0
-        self.ops = LossyOps()
+        self.entries: list[Entry] = []
+        self.ops = RecordingOps(self.entries.append)
+        self.directory.mkdir()
         self.log: PartitionLog
         self.rows: list[Stored] = []
         self.epoch = 0
@@ -52,7 +56,6 @@ class LogOnALossyDisk(RuleBasedStateMachine):
         return self.root / str(self.generation)
 
     def open(self, *, clean: bool) -> None:
-        self.directory.mkdir(exist_ok=True)
         self.log = open_log(
             self.directory, CONFIG, clean=clean, recovery_point=self.recovery_point, log_start_offset=self.log_start,
             ops=self.ops,
@@ -152,22 +155,24 @@ class LogOnALossyDisk(RuleBasedStateMachine):
         forced = self.log.recovery_point
         before = self.directory
         self.generation += 1
-        old, self.ops = self.ops, LossyOps()
         seed = data.draw(st.randoms(use_true_random=False))
-        old.crash(before, self.directory, seed.randrange)
+        disk = Disk(str(before))
+        disk.play(self.entries)
+        disk.image(self.directory, seed.randrange)
         shutil.rmtree(before)
-        self.adopt()
+        self.entries.clear()
+        self.ops.adopt(self.directory)
         self.open(clean=False)
         end = self.log.log_end_offset
         assert end >= min(forced, self.rows[-1].last_offset + 1), f"forced up to {forced}, found {self.log}"
         self.rows = [row for row in self.rows if row.last_offset < end]
         self.agree()
 
-    def adopt(self) -> None:
-        """What a crash left is on the disk."""
-        for path in sorted(self.directory.rglob("*")):
-            if path.is_file():
-                self.ops.adopt(path)
+    @rule()
+    def kill(self) -> None:
+        """The process is gone: what was written is there, forced to the device or not."""
+        self.open(clean=False)
+        self.agree()
 
     # -- what must hold --------------------------------------------------------------------------------------
 
@@ -205,3 +210,14 @@ class LogOnALossyDisk(RuleBasedStateMachine):
 
 LogOnALossyDisk.TestCase.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
 TestLogOnALossyDisk = LogOnALossyDisk.TestCase
+
+
+class LongSearch(LogOnALossyDisk):
+    """Other lives each time, and longer ones; a failing one is printed as a program, with what makes it again."""
+
+
+LongSearch.TestCase.settings = settings(
+    max_examples=int(os.environ.get("KAFKALOG_SOAK_COUNT", "3000")), stateful_step_count=60, deadline=None,
+    derandomize=False,
+)  # fmt: skip
+TestLongSearch = pytest.mark.soak(pytest.mark.timeout(4 * 3600)(LongSearch.TestCase))
