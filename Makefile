@@ -16,7 +16,7 @@ help:
 	@echo "make test         every test layer but the soaks"
 	@echo "make test-soak    the long-running tests"
 	@echo "make lint         ruff, mypy --strict, import contracts"
-	@echo "make docs         regenerate docs/configuration.md"
+	@echo "make docs         regenerate docs/configuration.md and docs/metrics.md"
 	@echo "make clean        remove the environment"
 
 check-python:
@@ -66,6 +66,7 @@ format: $(BIN)/.installed
 
 docs: $(BIN)/.installed
 	$(BIN)/python -m broker.config.document > docs/configuration.md
+	$(BIN)/python -m broker.metrics.document > docs/metrics.md
 
 clean:
 	rm -rf $(VENV)

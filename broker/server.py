@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker import compiler_pages
 from broker.api.context import Broker
@@ -36,6 +36,9 @@ from broker.metadata.model import ClusterState, MetadataError, PartitionState, T
 from broker.net.acceptor import Acceptor
 from broker.replica.manager import ReplicaManager
 from kafkalog.records import kernels
+
+if TYPE_CHECKING:
+    from broker.metrics.endpoint import MetricsEndpoint
 
 logger = logging.getLogger("kafkalog.broker")
 
@@ -83,6 +86,7 @@ class Server:
         if self.config.ineffective:
             logger.info("configurations without effect here: %s", ", ".join(self.config.ineffective))
         self.acceptor: Acceptor | None = None
+        self.metrics: MetricsEndpoint | None = None
         allowed = self.config["kafkalog.log.max.open.files"]
         OPEN_FILES.limit = default_limit() if allowed == -1 else max(MIN_OPEN_FILES, allowed)
         self.logs = LogManager(
@@ -97,6 +101,8 @@ class Server:
         except BaseException:
             if self.acceptor is not None:
                 self.acceptor.stop_accepting()
+            if self.metrics is not None:
+                self.metrics.close()
             self.logs.unlock()
             self._workers.shutdown(wait=False)
             raise
@@ -144,8 +150,22 @@ class Server:
         self.endpoints = self.acceptor.bind()
         for endpoint in self.endpoints:
             self.broker.endpoints[endpoint.name] = config.advertised_endpoint(endpoint)
+        self._serve_metrics()
         self.acceptor.start()
         self._start_background(loop)
+
+    def _serve_metrics(self) -> None:
+        address = self.config["kafkalog.metrics.listener"]
+        if address is None:
+            return
+        # Its library takes 30 ms to load, which only those who ask for it shall wait for.
+        from broker.metrics.catalog import Sources
+        from broker.metrics.endpoint import MetricsEndpoint
+
+        acceptor = self.acceptor
+        assert acceptor is not None
+        counters = self.replicas.counters
+        self.metrics = MetricsEndpoint(address, Sources(self.logs, self.replicas, counters, acceptor.count_by_listener))
 
     async def stop(self) -> None:
         """Stop gracefully; what was acknowledged is on disk, and the next start needs no recovery."""
@@ -155,6 +175,8 @@ class Server:
         if self.acceptor is not None:
             await self.acceptor.close(self.config["kafkalog.shutdown.timeout.ms"] / 1000)
         await self.dispatcher.settle()
+        if self.metrics is not None:
+            await self._loop.run_in_executor(None, self.metrics.close)
         await self._loop.run_in_executor(None, self.logs.shutdown)
         logger.info("broker %d stopped", self.broker_id)
 

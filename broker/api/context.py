@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 from broker.api.fetch_session import FetchSessionCache
@@ -15,6 +16,7 @@ from broker.controller.producer_ids import ProducerIds
 from broker.controller.topics import TopicController
 from broker.metadata.model import ClusterState
 from broker.metadata.store import MetadataStore
+from broker.metrics.counters import RequestCounter
 from broker.net.connection import Connection
 from broker.replica.manager import ReplicaManager
 from kafkalog.protocol.codec import RequestHeader, encode_response
@@ -70,10 +72,20 @@ class Broker:
 class Request:
     """One request under way. Exactly one of ``reply``, ``no_reply`` and ``drop`` ends it."""
 
-    __slots__ = ("broker", "client_id", "connection", "correlation_id", "message", "version")
+    __slots__ = ("_began", "_counter", "broker", "client_id", "connection", "correlation_id", "message", "version")
 
-    def __init__(self, broker: Broker, connection: Connection, header: RequestHeader, message: Any) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        connection: Connection,
+        header: RequestHeader,
+        message: Any,
+        counter: RequestCounter,
+        began: float,
+    ) -> None:
         self.broker = broker
+        self._counter = counter
+        self._began = began
         self.connection = connection
         self.version = header.api_version
         self.correlation_id = header.correlation_id
@@ -82,6 +94,7 @@ class Request:
 
     def reply(self, response: Response) -> None:
         """Send ``response`` in the request's version."""
+        self._counter.answered(perf_counter() - self._began)
         self.connection.reply(encode_response(response, self.version, self.correlation_id))
 
     async def reply_large(self, response: Response) -> None:
@@ -93,14 +106,18 @@ class Request:
             _release(self.message)
             return chunks
 
-        self.connection.reply(await self.broker.loop.run_in_executor(None, encode))
+        chunks = await self.broker.loop.run_in_executor(None, encode)
+        self._counter.answered(perf_counter() - self._began)
+        self.connection.reply(chunks)
 
     def no_reply(self) -> None:
         """The request has no response (acks=0)."""
+        self._counter.answered(perf_counter() - self._began)
         self.connection.skip_reply()
 
     def drop(self) -> None:
         """Close the connection: the only way to tell a client that asked for no response."""
+        self._counter.answered(perf_counter() - self._began)
         self.connection.close()
 
 

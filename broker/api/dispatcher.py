@@ -13,10 +13,12 @@ import logging
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from struct import Struct
+from time import perf_counter
 
 from broker.api.context import Broker, Request
 from broker.api.registry import Api, served_apis
 from broker.api.versions import reply_unsupported
+from broker.metrics.counters import RequestCounter
 from broker.net.connection import BadRequestError, Connection
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import ProtocolError, RequestHeader, decode_message, decode_request_header
@@ -35,6 +37,11 @@ class ApiDispatcher:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._apis = served_apis()
+        self._counters = {
+            key: [RequestCounter(_kafka_name(api), version) for version in range(api.max_version + 1)]
+            for key, api in self._apis.items()
+        }
+        broker.replicas.counters.requests = [counter for each in self._counters.values() for counter in each]
         self._tasks: set[asyncio.Task[None]] = set()
         self._large = 0
         """Large requests under way."""
@@ -44,6 +51,7 @@ class ApiDispatcher:
         return self._apis
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
+        began = perf_counter()
         try:
             if len(frame) < _HEADER_START.size:
                 raise BadRequestError(f"Request of {len(frame)} bytes is too short for a header")
@@ -58,12 +66,12 @@ class ApiDispatcher:
                 raise BadRequestError(f"Received request for {api.key.name} with unsupported version {version}")
             header, position = decode_request_header(frame)
             if len(frame) >= LARGE_REQUEST and not api.has_records:
-                self._run(connection, api, self._serve_large(connection, api, header, bytes(frame[position:])))
+                self._run(connection, api, self._serve_large(connection, api, header, bytes(frame[position:]), began))
                 return
             message, _ = decode_message(api.request_type, version, frame, position)
         except ProtocolError as error:
             raise _unreadable(error) from error
-        request = Request(self._broker, connection, header, message)
+        request = Request(self._broker, connection, header, message, self._counters[key][version], began)
         try:
             pending = api.handler(request)
         except Exception:
@@ -73,11 +81,15 @@ class ApiDispatcher:
         if pending is not None:
             self._run(connection, api, pending)
 
-    async def _serve_large(self, connection: Connection, api: Api, header: RequestHeader, body: bytes) -> None:
+    async def _serve_large(
+        self, connection: Connection, api: Api, header: RequestHeader, body: bytes, began: float
+    ) -> None:
         with self._without_collector():
-            await self._serve_decoded(connection, api, header, body)
+            await self._serve_decoded(connection, api, header, body, began)
 
-    async def _serve_decoded(self, connection: Connection, api: Api, header: RequestHeader, body: bytes) -> None:
+    async def _serve_decoded(
+        self, connection: Connection, api: Api, header: RequestHeader, body: bytes, began: float
+    ) -> None:
         try:
             message, _ = await self._broker.loop.run_in_executor(
                 None, decode_message, api.request_type, header.api_version, body
@@ -86,7 +98,8 @@ class ApiDispatcher:
             connection.refuse(_unreadable(error))
             return
         if not connection.closed:
-            pending = api.handler(Request(self._broker, connection, header, message))
+            counter = self._counters[api.key][header.api_version]
+            pending = api.handler(Request(self._broker, connection, header, message, counter, began))
             if pending is not None:
                 await pending
 
@@ -121,6 +134,11 @@ class ApiDispatcher:
         task = self._broker.loop.create_task(guarded())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _kafka_name(api: Api) -> str:
+    name: str = api.request_type.__name__
+    return name.removesuffix("Request")
 
 
 def _unreadable(error: ProtocolError) -> BadRequestError:

@@ -36,6 +36,15 @@ READ_IN_STEPS = 8
 READ_IN_BYTES = 8 << 20
 """Read in by one worker before the response is made; the connection sees to the rest as it sends it."""
 
+EXPECTED_ERRORS = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)  # fmt: skip
+"""What happens to correct consumers in time; not counted as failures, as in Kafka."""
+
 _EMPTY: Sized = b""
 
 
@@ -156,6 +165,7 @@ class Fetch(DelayedOperation):
         if not state.name:
             raise UnknownTopicIdError
         partition = self._request.broker.replicas.require(state.name, state.partition)
+        partition.counters.total_fetch += 1
         if state.topic_id != ZERO_ID and partition.log.topic_id != state.topic_id:
             raise InconsistentTopicIdError
         data.records = _EMPTY
@@ -180,6 +190,8 @@ class Fetch(DelayedOperation):
     def _fail(self, data: PartitionData, state: FetchPartitionState, error: Exception) -> None:
         self.failed = True
         code = error_code(error)
+        if code not in EXPECTED_ERRORS:
+            self._request.broker.replicas.counters.known(state.name).failed_fetch += 1
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self._request.version <= STORAGE_ERROR_VERSION:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         data.error_code = code
@@ -217,6 +229,7 @@ class Fetch(DelayedOperation):
         """Send what was read last."""
         context = self._context
         by_id = self._request.version >= TOPIC_ID_VERSION
+        counters = self._request.broker.replicas.counters
         topics: dict[str | uuid.UUID, FetchableTopicResponse] = {}
         served = []
         for state, data in zip(context.partitions, self._results, strict=True):
@@ -227,6 +240,8 @@ class Fetch(DelayedOperation):
                     continue
                 if size:
                     served.append(partition_key(state, by_id))
+            if size:
+                counters.known(state.name).bytes_out += size
             identity = state.topic_id if by_id else state.name
             topic = topics.get(identity)
             if topic is None:

@@ -36,6 +36,12 @@ CODEC_AT = ATTRIBUTES_AT + 1
 LARGE_BATCH = 16 * 1024
 """Bytes from which on a batch is compressed on a worker; one to be decompressed always is."""
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+EXPECTED_ERRORS = TOO_LARGE | {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+}  # fmt: skip
+"""What happens to correct producers in time; not counted as failures, as in Kafka."""
 
 
 class Pending:
@@ -159,7 +165,8 @@ def _serve(request: Request) -> None:
                     waiting.append(pending)
             except Exception as error:
                 failed = True
-                _fill_error(request, topic.name, data.index, result, error)
+                size = 0 if data.records is None else len(data.records)
+                _fill_error(request, topic.name, data.index, result, error, size)
             results.append(result)
         topics.append(TopicProduceResponse(name=topic.name, partition_responses=results))
     if acks == ACKS_NONE:
@@ -193,6 +200,7 @@ def _append(
         raise InvalidRequiredAcksError(f"acks={acks} is not one of -1, 0 and 1")
     replicas = request.broker.replicas
     partition = replicas.require(topic, data.index)
+    partition.counters.total_produce += 1
     records = data.records
     if records is None or len(records) == 0:
         raise RecordsError("Produce requests must have exactly one record batch for each partition")
@@ -216,8 +224,15 @@ def _append(
     return None
 
 
-def _fill_error(request: Request, topic: str, index: int, result: PartitionProduceResponse, error: Exception) -> None:
+def _fill_error(
+    request: Request, topic: str, index: int, result: PartitionProduceResponse, error: Exception, size: int
+) -> None:
     code = error_code(error)
+    counters = request.broker.replicas.counters.known(topic)
+    if code not in EXPECTED_ERRORS:
+        counters.failed_produce += 1
+    elif code in TOO_LARGE and size:
+        counters.bytes_rejected += size
     logger.debug("produce to %s-%d from client %s failed: %s %s", topic, index, request.client_id, code.name, error)
     result.error_code = code
     result.error_message = error_message(error) if request.version >= 8 else None

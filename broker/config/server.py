@@ -95,6 +95,7 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("replica.lag.time.max.ms", Type.LONG, 30_000, "A follower that has not caught up for this long leaves the ISR."),
         # Operation
         ConfigKey("background.threads", Type.INT, 10, "Worker threads for fsyncs, deletions and other blocking work.", at_least(1)),
+        ConfigKey("kafkalog.metrics.listener", Type.STRING, None, "Where metrics are served over HTTP to Prometheus, host:port such as 127.0.0.1:9404; an empty host is every interface, port 0 any free port. They are not served when it is not set."),
         ConfigKey("kafkalog.log.format", Type.STRING, "text", "Form of the broker's own log lines: text or json.", one_of("text", "json")),
         ConfigKey("kafkalog.shutdown.timeout.ms", Type.LONG, 30_000, "Longest time a graceful shutdown waits for responses under way.", at_least(0)),
         ConfigKey("kafkalog.log.max.open.files", Type.INT, -1, "Segments and indexes that stay open; beyond it the longest unused are closed until they are wanted. -1 is two fifths of the limit of open files (ulimit -n), 30,000 at most.", at_least(-1)),

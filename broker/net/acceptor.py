@@ -45,6 +45,13 @@ class Acceptor:
         self._sweep: asyncio.TimerHandle | None = None
         self.connections: set[Connection] = set()
 
+    def count_by_listener(self) -> dict[str, int]:
+        """Open connections by the listener's name; may be asked for on any thread."""
+        counts = {endpoint.name: 0 for _, endpoint in list(self._sockets)}
+        for connection in list(self.connections):
+            counts[connection.endpoint.name] = counts.get(connection.endpoint.name, 0) + 1
+        return counts
+
     @property
     def _config(self) -> BrokerConfig:
         return self._current_config()

@@ -12,6 +12,7 @@ from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
 from broker.log.manager import LogManager
 from broker.metadata.model import ClusterState, TopicState
+from broker.metrics.counters import BrokerCounters
 from broker.replica.partition import Partition
 from broker.replica.purgatory import Purgatory
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError, UnknownTopicOrPartitionError
@@ -28,6 +29,7 @@ class ReplicaManager:
         self.logs = logs
         self.produce_purgatory = Purgatory(loop)
         self.fetch_purgatory = Purgatory(loop)
+        self.counters = BrokerCounters()
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: set[tuple[str, int]] = set()
         self._loop = loop
@@ -39,6 +41,14 @@ class ReplicaManager:
 
     def __len__(self) -> int:
         return len(self._partitions)
+
+    def partitions(self) -> list[Partition]:
+        """Those that are hosted now; may be asked for on any thread."""
+        return list(self._partitions.values())
+
+    def offline_count(self) -> int:
+        """Partitions whose log cannot be used; may be asked for on any thread."""
+        return len(self._offline) + sum(partition.log.offline is not None for partition in self.partitions())
 
     def get(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))
@@ -89,7 +99,8 @@ class ReplicaManager:
                     logger.error("partition %s-%d is offline: its log cannot be used: %s", *key, error)
                     self._offline.add(key)
                     continue
-                partition = Partition(state.name, index, self.broker_id, log, min_insync)
+                counters = self.counters.topic(state.name)
+                partition = Partition(state.name, index, self.broker_id, log, min_insync, counters)
                 self._partitions[key] = partition
                 self._offline.discard(key)
             partition.become(assigned)
@@ -119,6 +130,7 @@ class ReplicaManager:
             self.fetch_purgatory.notify(key)
             self.produce_purgatory.notify(key)
         self._offline = {key for key in self._offline if key[0] != topic}
+        self.counters.forget(topic)
         return dropped
 
     def directory_failed(self, path: Path) -> None:
@@ -135,6 +147,7 @@ class ReplicaManager:
 
     def appended(self, partition: Partition, nbytes: int) -> None:
         """Wake what waits for ``partition``: ``nbytes`` were appended and its high watermark may have moved."""
+        partition.counters.bytes_in += nbytes
         self.fetch_purgatory.notify(partition.key, nbytes)
         self.produce_purgatory.notify(partition.key, nbytes)
 

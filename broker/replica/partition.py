@@ -11,6 +11,7 @@ from broker.log.partition_log import PartitionLog
 from broker.log.segment_file import ReadResult
 from broker.log.transaction_index import AbortedTransaction
 from broker.metadata.model import PartitionState
+from broker.metrics.counters import TopicCounters
 from kafkalog.protocol.errors import (
     FencedLeaderEpochError,
     NotEnoughReplicasError,
@@ -30,6 +31,7 @@ class Partition:
 
     __slots__ = (
         "broker_id",
+        "counters",
         "index",
         "isr",
         "key",
@@ -41,7 +43,10 @@ class Partition:
         "topic",
     )
 
-    def __init__(self, topic: str, index: int, broker_id: int, log: PartitionLog, min_insync: int) -> None:
+    def __init__(
+        self, topic: str, index: int, broker_id: int, log: PartitionLog, min_insync: int, counters: TopicCounters
+    ) -> None:
+        self.counters = counters
         self.topic = topic
         self.index = index
         self.key = (topic, index)
@@ -116,6 +121,8 @@ class Partition:
             )
         info = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
         self._advance_high_watermark()
+        if info.first_offset >= 0 and not info.duplicate:
+            self.counters.messages_in += info.last_offset - info.first_offset + 1
         return info
 
     def read(self, offset: int, max_bytes: int, isolation: int, leader_epoch: int, *, min_one: bool) -> ReadResult:

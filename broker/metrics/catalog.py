@@ -1,0 +1,231 @@
+"""Every metric of the broker's own, declared once: its name, kind, labels and meaning, and where its value is.
+
+Names are what the common configuration of Prometheus's JMX exporter for Kafka (``kafka-2_0_0.yml``, lower case) makes
+of Kafka's MBeans, so that dashboards made for Kafka's brokers fit. What Kafka has as a rate a second is here its
+counter, of which Prometheus makes the rate; what it has as a histogram is here its count and sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from broker.log.flush_stats import FLUSH_STATS
+from broker.log.open_files import OPEN_FILES
+from broker.metrics.counters import BrokerCounters
+
+if TYPE_CHECKING:
+    from broker.log.manager import LogManager
+    from broker.log.partition_log import PartitionLog
+    from broker.replica.manager import ReplicaManager
+
+RUNNING = 3
+"""Kafka's BrokerState of a broker that serves."""
+
+Value = float | tuple[float, float]
+"""A number; for a summary how many, and their sum."""
+Rows = Iterator[tuple[tuple[str, ...], Value]]
+"""The labels' values ("": without the label) and the value of each sample."""
+
+
+class Kind(Enum):
+    """What Prometheus calls its type."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    SUMMARY = "summary"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where values are read. All of it belongs to the event loop's thread: copied before it is gone through."""
+
+    logs: LogManager
+    replicas: ReplicaManager
+    counters: BrokerCounters
+    connections: Callable[[], Mapping[str, int]]
+    """Open connections by listener."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: a counter's ends with ``_total``; a summary's samples end with ``_count`` and ``_sum``.
+        mbean: Kafka's name of it, or "" where Kafka has none.
+        read: its rows now.
+    """
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    doc: str
+    mbean: str
+    read: Callable[[Sources], Rows]
+
+
+def _one(value: Callable[[Sources], Value]) -> Callable[[Sources], Rows]:
+    def read(sources: Sources) -> Rows:
+        yield (), value(sources)
+
+    return read
+
+
+def _each_log(value: Callable[[PartitionLog], float]) -> Callable[[Sources], Rows]:
+    def read(sources: Sources) -> Rows:
+        for log in sources.logs:
+            yield (log.topic, str(log.partition)), value(log)
+
+    return read
+
+
+def _each_directory(value: Callable[[Any], float]) -> Callable[[Sources], Rows]:
+    def read(sources: Sources) -> Rows:
+        for directory in sources.logs.log_dirs:
+            yield (str(directory.path),), value(directory)
+
+    return read
+
+
+def _each_topic(field: str) -> Callable[[Sources], Rows]:
+    def read(sources: Sources) -> Rows:
+        counters = sources.counters
+        yield ("",), counters.total(field)
+        for topic, traffic in list(counters.topics.items()):
+            yield (topic,), getattr(traffic, field)
+
+    return read
+
+
+def _conversions(field: str) -> Callable[[Sources], Rows]:
+    def read(sources: Sources) -> Rows:
+        by_topic: dict[str, int] = {}
+        for log in sources.logs:
+            by_topic[log.topic] = by_topic.get(log.topic, 0) + getattr(log, field)
+        yield ("",), sum(by_topic.values())
+        for topic, count in by_topic.items():
+            yield (topic,), count
+
+    return read
+
+
+def _requests(sources: Sources) -> Rows:
+    for counter in sources.counters.requests:
+        if counter.count:
+            yield (counter.api, str(counter.version)), counter.count
+
+
+def _request_times(sources: Sources) -> Rows:
+    times: dict[str, tuple[int, float]] = {}
+    for counter in sources.counters.requests:
+        if counter.count:
+            count, milliseconds = times.get(counter.api, (0, 0.0))
+            times[counter.api] = count + counter.count, milliseconds + counter.seconds * 1000
+    if "Fetch" in times:
+        # As in Kafka, whose dashboards tell consumers from followers; there are none of these.
+        times["FetchConsumer"] = times["Fetch"]
+    for api, value in times.items():
+        yield (api,), value
+
+
+def _connections(sources: Sources) -> Rows:
+    for listener, count in sources.connections().items():
+        yield (listener,), count
+
+
+def _waiting(sources: Sources) -> Rows:
+    yield ("Produce",), len(sources.replicas.produce_purgatory)
+    yield ("Fetch",), len(sources.replicas.fetch_purgatory)
+
+
+def _count(condition: Callable[[Any], bool]) -> Callable[[Sources], Rows]:
+    return _one(lambda sources: sum(condition(partition) for partition in sources.replicas.partitions()))
+
+
+_G, _C, _S = Kind.GAUGE, Kind.COUNTER, Kind.SUMMARY
+_TP = ("topic", "partition")
+_T = ("topic",)
+
+CATALOG = (
+    # The logs
+    Metric("kafka_log_log_size", _G, _TP, "Bytes of the partition's segments.",
+           "kafka.log:type=Log,name=Size", _each_log(lambda log: log.size)),
+    Metric("kafka_log_log_logendoffset", _G, _TP, "Offset that the next record gets.",
+           "kafka.log:type=Log,name=LogEndOffset", _each_log(lambda log: log.log_end_offset)),
+    Metric("kafka_log_log_logstartoffset", _G, _TP, "First offset that may be read.",
+           "kafka.log:type=Log,name=LogStartOffset", _each_log(lambda log: log.log_start_offset)),
+    Metric("kafka_log_log_numlogsegments", _G, _TP, "Segments of the partition.",
+           "kafka.log:type=Log,name=NumLogSegments", _each_log(lambda log: len(log.segments))),
+    Metric("kafka_log_logflushstats_logflushrateandtimems", _S, (), "Flushes of a segment to the device, in ms.",
+           "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
+           _one(lambda _: (FLUSH_STATS.count, FLUSH_STATS.seconds * 1000))),
+    Metric("kafka_log_logmanager_offlinelogdirectorycount", _G, (), "Log directories that have failed.",
+           "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
+           _one(lambda sources: len(sources.logs.offline_dirs))),
+    Metric("kafka_log_logmanager_logdirectoryoffline", _G, ("logDirectory",), "1 for a log directory that has failed.",
+           "kafka.log:type=LogManager,name=LogDirectoryOffline",
+           _each_directory(lambda directory: int(directory.offline is not None))),
+    Metric("kafkalog_log_openfiles", _G, (), "Segments and indexes that are open (kafkalog.log.max.open.files).",
+           "", _one(lambda _: len(OPEN_FILES))),
+    # Topics
+    Metric("kafka_server_brokertopicmetrics_messagesin_total", _C, _T, "Records appended.",
+           "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec", _each_topic("messages_in")),
+    Metric("kafka_server_brokertopicmetrics_bytesin_total", _C, _T, "Bytes of records appended.",
+           "kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec", _each_topic("bytes_in")),
+    Metric("kafka_server_brokertopicmetrics_bytesout_total", _C, _T, "Bytes of records sent to consumers.",
+           "kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec", _each_topic("bytes_out")),
+    Metric("kafka_server_brokertopicmetrics_bytesrejected_total", _C, _T, "Bytes of records refused for their size.",
+           "kafka.server:type=BrokerTopicMetrics,name=BytesRejectedPerSec", _each_topic("bytes_rejected")),
+    Metric("kafka_server_brokertopicmetrics_totalproducerequests_total", _C, _T,
+           "Appends asked for: one for each partition of a produce request.",
+           "kafka.server:type=BrokerTopicMetrics,name=TotalProduceRequestsPerSec", _each_topic("total_produce")),
+    Metric("kafka_server_brokertopicmetrics_failedproducerequests_total", _C, _T,
+           "Appends that failed, other than for a moved, unknown or offline partition or for size.",
+           "kafka.server:type=BrokerTopicMetrics,name=FailedProduceRequestsPerSec", _each_topic("failed_produce")),
+    Metric("kafka_server_brokertopicmetrics_totalfetchrequests_total", _C, _T,
+           "Reads asked for: one for each partition of a fetch request.",
+           "kafka.server:type=BrokerTopicMetrics,name=TotalFetchRequestsPerSec", _each_topic("total_fetch")),
+    Metric("kafka_server_brokertopicmetrics_failedfetchrequests_total", _C, _T,
+           "Reads that failed, other than for a moved, unknown or offline partition, its epoch or the offset.",
+           "kafka.server:type=BrokerTopicMetrics,name=FailedFetchRequestsPerSec", _each_topic("failed_fetch")),
+    Metric("kafka_server_brokertopicmetrics_producemessageconversions_total", _C, _T,
+           "Records converted to the topic's message format.",
+           "kafka.server:type=BrokerTopicMetrics,name=ProduceMessageConversionsPerSec",
+           _conversions("produce_message_conversions")),
+    Metric("kafka_server_brokertopicmetrics_fetchmessageconversions_total", _C, _T,
+           "Records converted for a consumer that knows an older message format.",
+           "kafka.server:type=BrokerTopicMetrics,name=FetchMessageConversionsPerSec",
+           _conversions("fetch_message_conversions")),
+    # Requests
+    Metric("kafka_network_requestmetrics_requests_total", _C, ("request", "version"), "Requests answered.",
+           "kafka.network:type=RequestMetrics,name=RequestsPerSec", _requests),
+    Metric("kafka_network_requestmetrics_totaltimems", _S, ("request",),
+           "Time from a request's arrival to the hand-over of its answer to the connection, in ms.",
+           "kafka.network:type=RequestMetrics,name=TotalTimeMs", _request_times),
+    Metric("kafka_server_socket_server_metrics_connection_count", _G, ("listener",), "Open connections.",
+           "kafka.server:type=socket-server-metrics,attribute=connection-count", _connections),
+    Metric("kafka_server_delayedoperationpurgatory_purgatorysize", _G, ("delayedOperation",),
+           "Requests that wait: for replicas or the device, or for records.",
+           "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize", _waiting),
+    # Partitions
+    Metric("kafka_server_replicamanager_partitioncount", _G, (), "Partitions that are here.",
+           "kafka.server:type=ReplicaManager,name=PartitionCount", _one(lambda sources: len(sources.replicas))),
+    Metric("kafka_server_replicamanager_leadercount", _G, (), "Partitions that this broker leads.",
+           "kafka.server:type=ReplicaManager,name=LeaderCount", _count(lambda partition: partition.is_leader)),
+    Metric("kafka_server_replicamanager_offlinereplicacount", _G, (), "Partitions whose log cannot be used.",
+           "kafka.server:type=ReplicaManager,name=OfflineReplicaCount",
+           _one(lambda sources: sources.replicas.offline_count())),
+    Metric("kafka_server_replicamanager_underreplicatedpartitions", _G, (),
+           "Partitions led here of which a replica is not in sync.",
+           "kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions",
+           _count(lambda partition: partition.is_leader and len(partition.isr) < len(partition.replicas))),
+    Metric("kafka_server_replicamanager_underminisrpartitioncount", _G, (),
+           "Partitions led here with fewer in-sync replicas than min.insync.replicas.",
+           "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount",
+           _count(lambda partition: partition.is_leader and len(partition.isr) < partition.min_insync)),
+    Metric("kafka_server_kafkaserver_brokerstate", _G, (), f"{RUNNING}: running.",
+           "kafka.server:type=KafkaServer,name=BrokerState", _one(lambda _: RUNNING)),
+)  # fmt: skip
