@@ -45,6 +45,9 @@ logger = logging.getLogger("kafkalog.broker")
 KERNEL_DELAY = 0.5
 """Seconds after start before the record kernels are loaded, so that they do not delay the first requests."""
 FLUSH_CHECK_SECONDS = 1.0
+"""Logs that are due for a flush are looked for this often, or as log.flush.scheduler.interval.ms says when it is less:
+a segment that was rolled is forced to the device soon, whatever that says."""
+MIN_INTERVAL = 0.001
 DELETION_CHECK_SECONDS = 1.0
 MIN_OPEN_FILES = 16
 """Segments and indexes that stay open, whatever the configuration says."""
@@ -260,8 +263,11 @@ class Server:
 
     def _start_background(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config
+        self.cleaner = LogCleaner(self.logs, loop, lambda: self.broker.config.cleaner_config(), now_ms, self._ops)
+        self.cleaner.start()
         self._every(config["log.retention.check.interval.ms"] / 1000, self._retain, on_loop=True)
-        self._every(FLUSH_CHECK_SECONDS, lambda: self.logs.run_flushes(now_ms()))
+        flush_check = min(FLUSH_CHECK_SECONDS, config["log.flush.scheduler.interval.ms"] / 1000)
+        self._every(flush_check, lambda: self.logs.run_flushes(now_ms()))
         self._every(DELETION_CHECK_SECONDS, lambda: self.logs.run_deletions(now_ms()))
         self._every(config["log.flush.offset.checkpoint.interval.ms"] / 1000, self.logs.checkpoint_recovery_points)
         self._every(
@@ -289,7 +295,7 @@ class Server:
     def _every(self, seconds: float, work: Callable[[], Any], *, on_loop: bool = False) -> None:
         async def run() -> None:
             while True:
-                await asyncio.sleep(seconds)
+                await asyncio.sleep(max(seconds, MIN_INTERVAL))
                 try:
                     if on_loop:
                         work()
