@@ -263,8 +263,6 @@ class Server:
 
     def _start_background(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config
-        self.cleaner = LogCleaner(self.logs, loop, lambda: self.broker.config.cleaner_config(), now_ms, self._ops)
-        self.cleaner.start()
         self._every(config["log.retention.check.interval.ms"] / 1000, self._retain, on_loop=True)
         flush_check = min(FLUSH_CHECK_SECONDS, config["log.flush.scheduler.interval.ms"] / 1000)
         self._every(flush_check, lambda: self.logs.run_flushes(now_ms()))
