@@ -16,7 +16,7 @@ def main() -> int:
     """Ask every peer for itself and print what came of it."""
     cache.FETCH_DEADLINE_S = PATIENCE_S
     wanted: dict[str, Callable[[], str | None]] = {
-        f"Apache Kafka {version}": partial(kafka.missing, version) for version in kafka.VERSIONS
+        f"Apache Kafka {version}": partial(kafka.missing, version) for version in (*kafka.VERSIONS, kafka.KAFKA_2)
     }
     wanted[f"HDFS {hdfs.HADOOP}"] = hdfs.missing
     wanted |= {name: client.missing for name, client in PROGRAMS.items()}

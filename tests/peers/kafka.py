@@ -6,11 +6,14 @@ The broker runs as the distribution's scripts run it: flags of `kafka-run-class.
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import tempfile
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,12 +26,15 @@ from tests.peers.process import PeerFailedError, Process, free_port
 KAFKA_4 = "4.3.1"
 KAFKA_3 = "3.9.2"
 VERSIONS = (KAFKA_4, KAFKA_3)
+# The last line whose broker writes every message format; it runs with ZooKeeper.
+KAFKA_2 = "2.8.2"
 
 START_DEADLINE_S = 120.0
 _START_TRIES = 3
 
 # The logging back end that each distribution ships, so that a broker's last words are in its log.
 _LOGGING = {
+    "2": ("org.slf4j:slf4j-reload4j:1.7.36",),
     "3": ("org.slf4j:slf4j-reload4j:1.7.36",),
     "4": ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4", "org.apache.logging.log4j:log4j-core:2.25.4"),
 }
@@ -91,11 +97,9 @@ _SHARE_DEFAULTS = {
 
 def coordinates(version: str) -> list[str]:
     """What a broker and the tools of `version` consist of."""
-    return [
-        f"org.apache.kafka:kafka_2.13:{version}",
-        f"org.apache.kafka:kafka-tools:{version}",
-        *_LOGGING[version.split(".")[0]],
-    ]
+    # The tools of 2.x lie in the broker's jar.
+    tools = [] if version.startswith("2") else [f"org.apache.kafka:kafka-tools:{version}"]
+    return [f"org.apache.kafka:kafka_2.13:{version}", *tools, *_LOGGING[version.split(".")[0]]]
 
 
 def kafka_classpath(version: str) -> list[Path]:
@@ -116,7 +120,7 @@ def missing(version: str = KAFKA_4) -> str | None:
 
 def logging_options(version: str, directory: Path) -> list[str]:
     """JVM options that send warnings to standard error, with the file they need written into `directory`."""
-    if version.startswith("3"):
+    if not version.startswith("4"):
         file = directory / "log4j.properties"
         file.write_text(_RELOAD4J)
         return [f"-Dlog4j.configuration=file:{file}"]
@@ -285,3 +289,44 @@ class ApacheKafka:
         finally:
             if self._own_directory:
                 shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class ZooKeeperKafka(ApacheKafka):
+    """A broker of 2.x or 3.x with a ZooKeeper at `address`; `broker.id` is 0 unless `config` says otherwise."""
+
+    def __init__(
+        self,
+        version: str,
+        address: str,
+        *,
+        directory: Path,
+        config: Mapping[str, str] | None = None,
+        heap: Sequence[str] = SERVER_HEAP,
+    ) -> None:
+        super().__init__(version, directory=directory, config=config, heap=heap)
+        self._zookeeper = address
+
+    def prepare(self) -> None:
+        """Write the properties; the directory is made by the broker."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        port = free_port()
+        self.bootstrap = f"127.0.0.1:{port}"
+        properties = {
+            **SERVER_DEFAULTS,
+            "broker.id": "0",
+            "zookeeper.connect": self._zookeeper,
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "log.dirs": str(self.log_dir),
+            "log.retention.ms": "-1",
+            **self.config,
+        }
+        self.properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Stop the process in its tracks: its files are what SIGKILL at this moment would leave."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)

@@ -1,0 +1,132 @@
+"""A ZooKeeper server from Apache Kafka's own jars, and as much of its client as it takes to make nodes beforehand."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.peers import java, kafka
+from tests.peers.process import Process, free_port
+
+START_DEADLINE_S = 60.0
+_CREATE = 1
+_CLOSE = -11
+_NODE_EXISTS = -110
+_ALL_PERMISSIONS = 31
+
+
+class ZooKeeper:
+    """One server, with its data in `directory`; as a context manager. `address` is "127.0.0.1:port"."""
+
+    def __init__(self, version: str, directory: Path) -> None:
+        self.version = version
+        self.directory = directory
+        self.address = ""
+        self._process: Process | None = None
+
+    def start(self) -> None:
+        """Start without waiting; `wait` does, so that a broker's JVM can start at the same time."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        port = free_port()
+        self.address = f"127.0.0.1:{port}"
+        options = [
+            "-Xmx128M",
+            *kafka.JVM_EXTRA,
+            "-Dzookeeper.admin.enableServer=false",
+            *kafka.logging_options(self.version, self.directory),
+        ]
+        line = java.java_line(
+            kafka.kafka_classpath(self.version),
+            "org.apache.zookeeper.server.ZooKeeperServerMain",
+            [str(port), str(self.directory / "data")],
+            options,
+        )
+        self._process = Process(line, self.directory / "zookeeper.log")
+
+    def wait(self) -> None:
+        """Until it takes sessions."""
+        assert self._process is not None
+        self._process.wait_until(self._answers, START_DEADLINE_S)
+
+    def _answers(self) -> bool:
+        try:
+            _Session(self.address).close()
+        except OSError:
+            return False
+        return True
+
+    def make(self, path: str, data: bytes) -> None:
+        """Make a node and the nodes above it; nodes that are there stay as they are."""
+        session = _Session(self.address)
+        try:
+            parts = path.strip("/").split("/")
+            for depth in range(1, len(parts)):
+                session.create("/" + "/".join(parts[:depth]), b"")
+            session.create(path, data)
+        finally:
+            session.close()
+
+    def stop(self) -> None:
+        if self._process is not None:
+            # It has nothing that must be kept.
+            self._process.kill()
+            self._process = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _buffer(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+class _Session:
+    """A session of ZooKeeper's wire protocol (jute): connect, create, close."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=20)
+        try:
+            self._send(struct.pack(">iqiq", 0, 0, 30_000, 0) + _buffer(bytes(16)) + b"\0")
+            self._receive()
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def create(self, path: str, data: bytes) -> None:
+        access = struct.pack(">ii", 1, _ALL_PERMISSIONS) + _buffer(b"world") + _buffer(b"anyone")
+        self._send(struct.pack(">ii", 1, _CREATE) + _buffer(path.encode()) + _buffer(data) + access + bytes(4))
+        _, _, code = struct.unpack_from(">iqi", self._receive())
+        if code not in (0, _NODE_EXISTS):
+            raise RuntimeError(f"ZooKeeper answers {code} to create {path}")
+
+    def close(self) -> None:
+        try:
+            self._send(struct.pack(">ii", 2, _CLOSE))
+        finally:
+            self._socket.close()
+
+    def _send(self, body: bytes) -> None:
+        self._socket.sendall(_buffer(body))
+
+    def _receive(self) -> bytes:
+        (size,) = struct.unpack(">i", self._read(4))
+        return self._read(size)
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self._socket.recv(size - len(data))
+            if not more:
+                raise ConnectionError("ZooKeeper closed the connection")
+            data += more
+        return data
