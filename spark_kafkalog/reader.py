@@ -25,7 +25,17 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kafkalog.records.allocator import keep_freed_memory
 from kafkalog.records.arrow import decode_arrow
-from kafkalog.records.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT, read_header
+from kafkalog.records.batch import (
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA_AT,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    BatchHeader,
+    read_header,
+)
+from kafkalog.records.convert import upgraded
+from kafkalog.records.message_set import MIN_ENTRY_SIZE, iter_entries
 
 from .data_loss import Condition, reporter
 from .offsets import topic_mark
@@ -162,7 +172,7 @@ class _RangeReader:
             self._check_gap(chunk)
             if chunk.aborted:
                 # Which records of an aborted transaction are meant depends on the markers before them in the chunk.
-                pieces = [Piece(chunk.records, behind)]
+                pieces = [Piece(memoryview(b"".join([piece.records for piece in pieces])), behind)]
             for piece in pieces:
                 yield from self._decode(piece, chunk.aborted, columns)
                 if self._position >= self._end:
@@ -285,13 +295,23 @@ class _RangeReader:
 def cut(records: memoryview, offset: int) -> list[Piece]:
     """Whole batches of a chunk that was fetched from ``offset``, in pieces of about PIECE_ROWS or PIECE_BYTES.
 
-    A batch that the response cut off at its end is left out. Raises CorruptRecordError for a length that cannot be and
-    UnsupportedMagicError for another format.
+    A batch that the response cut off at its end is left out. Messages of formats v0 and v1 become batches of v2. Raises
+    CorruptRecordError for a length that cannot be and UnsupportedMagicError for an unknown format.
     """
     pieces: list[Piece] = []
     end, begin, at, rows = len(records), 0, 0, 0
     behind = offset
-    while end - at >= HEADER_SIZE:
+    while end - at >= MIN_ENTRY_SIZE:
+        if records[at + MAGIC_AT] < MAGIC:
+            if at > begin:
+                pieces.append(Piece(records[begin:at], behind))
+            begin = _cut_old(records, at, pieces)
+            if begin == at:
+                break
+            at, rows, behind = begin, 0, max(behind, pieces[-1].behind)
+            continue
+        if end - at < HEADER_SIZE:
+            break
         base_offset, length = _START.unpack_from(records, at)
         size = LOG_OVERHEAD + length
         if size < HEADER_SIZE or records[at + MAGIC_AT] != MAGIC:
@@ -308,3 +328,30 @@ def cut(records: memoryview, offset: int) -> list[Piece]:
     if at > begin:
         pieces.append(Piece(records[begin:at], behind))
     return pieces
+
+
+def _cut_old(records: memoryview, at: int, pieces: list[Piece]) -> int:
+    """Append the messages of v0 and v1 from position ``at`` on as batches of v2; the position behind the last one."""
+    end = at
+    for position, header in _old_entries(records, at):
+        end = position + header.size
+    made = bytearray()
+    behind = 0
+    for batch in upgraded(records, at, end):
+        if len(made) + len(batch.records) > PIECE_BYTES and made:
+            pieces.append(Piece(memoryview(made), behind))
+            made = bytearray()
+        made += batch.records
+        behind = batch.behind
+    if made:
+        pieces.append(Piece(memoryview(made), behind))
+    return end
+
+
+def _old_entries(records: memoryview, at: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Whole messages up to the first batch of v2."""
+    for position, header in iter_entries(records, at):
+        yield position, header
+        following = position + header.size + MAGIC_AT
+        if following < len(records) and records[following] >= MAGIC:
+            return

@@ -2,7 +2,8 @@
 
 A response holds at least one whole batch of the first partition that has any, and else keeps to the request's limits.
 A fetch that finds fewer than ``min_bytes`` waits for appends, for at most ``max_wait_ms``. The record bytes never pass
-through this process: the response carries slices of segment files.
+through this process: the response carries slices of segment files. But for versions 0 to 3, whose consumers know
+older message formats only: what is in a later one is converted (`fetch_conversion`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,17 @@ from collections.abc import Awaitable, Callable, Hashable, Sized
 
 from broker.api.context import Request
 from broker.api.errors import error_code
+from broker.api.fetch_conversion import AS_STORED_SINCE, FetchConversion, Limited
 from broker.api.fetch_session import ZERO_ID, FetchContext, FetchPartitionState, partition_key
 from broker.log.open_files import OPEN_FILES
 from broker.log.segment_file import ReadResult
 from broker.replica.purgatory import DelayedOperation
-from kafkalog.protocol.errors import ErrorCode, InconsistentTopicIdError, UnknownTopicIdError
+from kafkalog.protocol.errors import (
+    ErrorCode,
+    InconsistentTopicIdError,
+    UnknownTopicIdError,
+    UnsupportedCompressionTypeError,
+)
 from kafkalog.protocol.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -28,6 +35,8 @@ from kafkalog.protocol.messages.fetch import (
 TOPIC_ID_VERSION = 13
 HARD_LIMIT_VERSION = 2
 """Up to this version a response never exceeds the limits, not even for one batch."""
+ZSTD_SINCE = 10
+"""Consumers that know zstd speak this version (KIP-110)."""
 STORAGE_ERROR_VERSION = 5
 """Up to this version clients do not know KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER makes them look again."""
 
@@ -143,22 +152,27 @@ class Fetch(DelayedOperation):
         """Read every partition anew."""
         self._results = results = []
         remaining = self.max_bytes
-        min_one = self._request.version > HARD_LIMIT_VERSION
+        is_hard = self._request.version <= HARD_LIMIT_VERSION
+        min_one = True
         self.failed = False
         self.nbytes = 0
         for state in self._context.partitions:
             data = PartitionData(partition_index=state.partition)
             try:
-                result = self._read_one(state, max(0, min(state.max_bytes, remaining)), min_one, data)
+                limit = max(0, min(state.max_bytes, remaining))
+                result = self._read_one(state, limit, min_one, data)
             except Exception as error:
                 self._fail(data, state, error)
             else:
                 size = len(result.slices[0]) if result.slices else 0
                 if size:
                     data.records = result.slices[0]
+                    if is_hard:
+                        data.records = Limited(result.slices[0], limit) if limit else _EMPTY
+                        size = len(data.records)
                     self.nbytes += size
                     remaining -= size
-                    min_one = False
+                    min_one = is_hard
             results.append(data)
 
     def _read_one(self, state: FetchPartitionState, max_bytes: int, min_one: bool, data: PartitionData) -> ReadResult:
@@ -168,6 +182,8 @@ class Fetch(DelayedOperation):
         partition.counters.total_fetch += 1
         if state.topic_id != ZERO_ID and partition.log.topic_id != state.topic_id:
             raise InconsistentTopicIdError
+        if self._request.version < ZSTD_SINCE and partition.log.config.compression_type == "zstd":
+            raise UnsupportedCompressionTypeError
         data.records = _EMPTY
         isolation = self._request.message.isolation_level
         if OPEN_FILES.crowded:
@@ -226,7 +242,13 @@ class Fetch(DelayedOperation):
         return not all(replicas.is_online(state.name, state.partition) for state in self._context.partitions)
 
     def respond(self) -> None:
-        """Send what was read last."""
+        """Send what was read last, converted where that is needed."""
+        if self._request.version < AS_STORED_SINCE and any(data.records for data in self._results):
+            FetchConversion(self._request, self._context.partitions, self._results, self._fail, self._send).start()
+        else:
+            self._send()
+
+    def _send(self) -> None:
         context = self._context
         by_id = self._request.version >= TOPIC_ID_VERSION
         counters = self._request.broker.replicas.counters

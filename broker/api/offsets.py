@@ -9,7 +9,7 @@ from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.controller.topics import INTERNAL_TOPICS
 from broker.replica.partition import Partition
-from kafkalog.protocol.errors import ErrorCode, InvalidRequestError, InvalidTopicError, UnsupportedVersionError
+from kafkalog.protocol.errors import ErrorCode, InvalidRequestError, InvalidTopicError, UnsupportedForMessageFormatError, UnsupportedVersionError
 from kafkalog.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -78,7 +78,9 @@ def _look_up(partition: Partition, timestamp: int, isolation: int, result: ListO
     log = partition.log
     end = partition.latest_offset(isolation)
     if timestamp == LATEST:
-        result.offset, result.leader_epoch = end, partition.leader_epoch
+        # Unknown where messages of v0 or v1 have none: a consumer would ask in vain where it ended.
+        result.offset = end
+        result.leader_epoch = partition.leader_epoch if log.latest_epoch >= 0 else UNKNOWN
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         result.offset = log.log_start_offset
         result.leader_epoch = log.earliest_offset().leader_epoch
@@ -86,6 +88,8 @@ def _look_up(partition: Partition, timestamp: int, isolation: int, result: ListO
         # No segments are tiered to remote storage.
         result.offset = UNKNOWN
     else:
+        if log.config.message_format == 0:
+            raise UnsupportedForMessageFormatError
         found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
         if found is not None and found.offset < end:
             result.timestamp, result.offset, result.leader_epoch = (

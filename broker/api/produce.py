@@ -3,6 +3,9 @@
 Checks in Kafka's order: acks, then for each partition that it exists, is led here, and that its batch is valid. With
 acks=1 the response follows the append; with acks=all it waits until the high watermark has passed the batch, for at
 most ``timeout_ms``; with acks=0 there is none, and an error closes the connection so that the producer looks again.
+
+Since version 3 records are one batch of message format v2; before, message sets of v0 (0 and 1) or v1 (2). What is not
+in the format that its topic stores is converted.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from collections.abc import Awaitable
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
 from broker.log.config import LogConfig
-from broker.log.validation import needs_recompression, recompress_ahead
+from broker.log.message_sets import PreparedSet, is_old, prepare_set
+from broker.log.validation import Origin, needs_recompression, recompress_ahead
 from broker.replica.partition import Partition
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import ErrorCode, InvalidRequiredAcksError
@@ -24,17 +28,27 @@ from kafkalog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkalog.records.batch import ATTRIBUTES_AT, CODEC_MASK
+from kafkalog.records.batch import ATTRIBUTES_AT, CODEC_MASK, MAGIC, MAGIC_AT
 from kafkalog.records.compression import Codec
-from kafkalog.records.errors import RecordsError, UnsupportedCompressionTypeError
+from kafkalog.records.errors import InvalidRecordError, RecordsError, UnsupportedCompressionTypeError
+from kafkalog.records.message_set import MIN_ENTRY_SIZE
 
 logger = logging.getLogger("kafkalog.broker.api")
 
 ZSTD_SINCE = 7
 """Producers that know zstd speak this version (KIP-110)."""
+BATCH_SINCE = 3
+"""From this version on records are exactly one batch of message format v2."""
 CODEC_AT = ATTRIBUTES_AT + 1
+OLD_CODEC_AT = MAGIC_AT + 1
+"""Where a message of format v0 or v1 has its codec."""
 LARGE_BATCH = 16 * 1024
-"""Bytes from which on a batch is compressed on a worker; one to be decompressed always is."""
+"""Bytes from which on a batch is compressed or converted on a worker; one to be decompressed always is."""
+Ahead = tuple[str, PartitionProduceData, LogConfig]
+"""Records for a worker to do what it can with before they are appended, and their topic."""
+Done = dict[int, PreparedSet | Exception | None]
+"""What workers made of message sets, by the ``id`` of their PartitionProduceData."""
+_NOTHING_DONE: Done = {}
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 EXPECTED_ERRORS = TOO_LARGE | {
@@ -111,43 +125,77 @@ class DelayedProduce(DelayedOperation):
 
 
 def handle_produce(request: Request) -> Awaitable[None] | None:
-    large = _to_recompress(request)
+    large = _for_workers(request)
     if large:
         # Before anything else runs: the connection goes on receiving into the buffer that the records lie in.
         for topic in request.message.topic_data:
             for data in topic.partition_data:
                 if data.records is not None:
                     data.records = memoryview(bytearray(data.records))
-        return _recompress_and_serve(request, large)
-    _serve(request)
+        return _work_and_serve(request, large)
+    _serve(request, _NOTHING_DONE)
     return None
 
 
-def _to_recompress(request: Request) -> list[tuple[PartitionProduceData, LogConfig]]:
-    """Batches whose codec is to be changed, for ``compression.type`` names another, and that take long."""
+def _for_workers(request: Request) -> list[Ahead]:
+    """Records that take long: their codec is to be changed, for ``compression.type`` names another, or their format."""
     found = []
     for topic in request.message.topic_data:
         for data in topic.partition_data:
             partition = request.broker.replicas.get(topic.name, data.index)
-            if partition is None or partition.log.config.compression_type == "producer" or data.records is None:
+            records = data.records
+            if partition is None or records is None:
                 continue
             config = partition.log.config
+            if config.message_format < MAGIC or (len(records) > MAGIC_AT and records[MAGIC_AT] < MAGIC):
+                if _is_allowed(request, records) and _takes_long(records):
+                    found.append((topic.name, data, config))
+                continue
+            if config.compression_type == "producer":
+                continue
             codec = data.records[CODEC_AT] & CODEC_MASK if len(data.records) > CODEC_AT else Codec.NONE
             if request.version < ZSTD_SINCE and (codec == Codec.ZSTD or config.compression_type == "zstd"):
                 # What the client sent is judged by its codec, and must be seen as it came.
                 continue
             if (codec or len(data.records) >= LARGE_BATCH) and needs_recompression(data.records, config):
-                found.append((data, config))
+                found.append((topic.name, data, config))
     return found
 
 
-async def _recompress_and_serve(request: Request, large: list[tuple[PartitionProduceData, LogConfig]]) -> None:
-    for data, config in large:
-        data.records = await request.broker.loop.run_in_executor(None, recompress_ahead, data.records, config)
-    _serve(request)
+def _is_allowed(request: Request, records: memoryview) -> bool:
+    """Whether the version may carry such records; others must be seen as they came."""
+    try:
+        _check_version(request.version, records)
+    except RecordsError:
+        return False
+    return True
 
 
-def _serve(request: Request) -> None:
+def _takes_long(records: memoryview) -> bool:
+    if len(records) >= LARGE_BATCH:
+        return True
+    at = CODEC_AT if len(records) > CODEC_AT and records[MAGIC_AT] >= MAGIC else OLD_CODEC_AT
+    return len(records) > at and bool(records[at] & CODEC_MASK)
+
+
+async def _work_and_serve(request: Request, large: list[Ahead]) -> None:
+    broker = request.broker
+    done: Done = {}
+    for topic, data, config in large:
+        records = data.records
+        if not is_old(records, config):
+            data.records = await broker.loop.run_in_executor(None, recompress_ahead, records, config)
+            continue
+        try:
+            done[id(data)] = await broker.loop.run_in_executor(
+                None, prepare_set, records, config, broker.now_ms(), Origin.CLIENT, f"{topic}-{data.index}"
+            )
+        except Exception as error:
+            done[id(data)] = error
+    _serve(request, done)
+
+
+def _serve(request: Request, done: Done) -> None:
     message: ProduceRequest = request.message
     acks = message.acks
     broker = request.broker
@@ -160,7 +208,7 @@ def _serve(request: Request) -> None:
         for data in topic.partition_data:
             result = PartitionProduceResponse(index=data.index, base_offset=-1)
             try:
-                pending = _append(request, topic.name, data, acks, now_ms, result)
+                pending = _append(request, topic.name, data, done, now_ms, result)
                 if pending is not None:
                     waiting.append(pending)
             except Exception as error:
@@ -191,29 +239,34 @@ def _append(
     request: Request,
     topic: str,
     data: PartitionProduceData,
-    acks: int,
+    done: Done,
     now_ms: int,
     result: PartitionProduceResponse,
 ) -> Pending | None:
     """Append one partition's batch; what the acknowledgement has to wait for, if anything."""
+    acks = request.message.acks
     if acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
         raise InvalidRequiredAcksError(f"acks={acks} is not one of -1, 0 and 1")
     replicas = request.broker.replicas
     partition = replicas.require(topic, data.index)
     partition.counters.total_produce += 1
-    records = data.records
-    if records is None or len(records) == 0:
-        raise RecordsError("Produce requests must have exactly one record batch for each partition")
-    if request.version < ZSTD_SINCE and len(records) > CODEC_AT and records[CODEC_AT] & CODEC_MASK == Codec.ZSTD:
-        raise UnsupportedCompressionTypeError(
-            f"Produce requests before version {ZSTD_SINCE} may not carry batches compressed with zstd"
-        )
+    records: memoryview | PreparedSet | None = data.records
+    size = 0 if data.records is None else len(data.records)
+    if request.version < ZSTD_SINCE or size < MIN_ENTRY_SIZE or data.records[MAGIC_AT] != MAGIC:
+        _check_version(request.version, data.records)
+        if size < MIN_ENTRY_SIZE:
+            records = None
+    if done and id(data) in done:
+        made = done[id(data)]
+        if isinstance(made, Exception):
+            raise made
+        records = made
     info = partition.append(records, acks, now_ms)
     result.base_offset = info.first_offset
     result.log_append_time_ms = info.log_append_time
     result.log_start_offset = info.log_start_offset
     if not info.duplicate:
-        replicas.appended(partition, len(records))
+        replicas.appended(partition, size)
     end = info.last_offset + 1
     replicated = acks == ACKS_ALL and partition.high_watermark < end
     synced = partition.must_sync
@@ -222,6 +275,23 @@ def _append(
     if replicated or synced:
         return Pending(partition, end, result, replicated=replicated, synced=synced)
     return None
+
+
+def _check_version(version: int, records: memoryview | None) -> None:
+    """Raises RecordsError for records that a produce request of that version may not carry."""
+    if version < BATCH_SINCE:
+        # Whatever their format, and be it nothing: Kafka never minded what clients sent in these versions.
+        return
+    if records is None or len(records) < MIN_ENTRY_SIZE:
+        raise RecordsError("Produce requests must have exactly one record batch for each partition")
+    if records[MAGIC_AT] < MAGIC:
+        raise InvalidRecordError(
+            f"Produce requests with version {version} are only allowed to contain record batches with magic version 2"
+        )
+    if version < ZSTD_SINCE and len(records) > CODEC_AT and records[CODEC_AT] & CODEC_MASK == Codec.ZSTD:
+        raise UnsupportedCompressionTypeError(
+            f"Produce requests before version {ZSTD_SINCE} may not carry batches compressed with zstd"
+        )
 
 
 def _fill_error(

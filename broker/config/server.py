@@ -23,6 +23,7 @@ from broker.config.definition import (
     one_of,
 )
 from broker.config.listeners import Endpoint, parse_listeners, parse_protocol_map
+from broker.config.message_format import is_version
 from broker.config.topic import COMPRESSION_TYPES, MAX_INT, MAX_LONG, TOPIC_CONFIG, log_config
 from broker.log.config import LogConfig
 
@@ -74,6 +75,7 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("log.flush.start.offset.checkpoint.interval.ms", Type.INT, 60_000, "How often log start offsets are checkpointed.", at_least(0)),
         ConfigKey("log.segment.delete.delay.ms", Type.LONG, 60_000, "Default of file.delete.delay.ms.", at_least(0), _DYNAMIC),
         ConfigKey("log.preallocate", Type.BOOLEAN, False, "Default of preallocate.", None, _DYNAMIC),
+        ConfigKey("log.message.format.version", Type.STRING, "3.0-IV1", "Default of message.format.version.", is_version, _DYNAMIC),
         ConfigKey("log.message.timestamp.type", Type.STRING, "CreateTime", "Default of message.timestamp.type.", one_of("CreateTime", "LogAppendTime"), _DYNAMIC),
         ConfigKey("log.message.timestamp.before.max.ms", Type.LONG, MAX_LONG, "Default of message.timestamp.before.max.ms.", at_least(0), _DYNAMIC),
         ConfigKey("log.message.timestamp.after.max.ms", Type.LONG, MAX_LONG, "Default of message.timestamp.after.max.ms.", at_least(0), _DYNAMIC),
@@ -107,8 +109,7 @@ NO_EFFECT = frozenset(
     group.initial.rebalance.delay.ms offsets.topic.replication.factor transaction.state.log.replication.factor
     transaction.state.log.min.isr process.roles node.id controller.quorum.voters controller.listener.names
     inter.broker.listener.name log.cleaner.enable offsets.topic.num.partitions zookeeper.connect
-    controller.quorum.bootstrap.servers security.inter.broker.protocol inter.broker.protocol.version
-    log.message.format.version""".split()
+    controller.quorum.bootstrap.servers security.inter.broker.protocol inter.broker.protocol.version""".split()
 )
 """Keys found in Kafka's own server.properties that change nothing here (yet); they are accepted so that the file is."""
 

@@ -18,6 +18,7 @@ from broker.config.definition import (
     list_of,
     one_of,
 )
+from broker.config.message_format import is_version, magic_of
 from broker.log.config import LogConfig
 
 MAX_LONG = (1 << 63) - 1
@@ -67,6 +68,11 @@ TOPIC_CONFIG = ConfigDefinition(
         ConfigKey(
             "message.downconversion.enable", Type.BOOLEAN, True, "Convert to older formats for fetches that need it.",
             synonyms=("log.message.downconversion.enable",),
+        ),
+        ConfigKey(
+            "message.format.version", Type.STRING, "3.0-IV1",
+            "The release whose message format is stored: before 0.10 v0, 0.10 v1, later v2. As with Apache Kafka at an inter.broker.protocol.version below 3.0 it takes effect; what is stored already stays as it is.",
+            is_version, synonyms=("log.message.format.version",),
         ),
         ConfigKey(
             "message.timestamp.after.max.ms", Type.LONG, MAX_LONG,
@@ -174,5 +180,7 @@ def log_config(values: Mapping[str, Value], producer_id_expiration_ms: int) -> L
         preallocate=values["preallocate"],
         file_delete_delay_ms=values["file.delete.delay.ms"],
         compression_type=values["compression.type"],
+        message_format=magic_of(values["message.format.version"]),
+        message_downconversion_enable=values["message.downconversion.enable"],
         producer_id_expiration_ms=producer_id_expiration_ms,
     )

@@ -1,5 +1,8 @@
 """Walking the record batches of a ``.log`` file with positioned reads.
 
+A message of formats v0 and v1, a wrapper of compressed ones too, is a batch here, with a header made for it
+(`kafkalog.records.any_format`): one log may hold all formats.
+
 Nothing here trusts the file: a length is checked against what the file holds before memory is taken for it,
 and a walk always moves forward.
 """
@@ -10,8 +13,10 @@ import os
 from collections.abc import Callable, Iterator
 from struct import Struct
 
-from kafkalog.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header, verify_crc
-from kafkalog.records.errors import CorruptRecordError
+from kafkalog.records.any_format import header_is_there, read_any_header, verify_any_crc
+from kafkalog.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader, read_header
+from kafkalog.records.errors import CorruptRecordError, RecordsError
+from kafkalog.records.message_set import MIN_ENTRY_SIZE, MIN_SIZES
 
 # Offset and length, which batches of every magic begin with, and the last offset delta of magic 2.
 _SPAN = Struct(">qi4xb6xi")
@@ -43,14 +48,31 @@ def find_batch(
         while at <= stop:
             base, length, magic, delta = unpack(chunk, at)
             if length < MIN_LENGTH or magic != 2 or delta < 0:
-                raise CorruptRecordError(f"no record batch at position {position + at}")
+                if not 0 <= magic < MAGIC or length < MIN_SIZES[magic]:
+                    raise CorruptRecordError(f"no record batch at position {position + at}")
+                delta = 0  # A message's offset is its last.
             if base + delta >= offset:
                 if position + at + LOG_OVERHEAD + length > end:
                     return None
                 return base, position + at, LOG_OVERHEAD + length
             at += LOG_OVERHEAD + length
+        if at == stop + 1 and position + len(chunk) == end:
+            return _last_and_least(chunk, at, position + at, offset)
         position += at
+    if end - position == MIN_ENTRY_SIZE:
+        return _last_and_least(os.pread(fd, MIN_ENTRY_SIZE, position), 0, position, offset)
     return None
+
+
+def _last_and_least(chunk: bytes, at: int, position: int, offset: int) -> tuple[int, int, int] | None:
+    """`find_batch` for the smallest message there is, at the very end: it is shorter than SPAN_BYTES."""
+    try:
+        header = read_any_header(chunk, at)
+    except RecordsError as error:
+        raise CorruptRecordError(f"no record batch at position {position}: {error}") from None
+    if header.size != MIN_ENTRY_SIZE or header.base_offset < offset:
+        return None
+    return header.base_offset, position, MIN_ENTRY_SIZE
 
 
 def batch_size(fd: int, position: int, end: int) -> int:
@@ -68,11 +90,16 @@ def headers(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader
     Raises:
         CorruptRecordError: bytes that are no batch header.
     """
-    while position + HEADER_SIZE <= end:
+    while position + MIN_ENTRY_SIZE <= end:
         chunk = os.pread(fd, min(CHUNK_BYTES, end - position), position)
-        at = 0
-        while at + HEADER_SIZE <= len(chunk):
-            header = read_header(chunk, at)
+        at, have = 0, len(chunk)
+        while True:
+            if at + HEADER_SIZE <= have and chunk[at + MAGIC_AT] == MAGIC:
+                header = read_header(chunk, at)
+            elif header_is_there(chunk, at, have):
+                header = read_any_header(chunk, at)
+            else:
+                break
             size = LOG_OVERHEAD + header.batch_length
             if position + at + size > end:
                 return
@@ -96,11 +123,11 @@ def verified_batches(fd: int, position: int, end: int) -> Iterator[tuple[int, Ba
     while position < end:
         want = min(len(buffer), end - position)
         have = _fill(fd, memoryview(buffer)[:want], position)
-        if have < HEADER_SIZE:
+        if not header_is_there(buffer, 0, have):
             raise CorruptRecordError(f"{end - position} bytes at position {position} are no record batch")
         at = 0
-        while at + HEADER_SIZE <= have:
-            header = read_header(buffer, at)
+        while header_is_there(buffer, at, have):
+            header = read_any_header(buffer, at)
             size = LOG_OVERHEAD + header.batch_length
             if position + at + size > end:
                 raise CorruptRecordError(f"batch at position {position + at} is cut off")
@@ -108,7 +135,7 @@ def verified_batches(fd: int, position: int, end: int) -> Iterator[tuple[int, Ba
                 if at == 0:
                     buffer = bytearray(size)
                 break
-            verify_crc(buffer, at, header)
+            verify_any_crc(buffer, at, header)
             yield position + at, header, memoryview(buffer)[at : at + size]
             at += size
         position += at

@@ -40,6 +40,9 @@ class LogConfig:
     preallocate: bool = False
     file_delete_delay_ms: int = 60_000
     compression_type: str = "producer"
+    message_format: int = 2
+    """The magic that is stored (``message.format.version``)."""
+    message_downconversion_enable: bool = True
     producer_id_expiration_ms: int = DAY_MS
 
     @property

@@ -9,11 +9,13 @@ from broker.log.append_info import AppendInfo
 from broker.log.config import LOG_APPEND_TIME
 from broker.log.control import parse_marker
 from broker.log.log_reader import LogReader
+from broker.log.message_sets import PreparedSet, prepare_set
 from broker.log.producer_state import SEQUENCE_MASK
 from broker.log.segment import Segment
-from broker.log.validation import Origin, as_protocol_error, prepare
+from broker.log.validation import Origin, as_protocol_error, check_size, prepare
 from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
-from kafkalog.records.batch import BatchHeader, assign_offsets, iter_headers, verify_crc
+from kafkalog.records.any_format import iter_any_headers, verify_any_crc
+from kafkalog.records.batch import MAGIC, MAGIC_AT, BatchHeader, assign_offsets
 from kafkalog.records.errors import RecordsError
 
 logger = logging.getLogger(__name__)
@@ -25,7 +27,12 @@ class LogAppender(LogReader):
     __slots__ = ()
 
     def assign_epoch(self, epoch: int) -> None:
-        """Note that the leader of ``epoch`` begins at the log end offset; nothing to do for the current epoch."""
+        """Note that the leader of ``epoch`` begins at the log end offset; nothing to do for the current epoch.
+
+        Nor for a topic that stores v0 or v1, whose messages carry no epoch.
+        """
+        if self._config.message_format < MAGIC:
+            return
         try:
             self.epochs.announce(epoch, self.log_end_offset)
         except OSError as error:
@@ -43,11 +50,12 @@ class LogAppender(LogReader):
         origin: Origin = Origin.CLIENT,
         in_transaction: bool = False,
     ) -> AppendInfo:
-        """Append one record batch as the leader: check it, give it offsets, write it.
+        """Append records as the leader: check them, give them offsets, write them.
 
         Args:
-            records: exactly one batch of magic 2, writable: offsets, leader epoch and, for LogAppendTime,
-                timestamp are set in place.
+            records: exactly one batch of magic 2, or messages of magic 0 or 1; writable: offsets, leader epoch and,
+                for LogAppendTime, timestamp are set in place. What is not in the format that the topic stores is
+                converted.
             leader_epoch: of the leader that appends.
             in_transaction: the producer's transaction is known to cover this partition.
 
@@ -57,6 +65,9 @@ class LogAppender(LogReader):
         if self.offline is not None:
             raise KafkaStorageError(f"{self._label} is offline: {self.offline}")
         config = self._config
+        if config.message_format < MAGIC or (len(records) > MAGIC_AT and records[MAGIC_AT] < MAGIC):
+            prepared = prepare_set(records, config, now_ms, origin, self._label)
+            return self.append_prepared(prepared, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
         records, header = prepare(records, config, now_ms, origin, self._label, in_transaction=in_transaction)
         producer_id = header.producer_id
         if producer_id >= 0:
@@ -85,6 +96,59 @@ class LogAppender(LogReader):
         append_time = timestamp if config.message_timestamp_type == LOG_APPEND_TIME else -1
         return AppendInfo(first, last, timestamp, append_time, self.log_start_offset, False)
 
+    def append_prepared(
+        self, prepared: PreparedSet | None, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
+    ) -> AppendInfo:
+        """Append as the leader what `message_sets.prepare_set` made, which may have been done on a worker.
+
+        Nothing is appended of None, a set without a whole message: ``first_offset`` is then -1.
+
+        Raises:
+            KafkaError: as `append`.
+        """
+        if self.offline is not None:
+            raise KafkaStorageError(f"{self._label} is offline: {self.offline}")
+        first = self.log_end_offset
+        if prepared is None:
+            return AppendInfo(-1, first - 1, -1, -1, self.log_start_offset, False)
+        if prepared.magic == MAGIC:
+            info = self.append(memoryview(prepared.data), leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
+        else:
+            prepared.assign(first)
+            info = self._append_set(prepared, now_ms)
+        self.produce_message_conversions += prepared.converted
+        return info
+
+    def _append_set(self, prepared: PreparedSet, now_ms: int) -> AppendInfo:
+        config = self._config
+        first, data = self.log_end_offset, memoryview(prepared.data)
+        for entry in prepared.entries:
+            check_size(entry.size, config, self._label)
+        last, timestamp = first + prepared.count - 1, prepared.max_timestamp
+        try:
+            if self._active.should_roll(len(data), last, timestamp, now_ms):
+                self._roll(first, now_ms)
+            self._forget_epochs(prepared.magic)
+            position = self._active.size
+            self._active.write(data)
+            for entry in prepared.entries:
+                at = first + entry.last
+                self._active.note_batch(position + entry.position, entry.size, at, at, entry.max_timestamp)
+        except OSError as error:
+            raise self._storage_error("append to", error) from error
+        self.producers.end_offset = self.log_end_offset = last + 1
+        if self.recovery_point >= first:
+            self._unflushed_since_ms = now_ms
+        self._last_append_ms = now_ms
+        append_time = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
+        return AppendInfo(first, last, timestamp, append_time, self.log_start_offset, False)
+
+    def _forget_epochs(self, magic: int) -> None:
+        """Messages of v0 and v1 carry no leader epoch: from here on followers go by the high watermark, as in Kafka."""
+        if self.epochs.latest_epoch >= 0:
+            logger.warning("Clearing the leader epochs of %s, which stores message format v%d now", self._label, magic)
+            self.epochs.clear()
+
     def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendInfo | None:
         """Append whole batches as the leader wrote them, byte for byte; an incomplete last one is left out.
 
@@ -100,8 +164,8 @@ class LogAppender(LogReader):
             raise KafkaStorageError(f"{self._label} is offline: {self.offline}")
         info: AppendInfo | None = None
         try:
-            for position, header in iter_headers(records):
-                verify_crc(records, position, header)
+            for position, header in iter_any_headers(records):
+                verify_any_crc(records, position, header)
                 if header.base_offset < self.log_end_offset:
                     raise OffsetOutOfRangeError(
                         f"Unexpected offset in append to {self._label}: {header.base_offset} is less than the next "
@@ -120,7 +184,10 @@ class LogAppender(LogReader):
     def _append_replicated(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
         last = header.last_offset
         if self._active.should_roll(len(batch), last, header.max_timestamp, now_ms):
-            self._roll(header.base_offset, now_ms)
+            # A wrapper of v0 or v1 tells its last offset only.
+            self._roll(header.base_offset if header.magic == MAGIC else self.log_end_offset, now_ms)
+        if header.magic < MAGIC:
+            self._forget_epochs(header.magic)
         if header.partition_leader_epoch >= 0:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
         self._active.append(batch, header.base_offset, last, header.max_timestamp)

@@ -169,7 +169,6 @@ class LogManager:
 
         Raises:
             DuplicateLogError: a partition lies in two directories.
-            OldFormatError: a log is of an older message format.
             LogDirUnusableError: no directory is left whose logs could be read or repaired.
         """
         configs = configs_by_topic or {}

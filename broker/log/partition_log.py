@@ -71,7 +71,6 @@ class PartitionLog(LogAppender):
         Raises:
             OSError: the directory cannot be read, repaired or made.
             InconsistentTopicIdError: the directory belongs to another incarnation of the topic.
-            OldFormatError: the log is of an older message format.
         """
         path = Path(directory)
         created = not path.exists()

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 import os
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -32,19 +31,13 @@ from broker.log.leader_epoch import LeaderEpochCache
 from broker.log.offset_index import MAX_RELATIVE_OFFSET
 from broker.log.producer_state import SEQUENCE_MASK, ProducerStateManager
 from broker.log.segment import Segment
-from kafkalog.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from kafkalog.records.batch import HEADER_SIZE, BatchHeader
 from kafkalog.records.errors import CorruptRecordError, RecordsError
 
 logger = logging.getLogger(__name__)
 
 SEGMENT_FILES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX, names.SNAPSHOT)
 INDEX_FILES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
-
-
-class OldFormatError(Exception):
-    """The log holds whole batches of message format v0 or v1, which this version cannot read; nothing was
-    changed.
-    """
 
 
 @dataclass(slots=True)
@@ -77,7 +70,6 @@ def load(
 
     Raises:
         OSError: the directory or a file cannot be read or repaired.
-        OldFormatError: the log is of an older message format.
     """
     bases, snapshots = _list_segments(directory, ops)
     segments = [Segment(directory, base, size, config, now_ms, ops) for base, size in sorted(bases.items())]
@@ -214,7 +206,6 @@ def recover_segment(segment: Segment, producers: ProducerStateManager, epochs: L
     the last.
 
     Raises:
-        OldFormatError: it holds batches of an older format.
         OSError: it cannot be read or cut.
     """
     segment.reset_indexes()
@@ -236,7 +227,6 @@ def recover_segment(segment: Segment, producers: ProducerStateManager, epochs: L
             note_producer(producers, header, batch, segment)
             valid, next_offset = position + len(batch), last + 1
     except RecordsError as error:
-        _refuse_old_format(segment, valid)
         logger.warning("%s: no valid record batch at position %d: %s", segment.path(names.LOG), valid, error)
     segment.cut(valid)
     segment.finish()
@@ -335,22 +325,6 @@ def rebuild_transaction_index(segments: list[Segment], segment: Segment, ops: Fi
 
 def _largest(segment: Segment) -> int:
     return segment.base_offset + MAX_RELATIVE_OFFSET
-
-
-def _refuse_old_format(segment: Segment, position: int) -> None:
-    """A batch that is whole and right by the rules of magic 0 or 1 is no damage, and must not be cut off."""
-    file = segment.file
-    head = os.pread(file.fd, LOG_OVERHEAD + 5, position)
-    if len(head) < LOG_OVERHEAD + 5 or head[-1] > 1:
-        return
-    length = int.from_bytes(head[8:12], "big", signed=True)
-    if not 14 <= length <= segment.size - position - LOG_OVERHEAD:
-        return
-    message = os.pread(file.fd, length, position + LOG_OVERHEAD)
-    if zlib.crc32(message[4:]) == int.from_bytes(message[:4], "big"):
-        raise OldFormatError(
-            f"{segment.path(names.LOG)}: message format v{head[-1]} at position {position}; only v2 can be read"
-        )
 
 
 def _list_segments(directory: str, ops: FileOps) -> tuple[dict[int, int], list[int]]:

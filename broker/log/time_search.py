@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from broker.log.batch_scan import headers
 from broker.log.segment import Segment
-from kafkalog.records.batch import BatchHeader, records_section
+from kafkalog.records.any_format import decode_any
+from kafkalog.records.batch import MAGIC, BatchHeader, records_section
 from kafkalog.records.compression import DEFAULT_MAX_SIZE
 from kafkalog.records.errors import CorruptRecordError
 from kafkalog.records.varint import read_varint, read_varlong
@@ -50,6 +51,8 @@ def first_with_timestamp(
     header: BatchHeader, batch: bytes, timestamp: int, start_offset: int
 ) -> TimestampOffset | None:
     """The first record in ``batch`` at or after both ``timestamp`` and ``start_offset``."""
+    if header.magic < MAGIC:
+        return _first_in_message(header, batch, timestamp, start_offset)
     epoch = header.partition_leader_epoch
     if header.is_log_append_time:
         return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), epoch)
@@ -69,4 +72,12 @@ def first_with_timestamp(
                 return TimestampOffset(
                     header.base_timestamp + timestamp_delta, header.base_offset + offset_delta, epoch
                 )
+    return None
+
+
+def _first_in_message(header: BatchHeader, batch: bytes, timestamp: int, start_offset: int) -> TimestampOffset | None:
+    """`first_with_timestamp` in a message of format v0, which has no timestamp, or v1."""
+    for record in decode_any(batch, check_crc=False)[1]:
+        if record.timestamp >= timestamp and record.offset >= start_offset:
+            return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
     return None

@@ -1,8 +1,9 @@
 """What a leader checks of a produced batch before it assigns offsets, and what it may change in it.
 
-In Apache Kafka's order: one batch of magic 2, its size, its CRC and records (by the kernel), what only the
-broker may write (control batches, transactional ones until their transaction is known here), timestamps; then
-the topic's codec and timestamp type are applied. Everything is decided before the log changes.
+For what is of message format v2 and stays so; the others are for `message_sets`. In Apache Kafka's order: one batch,
+its size, its CRC and records (by the kernel), what only the broker may write (control batches, transactional ones until
+their transaction is known here), timestamps; then the topic's codec and timestamp type are applied. Everything is
+decided before the log changes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ from kafkalog.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD,
-    MAGIC_AT,
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     BatchHeader,
@@ -92,7 +92,7 @@ def prepare(
     if magic != 2:
         _refuse_magic(magic, label)
     if LOG_OVERHEAD + length != size:
-        _refuse_length(LOG_OVERHEAD + length, size, label)
+        refuse_length(LOG_OVERHEAD + length, size, label)
     if size > config.max_message_bytes or size > config.segment_bytes:
         check_size(size, config, label)
     from_client = origin is Origin.CLIENT
@@ -110,16 +110,15 @@ def prepare(
     if attributes & TRANSACTIONAL_FLAG and from_client and not in_transaction:
         raise InvalidTxnStateError(f"Record was not part of an ongoing transaction in topic partition {label}")
     if attributes & LOG_APPEND_TIME_FLAG:
-        raise InvalidTimestampError(
-            f"Invalid timestamp type in the batch sent to {label}: a producer should not set it to LogAppendTime"
-        )
+        refuse_append_time(label)
     if config.message_timestamp_type == LOG_APPEND_TIME:
         records, header = _to_codec(records, header, config, label)
         set_log_append_time(records, 0, now_ms)
         return records, header._replace(max_timestamp=now_ms, attributes=header.attributes | LOG_APPEND_TIME_FLAG)
     before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     if now_ms - earliest > before or latest - now_ms > after:
-        _check_timestamps(records, before, after, now_ms, label)
+        for record in decode_batch(records, 0, check_crc=False)[1]:
+            check_timestamp(record.timestamp, record.offset, config, now_ms, label)
     if latest != header.max_timestamp:
         set_create_time(records, 0, latest)
         header = header._replace(max_timestamp=latest)
@@ -141,21 +140,15 @@ def check_size(size: int, config: LogConfig, label: str) -> None:
 
 
 def _refuse_short(records: memoryview, label: str) -> None:
-    if len(records) > MAGIC_AT and records[MAGIC_AT] < 2:
-        _refuse_magic(records[MAGIC_AT], label)
     raise InvalidRecordError(f"{len(records)} bytes sent to {label} are no record batch")
 
 
 def _refuse_magic(magic: int, label: str) -> None:
-    if magic in (0, 1):
-        raise UnsupportedForMessageFormatError(
-            f"Records of message format v{magic} cannot be appended to {label}, which takes v2 only; "
-            "use a producer that speaks Produce v3 or later (Kafka 0.11)"
-        )
     raise CorruptMessageError(f"Unknown magic {magic} in the record batch sent to {label}")
 
 
-def _refuse_length(stated: int, size: int, label: str) -> None:
+def refuse_length(stated: int, size: int, label: str) -> None:
+    """Raises CorruptMessageError or InvalidRecordError for records that are not exactly one batch."""
     if stated < HEADER_SIZE or stated > size:
         raise CorruptMessageError(f"A record batch sent to {label} states {stated} of {size} bytes")
     raise InvalidRecordError(
@@ -163,15 +156,21 @@ def _refuse_length(stated: int, size: int, label: str) -> None:
     )
 
 
-def _check_timestamps(records: memoryview, before: int, after: int, now_ms: int, label: str) -> None:
-    """Each record's timestamp; one without any is not too early."""
-    for record in decode_batch(records, 0, check_crc=False)[1]:
-        timestamp = record.timestamp
-        if timestamp != NO_TIMESTAMP and not -after <= now_ms - timestamp <= before:
-            raise InvalidTimestampError(
-                f"Timestamp {timestamp} of message {record.offset} sent to {label} is out of range. "
-                f"The timestamp should be within [{now_ms - before}, {now_ms + after}]"
-            )
+def refuse_append_time(label: str) -> None:
+    """Raises InvalidTimestampError for records that claim to have the broker's timestamps."""
+    raise InvalidTimestampError(
+        f"Invalid timestamp type in the batch sent to {label}: a producer should not set it to LogAppendTime"
+    )
+
+
+def check_timestamp(timestamp: int, offset: int, config: LogConfig, now_ms: int, label: str) -> None:
+    """Raises InvalidTimestampError for a record's timestamp that the topic does not take; none is not too early."""
+    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    if timestamp != NO_TIMESTAMP and not -after <= now_ms - timestamp <= before:
+        raise InvalidTimestampError(
+            f"Timestamp {timestamp} of message {offset} sent to {label} is out of range. "
+            f"The timestamp should be within [{now_ms - before}, {now_ms + after}]"
+        )
 
 
 def _to_codec(

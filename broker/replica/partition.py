@@ -7,6 +7,7 @@ log end offset over the ISR, here the leader's own, and ``acks=all`` waits for i
 from __future__ import annotations
 
 from broker.log.append_info import AppendInfo
+from broker.log.message_sets import PreparedSet
 from broker.log.partition_log import PartitionLog
 from broker.log.segment_file import ReadResult
 from broker.log.transaction_index import AbortedTransaction
@@ -104,8 +105,8 @@ class Partition:
         if not self.is_leader:
             raise NotLeaderOrFollowerError
 
-    def append(self, records: memoryview, acks: int, now_ms: int) -> AppendInfo:
-        """Append one produced record batch as the leader.
+    def append(self, records: memoryview | PreparedSet | None, acks: int, now_ms: int) -> AppendInfo:
+        """Append one produced record batch as the leader, or what `message_sets.prepare_set` made of older ones.
 
         Raises:
             NotLeaderOrFollowerError: this broker does not lead the partition.
@@ -119,7 +120,10 @@ class Partition:
                 f"The size of the current ISR {sorted(self.isr)} is insufficient to satisfy the min.isr requirement "
                 f"of {self.min_insync} for partition {self.topic}-{self.index}"
             )
-        info = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        if isinstance(records, memoryview):
+            info = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        else:
+            info = self.log.append_prepared(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
         self._advance_high_watermark()
         if info.first_offset >= 0 and not info.duplicate:
             self.counters.messages_in += info.last_offset - info.first_offset + 1

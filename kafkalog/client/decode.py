@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafkalog.records.batch import BatchHeader, decode_batch, iter_headers, records_section, verify_crc
+from kafkalog.records.any_format import decode_any, iter_any_headers, timestamp_type
+from kafkalog.records.batch import MAGIC, BatchHeader, decode_batch, records_section, verify_crc
 from kafkalog.records.control import ControlRecordType, parse_control_type
 
 from .config import ClientConfig
@@ -25,14 +26,17 @@ def decode_chunk(
     committed_only = config.isolation_level == READ_COMMITTED
     to_come = sorted(chunk.aborted, key=lambda each: each[1], reverse=True)
     aborting: set[int] = set()
-    for pos, header in iter_headers(chunk.records):
+    for pos, header in iter_any_headers(chunk.records):
         if header.last_offset < offset:
             continue
         if committed_only:
             while to_come and to_come[-1][1] <= header.last_offset:
                 aborting.add(to_come.pop()[0])
         records: list[ConsumerRecord] = []
-        if header.is_control:
+        if header.magic < MAGIC:
+            records = _read_old(chunk.records, pos, tp, config.check_crcs)
+            records = [record for record in records if record.offset >= offset]
+        elif header.is_control:
             if header.producer_id in aborting:
                 _, markers = decode_batch(chunk.records, pos, check_crc=config.check_crcs)
                 if any(parse_control_type(marker.key) is ControlRecordType.ABORT for marker in markers):
@@ -42,6 +46,13 @@ def decode_chunk(
             if header.base_offset < offset:
                 records = [record for record in records if record.offset >= offset]
         yield records, header.next_offset
+
+
+def _read_old(buf: memoryview, pos: int, tp: TopicPartition, check_crc: bool) -> list[ConsumerRecord]:
+    """The records of a message of format v0 or v1, which may hold many; those of v0 have -1 for both times."""
+    header, records = decode_any(buf, pos, check_crc=check_crc)
+    kind = timestamp_type(header)
+    return [ConsumerRecord(*tp, each.offset, each.timestamp, kind, each.key, each.value) for each in records]
 
 
 def read_batch(

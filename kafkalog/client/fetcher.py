@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
 from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from kafkalog.records.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT
+from kafkalog.records.any_format import HEADER_SIZES
+from kafkalog.records.batch import LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT
+from kafkalog.records.message_set import MIN_ENTRY_SIZE
 
 from .closing import Closing
 from .cluster import Cluster
@@ -32,9 +34,10 @@ _NOTHING = memoryview(b"")
 class FetchedChunk(NamedTuple):
     """What one fetch brought.
 
-    ``records``: whole record batches as the log holds them, the first of which may begin before the offset asked for,
-    and perhaps a piece of one more; a view of a buffer of its own. ``aborted``: (producer id, first offset) of aborted
-    transactions in it, for read_committed. Offsets are -1 where the broker does not tell them.
+    ``records``: whole record batches as the log holds them, be they messages of formats v0 and v1, the first of which
+    may begin before the offset asked for, and perhaps a piece of one more; a view of a buffer of its own. ``aborted``:
+    (producer id, first offset) of aborted transactions in it, for read_committed. Offsets are -1 where the broker does
+    not tell them.
     """
 
     records: memoryview
@@ -46,12 +49,13 @@ class FetchedChunk(NamedTuple):
     def next_offset(self, offset: int) -> int:
         """Where to fetch next after these records, which were fetched from ``offset``: after the last whole batch."""
         buf, end, pos = self.records, len(self.records), 0
-        while end - pos >= HEADER_SIZE:
+        while end - pos >= MIN_ENTRY_SIZE:
             base_offset, batch_length = _START.unpack_from(buf, pos)
-            size = LOG_OVERHEAD + batch_length
-            if not HEADER_SIZE <= size <= end - pos or buf[pos + MAGIC_AT] != MAGIC:
+            size, magic = LOG_OVERHEAD + batch_length, buf[pos + MAGIC_AT]
+            if magic > MAGIC or not HEADER_SIZES[magic] <= size <= end - pos:
                 break
-            offset = max(offset, base_offset + _INT32.unpack_from(buf, pos + LAST_OFFSET_DELTA_AT)[0] + 1)
+            delta = _INT32.unpack_from(buf, pos + LAST_OFFSET_DELTA_AT)[0] if magic == MAGIC else 0
+            offset = max(offset, base_offset + delta + 1)
             pos += size
         return offset
 

@@ -408,6 +408,8 @@ def decode_batches(table: Any, start: Any, end_offset: Any, wanted: Any, columns
         limit = end
         base_offset, last = table[batch, t.BASE_OFFSET], table[batch, t.LAST_OFFSET_DELTA]
         log_append = (table[batch, t.ATTRIBUTES] >> 3) & 1
+        # -1 for what has none: NO_TIMESTAMP_TYPE_FLAG.
+        timestamp_type = log_append - ((table[batch, t.ATTRIBUTES] >> 14) & 1)
         base_timestamp = table[batch, t.MAX_TIMESTAMP] if log_append else table[batch, t.BASE_TIMESTAMP]
         previous = -1
         for index in range(table[batch, t.COUNT]):
@@ -467,7 +469,7 @@ def decode_batches(table: Any, start: Any, end_offset: Any, wanted: Any, columns
             if wanted & t.TIMESTAMP:
                 store_64(timestamps, rows, micros(base_timestamp, 0 if log_append else timestamp_delta))
             if wanted & t.TIMESTAMP_TYPE:
-                store_32(types_, rows, log_append)
+                store_32(types_, rows, timestamp_type)
             if wanted & t.HEADERS:
                 if no_headers:
                     clear_bit(columns[t.HEADERS_VALID], rows)

@@ -51,8 +51,16 @@ def iter_any_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Itera
     Errors as `read_any_header`. Checksums are not verified.
     """
     end = len(buf) if end is None else min(end, len(buf))
-    while header_is_there(buf, pos, end):
-        header = read_any_header(buf, pos)
+    while end - pos >= MIN_ENTRY_SIZE:
+        if buf[pos + MAGIC_AT] >= MAGIC:
+            if end - pos < HEADER_SIZE:
+                batch.check_magic(buf[pos + MAGIC_AT])
+                return
+            header = batch.read_header(buf, pos)
+        elif header_is_there(buf, pos, end):
+            header = message_set.read_entry(buf, pos)
+        else:
+            return
         size = LOG_OVERHEAD + header.batch_length
         if size > end - pos:
             return

@@ -4,8 +4,7 @@
 - `down_convert`: v2 (and v1) to v1 or v0, for consumers that ask with Fetch 0 to 3 (Kafka's RecordsUtil).
 
 What a format has no place for is lost on the way down: headers and producers, and in v0 timestamps. Control batches are
-left out. On the way up nothing is lost, but that v2 cannot say that a record has no timestamp type, as those of v0
-have none: `Upgraded.timestamp_type` does.
+left out. On the way up nothing is lost; that records of v0 have no timestamp type is told by a flag of our own.
 """
 
 from __future__ import annotations
@@ -14,8 +13,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from . import any_format
-from .any_format import LOG_APPEND_TIME, decode_any, iter_any_headers
-from .batch import CODEC_MASK, CONTROL_FLAG, MAGIC, BatchHeader, Record, encode_batch
+from .any_format import LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, decode_any, iter_any_headers
+from .batch import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    MAGIC,
+    NO_TIMESTAMP_TYPE_FLAG,
+    BatchHeader,
+    Record,
+    encode_batch,
+    read_header,
+    seal_batch,
+)
 from .compression import DEFAULT_MAX_SIZE, Buffer, Codec
 from .errors import UnsupportedCompressionTypeError
 from .message_set import decode_entry, encode_message_set, iter_entries
@@ -75,6 +84,9 @@ def _follows(run: list[Record], record: Record) -> bool:
 def _batch(records: list[Record], kind: int, behind: int) -> Upgraded:
     first = records[0].offset
     batch = encode_batch(records, base_offset=first, log_append_time=kind == LOG_APPEND_TIME)
+    if kind == NO_TIMESTAMP_TYPE:
+        header = read_header(batch)
+        seal_batch(header._replace(attributes=header.attributes | NO_TIMESTAMP_TYPE_FLAG), batch)
     return Upgraded(batch, kind, behind)
 
 

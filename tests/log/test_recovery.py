@@ -11,7 +11,6 @@ import pytest
 from broker.log import names
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
-from broker.log.recovery import OldFormatError
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import InconsistentTopicIdError, OutOfOrderSequenceNumberError
 from tests.log.support import NOW, FaultyOps, batch, marker, open_log, stored
@@ -242,21 +241,6 @@ def test_damage_before_the_log_start_costs_nothing_after_it(tmp_path: Path) -> N
     os.truncate(segment_file(log, 0), BATCH)
     again = open_log(tmp_path, CONFIG, log_start_offset=20)
     assert (again.log_start_offset, again.log_end_offset) == (20, 30)
-
-
-def test_batches_of_an_older_format_are_refused_not_cut_off(tmp_path: Path) -> None:
-    # A message of format v1, as Kafka 0.10 wrote it: crc, magic 1, attributes, timestamp, no key, value "v".
-    import zlib
-
-    body = bytes([1, 0]) + NOW.to_bytes(8, "big") + b"\xff\xff\xff\xff" + b"\x00\x00\x00\x01v"
-    message = zlib.crc32(body).to_bytes(4, "big") + body
-    path = tmp_path / "t-0" / names.segment_name(0, names.LOG)
-    path.parent.mkdir()
-    path.write_bytes(bytes(8) + len(message).to_bytes(4, "big") + message)
-    before = path.read_bytes()
-    with pytest.raises(OldFormatError, match="v1"):
-        open_log(tmp_path, CONFIG)
-    assert path.read_bytes() == before
 
 
 def test_a_directory_of_another_topic_id_is_refused(tmp_path: Path) -> None:

@@ -41,8 +41,6 @@ def damaged(at: int, value: int) -> memoryview:
     return data
 
 
-OLD = memoryview(bytearray(b"\0" * 8 + (14).to_bytes(4, "big") + b"\0\0\0\0" + b"\x01" + b"\0" * 60))
-
 REFUSED = {
     "no bytes": (memoryview(bytearray()), PLAIN, errors.InvalidRecordError),
     "short": (batch(1)[:40], PLAIN, errors.InvalidRecordError),
@@ -50,7 +48,6 @@ REFUSED = {
     "two batches": (memoryview(bytearray(batch(1)) + bytearray(batch(1))), PLAIN, errors.InvalidRecordError),
     "negative length": (damaged(8, 0xFF), PLAIN, errors.CorruptMessageError),
     "wrong CRC": (damaged(70, 0xFF), PLAIN, errors.CorruptMessageError),
-    "message format v1": (OLD, PLAIN, errors.UnsupportedForMessageFormatError),
     "unknown magic": (damaged(16, 9), PLAIN, errors.CorruptMessageError),
     "base offset": (batch(1, base_offset=5), PLAIN, errors.InvalidRecordError),
     "too large": (batch(1, size=100), LogConfig(max_message_bytes=120), errors.MessageTooLargeError),
