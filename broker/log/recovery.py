@@ -155,7 +155,10 @@ class _Loader:
         while at < len(segments):
             segment = segments[at]
             if at > first and self._breaks_off(segments[at - 1], segment, end):
-                logger.warning("%s ends at %d; removing %d later segments", self.directory, end, len(segments) - at)
+                logger.warning(
+                    "%s ends at offset %d, where records are missing; removing the %d segments after it (%s and on)",
+                    self.directory, end, len(segments) - at, segment.path(names.LOG),
+                )  # fmt: skip
                 self._remove_from(at)
                 break
             if segment.base_offset < end:
@@ -168,7 +171,8 @@ class _Loader:
             end = recover_segment(segment, self.producers, self.epochs)
             if segment.size < size:
                 logger.warning(
-                    "%s: %d bytes after offset %d were no valid record batches and were cut off",
+                    "%s: the last %d bytes, from offset %d on, were no valid record batches and were cut off. What is "
+                    "lost had not been flushed (see flush.messages), or the disk has damaged it",
                     segment.path(names.LOG), size - segment.size, end,
                 )  # fmt: skip
                 self.cut_short.add(segment.base_offset)
@@ -242,7 +246,7 @@ def _give_back_reserved(segment: Segment) -> None:
         OSError: it cannot be read or cut.
     """
     file = segment.file
-    if any(os.pread(file.fd, HEADER_SIZE, max(segment.size - HEADER_SIZE, 0))):
+    if not segment.config.preallocate and any(os.pread(file.fd, HEADER_SIZE, max(segment.size - HEADER_SIZE, 0))):
         return
     end = 0
     with suppress(RecordsError):
@@ -252,26 +256,44 @@ def _give_back_reserved(segment: Segment) -> None:
         segment.cut(end)
 
 
-def replay(segments: list[Segment], producers: ProducerStateManager, end: int) -> None:
-    """Bring the producer state from where it stands up to ``end`` by the batch headers of the log."""
+def replay(segments: list[Segment], producers: ProducerStateManager, end: int, *, strict: bool = False) -> None:
+    """Bring the producer state from where it stands up to ``end`` by the batch headers of the log.
+
+    What is damaged is told and passed over, to the next segment, unless ``strict``: records are lost there, and what
+    producers were known by; the log is no less usable for it.
+
+    Raises:
+        RecordsError: a segment does not read as batches, and ``strict``.
+        OSError: one cannot be read.
+    """
     start = producers.end_offset
     for i, segment in enumerate(segments):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else end
         if following <= start or segment.base_offset >= end:
             continue
-        position = segment.position_of(start) if start > segment.base_offset else 0
-        if position is None:
-            continue
-        file = segment.file
-        for at, header in headers(file.fd, position, segment.size):
-            if header.base_offset >= end:
-                break
-            if header.producer_id >= 0 and header.base_offset >= start:
-                batch = b""
-                if header.is_control:
-                    batch = os.pread(file.fd, header.size, at)
-                note_producer(producers, header, memoryview(batch), None)
+        try:
+            _replay_segment(segment, producers, start, end)
+        except RecordsError as error:
+            if strict:
+                raise
+            logger.warning(
+                "%s is damaged where the state of producers was to be learnt: %s. Producers that wrote there and "
+                "nowhere after may append a batch twice if they try again", segment.path(names.LOG), error,
+            )  # fmt: skip
     producers.end_offset = max(end, start)
+
+
+def _replay_segment(segment: Segment, producers: ProducerStateManager, start: int, end: int) -> None:
+    position = segment.position_of(start) if start > segment.base_offset else 0
+    if position is None:
+        return
+    file = segment.file
+    for at, header in headers(file.fd, position, segment.size):
+        if header.base_offset >= end:
+            break
+        if header.producer_id >= 0 and header.base_offset >= start:
+            batch = os.pread(file.fd, header.size, at) if header.is_control else b""
+            note_producer(producers, header, memoryview(batch), None)
 
 
 def note_producer(
@@ -315,7 +337,7 @@ def rebuild_transaction_index(segments: list[Segment], segment: Segment, ops: Fi
     # A state of its own, from the log's first batch on: a transaction may have begun in any earlier segment.
     producers = ProducerStateManager(segment.directory, 0, (), ops)
     producers.end_offset = segments[0].base_offset
-    replay(segments, producers, segment.base_offset)
+    replay(segments, producers, segment.base_offset, strict=True)
     segment.transaction_index.reset()
     file = segment.file
     for position, header in headers(file.fd, 0, segment.size):
@@ -354,7 +376,7 @@ def _list_segments(directory: str, ops: FileOps) -> tuple[dict[int, int], list[i
         return _list_segments(directory, ops)
     for offset, path in indexes:
         if offset not in bases:
-            logger.warning("Removing the index file %s, which has no log file", path)
+            logger.warning("Removing the index file %s, whose log file is not there", path)
             ops.unlink(path)
     return bases, snapshots
 

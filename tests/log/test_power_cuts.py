@@ -74,8 +74,10 @@ def test_a_flush_after_a_kill_forces_the_names_that_the_process_before_it_gave(r
     assert offsets(open_log(recorded.cut(), CONFIG, recovery_point=13)) == list(range(13))
 
 
-def test_a_roll_after_a_flush_of_everything_leaves_no_reserved_space(recorded: Recorded) -> None:
-    config = CONFIG.with_changes(preallocate=True)
+@pytest.mark.parametrize("reserved", [1, 40, 1000])
+def test_a_roll_after_a_flush_of_everything_leaves_no_reserved_space(recorded: Recorded, reserved: int) -> None:
+    size = 5 * len(batch((b"%050d" % 0,)))
+    config = CONFIG.with_changes(preallocate=True, segment_bytes=size + reserved)
     log = open_log(recorded.root, config, ops=recorded.ops)
     fill(log, 5)
     log.flush()
@@ -132,6 +134,25 @@ def test_a_deletion_is_not_flushed_records(recorded: Recorded) -> None:
     fill(log, 8)
     log.delete_records(6)
     assert log.recovery_point == 0
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_damage_before_the_recovery_point_keeps_no_log_from_opening(recorded: Recorded, clean: bool) -> None:
+    """Producers that are known by no snapshot are learnt from the batches, and there are none to be read."""
+    log = open_log(recorded.root, CONFIG, ops=recorded.ops)
+    for i in range(20):
+        log.append(
+            batch((b"%050d" % i,), timestamp=NOW, producer_id=5, producer_epoch=0, base_sequence=i),
+            leader_epoch=0, now_ms=NOW,
+        )  # fmt: skip
+    log.close()
+    for snapshot in log.dir.glob("*.snapshot"):
+        snapshot.unlink()
+    damaged = Path(log.segments[0].path(names.LOG))
+    damaged.write_bytes(damaged.read_bytes()[:200] + bytes(300) + damaged.read_bytes()[500:])
+    again = open_log(recorded.root, CONFIG, clean=clean, recovery_point=20)
+    assert again.log_end_offset == 20
+    assert again.producers.producers[5].next_sequence == 20
 
 
 def manager(*directories: Path, ops: FileOps, config: LogConfig = CONFIG) -> LogManager:
