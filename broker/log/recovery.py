@@ -197,6 +197,8 @@ class _Loader:
         # From the end: a failure, or a crash, in between leaves a log without a gap.
         for segment in self.segments[: first - 1 if first else None : -1]:
             self._remove(segment)
+        # At once: they must not come back behind what is appended next.
+        self.ops.fsync_dir(self.directory)
 
     def _remove(self, segment: Segment) -> None:
         if segment.base_offset in self.producers.snapshot_offsets:

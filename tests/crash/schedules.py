@@ -441,7 +441,11 @@ class Judge:
             assert start >= before.start_stored, f"{where}: deleted records are back"
         known = self.life.rows.get(key, [])
         expected = [row for row in known if start <= row.last and row.last < end]
-        assert rows == expected, f"{where}: not what was appended"
+        if rows != expected:
+            told = "; ".join(
+                f"{name} {[row[:6] for row in some[-8:]]}" for name, some in (("found", rows), ("appended", expected))
+            )
+            raise AssertionError(f"{where}: not what was appended: {told}")
         assert not rows or rows[-1].last + 1 == end, f"{where}: ends with {rows[-1][:4]}"
         self.check_state(log, rows, where)
         if partition.is_leader:

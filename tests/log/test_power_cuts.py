@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
@@ -134,6 +135,21 @@ def test_a_deletion_is_not_flushed_records(recorded: Recorded) -> None:
     fill(log, 8)
     log.delete_records(6)
     assert log.recovery_point == 0
+
+
+def test_segments_that_recovery_removed_do_not_come_back_behind_new_records(recorded: Recorded) -> None:
+    log = open_log(recorded.root, CONFIG, ops=recorded.ops)
+    fill(log, 20)
+    log.close()
+    size, base = log.segments[0].size, log.segments[1].base_offset
+    os.truncate(log.segments[0].path(names.LOG), size // 2)
+    again = open_log(recorded.root, CONFIG, ops=recorded.ops)
+    assert again.log_end_offset < base
+    while again.log_end_offset < base:
+        value = b"%050d" % (again.log_end_offset + 100)
+        again.append(batch((value,), timestamp=NOW), leader_epoch=0, now_ms=NOW)
+    found = stored(open_log(recorded.cut(everything, nothing), CONFIG))
+    assert [row.base_offset for row in found] == list(range(base))
 
 
 @pytest.mark.parametrize("clean", [False, True])
