@@ -8,10 +8,13 @@ contradicts.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left, bisect_right
 
 from broker.log.checkpoints import CorruptCheckpointError, read_epochs, write_epochs
 from broker.log.file_ops import OS, FileOps
+
+logger = logging.getLogger(__name__)
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
@@ -37,7 +40,8 @@ class LeaderEpochCache:
         self.dirty = False
         try:
             rows = read_epochs(path)
-        except CorruptCheckpointError:
+        except CorruptCheckpointError as error:
+            logger.warning("Ignoring a leader-epoch checkpoint: %s. It is begun anew", error)
             rows = []
         for epoch, start in rows:
             self._assign(epoch, start)

@@ -25,6 +25,14 @@ from broker.log.file_ops import OS, FileOps, make_directories
 
 logger = logging.getLogger(__name__)
 
+WITHOUT = {
+    names.RECOVERY_POINT_CHECKPOINT: "Every log in this directory is checked from its beginning",
+    names.LOG_START_CHECKPOINT: "Records that clients deleted may be back",
+    names.HIGH_WATERMARK_CHECKPOINT: "It is written anew",
+    names.CLEANER_CHECKPOINT: "Compacted logs are compacted again from their beginning",
+}
+"""What follows where a checkpoint file does not read."""
+
 Offsets = Mapping[tuple[str, int], int]
 
 
@@ -163,7 +171,7 @@ class LogDir:
         try:
             return checkpoints.read_offsets(str(self.path / name))
         except CorruptCheckpointError as error:
-            logger.warning("Ignoring a checkpoint file: %s", error)
+            logger.warning("Ignoring a checkpoint file: %s. %s", error, WITHOUT[name])
             return {}
 
     def _write(self, name: str, offsets: Offsets) -> None:

@@ -19,6 +19,7 @@ below the high watermark) is what bounds the last stable offset.
 
 from __future__ import annotations
 
+import logging
 import os
 from bisect import insort
 from collections.abc import Iterable, Sequence
@@ -34,6 +35,8 @@ from kafkalog.protocol.errors import (
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
 )
+
+logger = logging.getLogger(__name__)
 
 RETAINED_BATCHES = 5
 NO_EPOCH = -1
@@ -349,7 +352,11 @@ class ProducerStateManager:
             offset = self._snapshots[-1]
             try:
                 rows = read(self._path(offset))
-            except (CorruptSnapshotError, FileNotFoundError):
+            except (CorruptSnapshotError, FileNotFoundError) as error:
+                logger.warning(
+                    "Removing the producer snapshot %s: %s. The producers are learnt from an older one and the log",
+                    self._path(offset), error,
+                )  # fmt: skip
                 self.remove_snapshot(offset)
                 continue
             for row in rows:

@@ -31,6 +31,7 @@ from broker.log.open_files import OPEN_FILES
 from broker.log.segment_file import FileSlice, SegmentFile
 from broker.log.time_index import NO_TIMESTAMP, TimeIndex
 from broker.log.transaction_index import AbortedTransaction, TransactionIndex
+from kafkalog.records.batch import MAGIC, MAGIC_AT
 from kafkalog.records.errors import CorruptRecordError
 
 logger = logging.getLogger(__name__)
@@ -53,10 +54,10 @@ class Segment:
     """See the module. Not safe for use from several threads, but for :meth:`flush`."""
 
     __slots__ = (
-        "__weakref__", "_aborted_changes", "_file", "_found_offset", "_found_position", "_index", "_last_file",
-        "_limit_offset", "_limit_position", "_none_aborted_at", "_older", "_ops", "_recent", "_roll_timestamp",
-        "_time_index", "_writable", "base_offset", "bytes_since_index", "config", "created_ms", "directory",
-        "jitter_ms", "max_timestamp", "max_timestamp_offset", "size", "suffix", "used",
+        "__weakref__", "_aborted_changes", "_distrusted", "_file", "_found_offset", "_found_position", "_index",
+        "_last_file", "_limit_offset", "_limit_position", "_none_aborted_at", "_older", "_ops", "_recent",
+        "_roll_timestamp", "_time_index", "_writable", "base_offset", "bytes_since_index", "config", "created_ms",
+        "directory", "jitter_ms", "max_timestamp", "max_timestamp_offset", "size", "suffix", "used",
     )  # fmt: skip
 
     def __init__(
@@ -89,8 +90,10 @@ class Segment:
         self._older: dict[int, int] = {}
         self._limit_offset = -1
         self._limit_position = 0
-        # What `missing` found last.
+        # What another look-up found last.
         self._found_offset = -1
+        # Its index was found not to fit the log, and was built anew.
+        self._distrusted = False
         self._found_position = 0
 
     @classmethod
@@ -345,11 +348,65 @@ class Segment:
             if position is None:
                 if offset == self._found_offset:
                     return self._found_position
-                start = self.offset_index.lookup(offset)[1]
-                file = self.file
-                found = find_batch(file.fd, start, self.size, offset)
-                return found[1] if found else None
+                return self._search(offset)
         return position
+
+    def _search(self, offset: int) -> int | None:
+        """What the index and the log say; an index that does not fit the log is built anew, once."""
+        start = self.offset_index.lookup(offset)[1]
+        file = self.file
+        try:
+            found = find_batch(file.fd, start, self.size, offset)
+            if self.fits(offset, start, found):
+                return found[1] if found else None
+        except CorruptRecordError:
+            if start == 0 or self._distrusted:
+                raise
+        if not self._distrusted:
+            self._distrusted = True
+            logger.warning(
+                "The offset index %s leads to position %d for offset %d, where the log has no such batch; the indexes "
+                "are built anew from the log", self.path(names.INDEX), start, offset,
+            )  # fmt: skip
+            self.rebuild_indexes()
+            start = self.offset_index.lookup(offset)[1]
+            found = find_batch(file.fd, start, self.size, offset)
+        return found[1] if found else None
+
+    def fits(self, offset: int, start: int, found: tuple[int, int, int] | None) -> bool:
+        """Whether a look-up of ``offset`` that the index led to ``start`` may have found this, or nothing.
+
+        An index entry is no later than the offset: the batch that it leads to cannot begin after it.
+        """
+        if start == 0:
+            return True
+        if start >= self.size:
+            return False
+        file = self.file
+        if found is None:
+            base = int.from_bytes(os.pread(file.fd, 8, start), "big")
+            return self.base_offset <= base <= offset
+        if found[1] != start or found[0] <= offset:
+            return True
+        # Messages of v0 and v1 tell their last offset alone.
+        return os.pread(file.fd, 1, start + MAGIC_AT) < bytes([MAGIC])
+
+    def remembers(self, offset: int) -> bool:
+        """Whether a batch that begins at ``offset`` is among the newest, whose positions are known."""
+        return offset in self._recent or offset in self._older
+
+    def note_position(self, offset: int, position: int) -> None:
+        """A look-up done elsewhere has found the batch that holds ``offset``; the next :meth:`position_of` is told."""
+        self._found_offset, self._found_position = offset, position
+
+    def index_on_disk(self, *kinds: str) -> str | None:
+        """Path of the first of its index files that is not in memory, of these (``names.INDEX``, ``TIME_INDEX``)."""
+        for kind in kinds:
+            index: IndexFile | None = self._index if kind == names.INDEX else self._time_index
+            path = self.path(kind)
+            if not (page_cache.file_resident(path) if index is None else index.resident()):
+                return path
+        return None
 
     def limit_for(self, offset: int) -> int:
         """Position up to which everything lies before ``offset``."""
