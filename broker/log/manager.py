@@ -19,6 +19,7 @@ it would vouch for, or hide, records of the new one.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -33,9 +34,13 @@ from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps
 from broker.log.log_dir import LogDir, LogDirUnusableError
 from broker.log.partition_log import PartitionLog
+from broker.log.retention import TIME_AND_SIZE, RetentionPolicy
 from kafkalog.protocol.errors import KafkaError, KafkaStorageError
+from kafkalog.records.errors import RecordsError
 
 logger = logging.getLogger(__name__)
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 TopicPartition = tuple[str, int]
 _Write = Callable[[LogDir, Mapping[TopicPartition, int]], None]
@@ -81,6 +86,8 @@ class LogManager:
         # Partitions that each checkpoint file has a row of.
         self._rows: dict[_Write, Set[TopicPartition]] = {}
         self._failing = threading.Lock()
+        # A log ended before its checkpointed recovery point when it was opened.
+        self._lowered = False
         # Partitions whose directory was renamed without forcing that to the device, and to which new name.
         self._renamed: dict[Path, dict[TopicPartition, Path]] = {}
         self.on_directory_failure: Callable[[Path], None] = lambda path: None
@@ -176,7 +183,7 @@ class LogManager:
             for directory in self.online_dirs:
                 try:
                     loaded = self._load_directory(directory, configs, pool)
-                except (OSError, CorruptCheckpointError) as error:
+                except (OSError, CorruptCheckpointError, RecordsError) as error:
                     self.fail_directory(directory.path, f"cannot load its logs: {error}")
                     continue
                 for log in loaded:
@@ -187,8 +194,12 @@ class LogManager:
                             f"{self._logs[key].dir}; remove one of them"
                         )
                     self._logs[key] = log
+                    self._counts[log.log_dir] += 1
         if not self.online_dirs:
             self._refuse_start()
+        if self._lowered:
+            # What was lost lies before the recovery point: it must not vouch for what is appended there from now on.
+            self.checkpoint_recovery_points()
 
     def _load_directory(
         self, directory: LogDir, configs: Mapping[str, LogConfig], pool: ThreadPoolExecutor
@@ -216,8 +227,13 @@ class LogManager:
                 now_ms=now_ms,
                 ops=self._ops,
             )
+            if keeps_gaps:
+                log.config = config
             log.high_watermark = watermarks.get(key, log.log_start_offset)
+            log.cleaned_offset = cleaned.get(key)
             log.on_offline = self.fail_directory
+            if log.recovery_point < points.get(key, 0):
+                self._lowered = True
             return log
 
         found = list(self._partition_dirs(directory, now_ms))
@@ -443,13 +459,23 @@ class LogManager:
         self._rows[write] = self._rows.get(write, frozenset()) | rows.keys()
 
     def _forget_rows(self, key: TopicPartition) -> None:
-        """Rewrite the checkpoints that have a row of a partition that is not there any more."""
+        """Rewrite the checkpoints that have a row of a partition that is not there any more.
+
+        Raises:
+            KafkaStorageError: there is no room for it.
+        """
+        if not self._has_rows(key):
+            return
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_high_watermarks()
+        self.checkpoint_cleaned_offsets()
+        if self._has_rows(key):
+            raise KafkaStorageError(f"Cannot create {key[0]}-{key[1]}: no space left for the checkpoints")
+
+    def _has_rows(self, key: TopicPartition) -> bool:
         with self._checkpointing:
-            stale = any(key in rows for rows in self._rows.values())
-        if stale:
-            self.checkpoint_recovery_points()
-            self.checkpoint_log_start_offsets()
-            self.checkpoint_high_watermarks()
+            return any(key in rows for rows in self._rows.values())
 
     def _checkpoint(self, write: _Write, value: Callable[[PartitionLog], int | None]) -> None:
         with self._checkpointing:
@@ -460,13 +486,22 @@ class LogManager:
         for key, log in list(self._logs.items()):
             offset = value(log)
             if offset is not None:
-                rows[log.dir.parent][key] = offset
+                rows[log.log_dir][key] = offset
+        still: Set[TopicPartition] = frozenset()
         for directory in self.online_dirs:
             try:
                 write(directory, rows[directory.path])
             except OSError as error:
-                self.fail_directory(directory.path, f"cannot write a checkpoint: {error}")
-        self._rows[write] = frozenset().union(*rows.values())
+                if error.errno not in _FULL:
+                    self.fail_directory(directory.path, f"cannot write a checkpoint: {error}")
+                    continue
+                # The older one says less, and nothing that is wrong: appends go on when there is room again.
+                logger.error(
+                    "Cannot write a checkpoint in %s: %s. The one before stays in force; make room, or a crash will "
+                    "have more to check", directory.path, error,
+                )  # fmt: skip
+                still = self._rows.get(write, frozenset())
+        self._rows[write] = frozenset(still).union(*rows.values())
 
     def fail_directory(self, path: Path, reason: str) -> None:
         """Take a log directory and every log in it out of service. On any thread; the first reason stays."""

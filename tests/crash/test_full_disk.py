@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,45 @@ def test_a_full_file_system(tmp_path: Path, small_disk: Path) -> None:
         broker.kill()
         broker.start()
         assert list(read_all(broker, "t", 0).values()) == [*values, b"room again"]
+
+
+def partition_in(directory: Path) -> int:
+    (found,) = (int(path.name.rpartition("-")[2]) for path in directory.glob("t-?"))
+    return found
+
+
+def test_a_full_log_directory_leaves_the_other_serving(tmp_path: Path, small_disk: Path) -> None:
+    """ENOSPC in one of two, also for its checkpoints, which are written all the time."""
+    full, roomy = small_disk / "log", tmp_path / "roomy"
+    settings = {
+        **SMALL,
+        "log.dirs": f"{full},{roomy}",
+        "log.flush.offset.checkpoint.interval.ms": "20",
+        "log.flush.interval.messages": "1",
+    }
+    with KafkalogBroker(tmp_path / "broker", settings) as broker:
+        create_topic(broker, "t", 2)
+        tight, free = partition_in(full), partition_in(roomy)
+        ballast = small_disk / "ballast"
+        values, error = fill(broker, tight)
+        assert error == ErrorCode.KAFKA_STORAGE_ERROR
+        with ballast.open("wb") as file:
+            # The last bytes, too, so that no checkpoint finds room.
+            for size in (1 << 16, 1 << 12, 1):
+                with suppress(OSError):
+                    while True:
+                        os.write(file.fileno(), bytes(size))
+        broker.wait_logged(f"Cannot write a checkpoint in {full}")
+        with broker.connect() as sock:
+            for n in range(5):
+                assert produce(sock, "t", batch([b"%d" % n]), free).base_offset == n
+                assert produce(sock, "t", batch([b"x" * 20_000]), tight).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert list(read_all(broker, "t", tight).values()) == values
+        assert "Stopping serving logs" not in broker.logged()
+        ballast.unlink()
+        with broker.connect() as sock:
+            assert produce(sock, "t", batch([b"room again"]), tight).base_offset == len(values)
+        broker.kill()
+        broker.start()
+        assert list(read_all(broker, "t", tight).values()) == [*values, b"room again"]
+        assert list(read_all(broker, "t", free).values()) == [b"%d" % n for n in range(5)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +12,14 @@ from uuid import UUID
 import pytest
 
 from broker.log import names
+from broker.log.checkpoints import read_offsets
 from broker.log.config import LogConfig
 from broker.log.file_ops import FileOps
 from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from kafkalog.protocol.errors import KafkaStorageError
 from tests.crash.lossy_disk import Disk, Entry, NoSync, RecordingOps
-from tests.log.support import NOW, batch, open_log, stored
+from tests.log.support import NOW, FaultyOps, batch, open_log, stored
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_bytes=1200, file_delete_delay_ms=0)
 
@@ -192,6 +194,47 @@ def test_deleted_records_stay_deleted_when_their_segments_are_back(recorded: Rec
     assert again is not None
     assert again.log_start_offset == 20
     assert offsets(again) == list(range(20, 30))
+
+
+def test_a_recovery_point_past_the_end_vouches_for_nothing_that_is_appended_later(recorded: Recorded) -> None:
+    logs = manager(recorded.root / "one", ops=recorded.ops)
+    log = logs.create("t", 0)
+    fill(log, 6)
+    log.flush()
+    logs.checkpoint_recovery_points()
+    logs.unlock()
+    # The disk has lost what it had been given.
+    os.truncate(log.active_segment.path(names.LOG), log.active_segment.size // 2)
+    logs = manager(recorded.root / "one", ops=recorded.ops)
+    again = logs.get("t", 0)
+    assert again is not None
+    assert again.log_end_offset == 3
+    assert read_offsets(str(recorded.root / "one" / names.RECOVERY_POINT_CHECKPOINT)) == {("t", 0): 3}
+    logs.unlock()
+
+
+def test_a_full_disk_takes_no_checkpoint_and_no_log_directory_offline(tmp_path: Path) -> None:
+    """The checkpoint before stays in force; but none may vouch for a new log of an old name."""
+    ops = FaultyOps(errno.ENOSPC)
+    logs = manager(tmp_path, ops=ops)
+    fill(logs.create("t", 0), 6)
+    fill(logs.create("u", 0), 6)
+    logs.run_flushes(NOW)
+    logs.checkpoint_recovery_points()
+    before = read_offsets(str(tmp_path / names.RECOVERY_POINT_CHECKPOINT))
+    assert set(before) == {("t", 0), ("u", 0)}
+    ops.fail = {"pwrite": 1}
+    logs.checkpoint_recovery_points()
+    logs.checkpoint_high_watermarks()
+    assert logs.offline_dirs == []
+    logs.delete("t", 0)
+    with pytest.raises(KafkaStorageError, match="no space left for the checkpoints"):
+        logs.create("t", 0)
+    assert read_offsets(str(tmp_path / names.RECOVERY_POINT_CHECKPOINT)) == before
+    ops.heal()
+    assert logs.create("t", 0).log_end_offset == 0
+    assert ("t", 0) not in read_offsets(str(tmp_path / names.RECOVERY_POINT_CHECKPOINT))
+    logs.unlock()
 
 
 @pytest.mark.parametrize("killed", [False, True])
