@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -49,8 +49,13 @@ Results = dict[str, dict[str, list[float]]]
 
 
 @contextmanager
-def started(name: str, home: Path, overrides: Sequence[str]) -> Iterator[tuple[Broker, float]]:
-    """A broker on `home`, and the seconds from its start to its first answer; stopped cleanly at the end."""
+def started(
+    name: str, home: Path, overrides: Sequence[str], peer_config: Mapping[str, str] | None = None
+) -> Iterator[tuple[Broker, float]]:
+    """A broker on `home`, and the seconds from its start to its first answer; stopped cleanly at the end.
+
+    `overrides` are settings of ours, `peer_config` those of Apache Kafka.
+    """
     home.mkdir(parents=True, exist_ok=True)
     if name == OURS:
         ours = KafkalogBroker(home, dict(item.split("=", 1) for item in overrides))
@@ -59,7 +64,7 @@ def started(name: str, home: Path, overrides: Sequence[str]) -> Iterator[tuple[B
         began = time.perf_counter()
         process = Process(command, home / "broker.out")
     else:
-        peer = kafka.ApacheKafka(PEERS[name], directory=home)
+        peer = kafka.ApacheKafka(PEERS[name], directory=home, config=peer_config)
         peer.prepare()
         bootstrap = peer.bootstrap
         began = time.perf_counter()

@@ -1,9 +1,10 @@
-"""Rates drawn against partitions and against record sizes."""
+"""Rates drawn against partitions and against record sizes, and lines of any kind."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 Point = tuple[str, int, int, str, Mapping[str, float]]
@@ -44,3 +45,36 @@ def draw(path: Path, points: Sequence[Point]) -> None:
             panel.legend(fontsize="x-small")
     figure.tight_layout()
     figure.savefig(path)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Lines of (x, y) by their names; y begins at zero."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Mapping[str, Sequence[tuple[float, float]]]
+    log_x: bool = False
+
+
+def draw_panels(path: Path, panels: Sequence[Panel]) -> None:
+    """The panels side by side."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, len(panels), squeeze=False, figsize=(5.5 * len(panels), 4))
+    for axis, panel in zip(axes[0], panels, strict=True):
+        for name, values in panel.lines.items():
+            axis.plot(*zip(*values, strict=True), marker="o", markersize=3, label=name)
+        if panel.log_x:
+            axis.set_xscale("log")
+        axis.set_xlabel(panel.x_label)
+        axis.set_ylabel(panel.y_label)
+        axis.set_ylim(bottom=0)
+        axis.set_title(panel.title)
+        axis.legend(fontsize="small")
+    figure.tight_layout()
+    figure.savefig(path, dpi=100)

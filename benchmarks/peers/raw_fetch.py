@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 MAX_BYTES = 1 << 20
 _CLIENT_ID = b"raw"
@@ -29,18 +29,20 @@ _LAST_OFFSET_DELTA_AT = 23
 
 def drain(bootstrap: str, topic: str, ends: Sequence[int]) -> int:
     """Fetch every partition to its end, one request in flight, 1 MiB at most each; bytes of record batches."""
+    return sum(sum(stream(bootstrap, topic, partition, end)) for partition, end in enumerate(ends))
+
+
+def stream(bootstrap: str, topic: str, partition: int, end: int) -> Iterator[int]:
+    """Fetch a partition to its end in the same way; bytes of record batches of each answer."""
     host, _, port = bootstrap.rpartition(":")
     buffer = bytearray(MAX_BYTES + (1 << 20))
-    total = 0
+    offset = 0
     with socket.create_connection((host, int(port)), 60) as sock:
-        for partition, end in enumerate(ends):
-            offset = 0
-            while offset < end:
-                sock.sendall(_request(topic.encode(), partition, offset))
-                records = _records(sock, buffer, len(topic))
-                total += len(records)
-                offset = _next_offset(records, offset)
-    return total
+        while offset < end:
+            sock.sendall(_request(topic.encode(), partition, offset))
+            records = _records(sock, buffer, len(topic))
+            offset = _next_offset(records, offset)
+            yield len(records)
 
 
 def _request(topic: bytes, partition: int, offset: int) -> bytes:

@@ -1,0 +1,196 @@
+"""Latency of hot traffic while somebody reads a log that is on the disk alone: kafkalog beside Apache Kafka.
+
+Run from the repository: ``python -m benchmarks.cold_reads [--gigabytes 20]``; it needs that much space, and Linux.
+
+A log of so many gigabytes (1 KB records in batches of 16 KiB, segments of 1 GiB) is written once and given to each
+broker. Hot traffic is one record of 1,000 bytes every few milliseconds to another topic: Produce with acks=1 over one
+socket, then the Fetch of that record over a second one; both are timed, from sending the request to having the whole
+answer. It is measured alone, and while a third connection, in a process of its own, fetches the big log from its
+beginning, 1 MiB a request, one in flight. Before each of its readings the log's pages are dropped from the page cache.
+Brokers run with the defaults of their distributions, both at once, and are measured in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from benchmarks.peers import big_log, raw_fetch, report
+from benchmarks.peers.brokers import NAMES, OURS, Broker
+from benchmarks.startup import started
+from kafkalog.protocol.codec import encode_request
+from tests.peers import probe
+from tests.support.wire import batch, fetch_request, list_offset, produce_request, receive_frame
+
+PRODUCE_VERSION, FETCH_VERSION = 7, 4
+ERROR_AT = {"produce": 14, "fetch": 20}
+"""Where an answer has its error code, without the length of the topic's name."""
+COLD, HOT = "cold", "hot"
+WARM_UP_S = 3.0
+
+
+class HotTraffic:
+    """Produce and fetch of one record at a time, timed."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._producer = probe.connect(broker.bootstrap, 20)
+        self._consumer = probe.connect(broker.bootstrap, 20)
+        self._offset = int(list_offset(self._consumer, HOT, version=4).offset)
+        self._frame = self._encode(produce_request(HOT, {0: batch([os.urandom(1000)])}), PRODUCE_VERSION)
+
+    @staticmethod
+    def _encode(message: object, version: int) -> bytes:
+        frame = encode_request(message, version, 1, "hot")
+        return bytes(frame) if isinstance(frame, bytes | bytearray) else b"".join(frame)
+
+    def run(self, seconds: float, interval: float) -> dict[str, list[float]]:
+        """Milliseconds of each exchange, begun every ``interval`` seconds."""
+        spent: dict[str, list[float]] = {"produce": [], "fetch": []}
+        end = time.perf_counter() + seconds
+        due = time.perf_counter()
+        while due < end:
+            time.sleep(max(due - time.perf_counter(), 0))
+            wanted = self._encode(fetch_request(HOT, {0: self._offset}, max_wait_ms=1000), FETCH_VERSION)
+            spent["produce"].append(self._exchange(self._producer, self._frame, "produce"))
+            spent["fetch"].append(self._exchange(self._consumer, wanted, "fetch"))
+            self._offset += 1
+            due = max(due + interval, time.perf_counter())
+        return spent
+
+    @staticmethod
+    def _exchange(sock: socket.socket, frame: bytes, what: str) -> float:
+        began = time.perf_counter()
+        sock.sendall(frame)
+        answer = receive_frame(sock)
+        spent = (time.perf_counter() - began) * 1000
+        at = ERROR_AT[what] + len(HOT)
+        if int.from_bytes(answer[at : at + 2], "big"):
+            raise RuntimeError(f"{what} was answered error code {int.from_bytes(answer[at : at + 2], 'big')}")
+        return spent
+
+    def close(self) -> None:
+        self._producer.close()
+        self._consumer.close()
+
+
+def read_cold(bootstrap: str, end: int) -> None:
+    """The process that reads the big log: until its end, or until standard input is closed."""
+    began = time.perf_counter()
+    total = 0
+    for got in raw_fetch.stream(bootstrap, COLD, 0, end):
+        total += got
+        if select.select([sys.stdin], [], [], 0)[0]:
+            break
+    print(json.dumps({"bytes": total, "seconds": time.perf_counter() - began}))
+
+
+@contextmanager
+def cold_reader(broker: Broker, end: int, rates: list[float]) -> Iterator[None]:
+    """A reader beside what is measured; its MB/s are added to ``rates`` at the end."""
+    command = [sys.executable, "-m", "benchmarks.cold_reads", "--reader", broker.bootstrap, str(end)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        time.sleep(0.5)  # the interpreter starts
+        yield
+        out, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    told = json.loads(out)
+    rates.append(told["bytes"] / told["seconds"] / 1e6)
+
+
+def prepare(name: str, home: Path, source: Path, options: argparse.Namespace) -> None:
+    """A stopped broker's directory with the big log in it."""
+    with started(name, home, options.override) as (broker, _):
+        broker.create_topic(COLD, 1)
+        broker.create_topic(HOT, 1)
+    big_log.plant(source, log_dir(name, home) / f"{COLD}-0")
+
+
+def log_dir(name: str, home: Path) -> Path:
+    return home / ("log" if name == OURS else "data")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--brokers", nargs="+", default=list(NAMES[:2]), choices=NAMES, metavar="NAME")
+    parser.add_argument("--gigabytes", type=float, default=20)
+    parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
+    parser.add_argument("--interval-ms", type=float, default=4, help="between records")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--dir", type=Path, help="where the data lies (default: a temporary directory)")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="kafkalog's settings")
+    parser.add_argument("--reader", nargs=2, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure and print two tables."""
+    options = arguments()
+    if options.reader:
+        read_cold(options.reader[0], int(options.reader[1]))
+        return
+    root = Path(tempfile.mkdtemp(prefix="kafkalog-bench-", dir=options.dir))
+    try:
+        measure(root, options)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def measure(root: Path, options: argparse.Namespace) -> None:
+    source = root / f"{COLD}-0"
+    began = time.perf_counter()
+    end = big_log.write(source, int(options.gigabytes * 1e9))
+    print(f"{options.gigabytes:g} GB written in {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+    found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    rates: dict[str, list[float]] = defaultdict(list)
+    with ExitStack() as stack:
+        brokers = []
+        for name in options.brokers:
+            home = root / name.replace(" ", "-")
+            prepare(name, home, source, options)
+            broker, _ = stack.enter_context(started(name, home, options.override))
+            traffic = HotTraffic(broker)
+            stack.callback(traffic.close)
+            brokers.append((broker, traffic))
+        for _, traffic in brokers:
+            traffic.run(WARM_UP_S, options.interval_ms / 1000)
+        for _ in range(options.runs):
+            for broker, traffic in brokers:
+                alone = traffic.run(options.seconds, options.interval_ms / 1000)
+                big_log.drop_from_cache(source)
+                with cold_reader(broker, end, rates[broker.name]):
+                    beside = traffic.run(options.seconds, options.interval_ms / 1000)
+                for what in ("produce", "fetch"):
+                    found[broker.name, what, "alone"] += alone[what]
+                    found[broker.name, what, "beside a cold reader"] += beside[what]
+                print(f"{time.strftime('%X')} {broker.name} {rates[broker.name][-1]:.0f} MB/s", file=sys.stderr)
+    show(found, rates, options.brokers)
+
+
+def show(found: dict[tuple[str, str, str], list[float]], rates: dict[str, list[float]], names: list[str]) -> None:
+    rows = []
+    for (name, what, when), spent in sorted(found.items(), key=lambda item: (item[0][1], item[0][2], item[0][0])):
+        cuts = statistics.quantiles(spent, n=1000)
+        values = (cuts[499], cuts[989], cuts[998], max(spent))
+        rows.append([f"{what}, {when}", name, *(f"{value:.2f}" for value in values), f"{len(spent):,}"])
+    print(report.table(["", "broker", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "exchanges"], rows))
+    print("\nthe cold reader: " + ", ".join(f"{name} {report.median(rates[name]):.0f} MB/s" for name in names))
+    print(f"\n{report.machine()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,276 @@
+"""How costs grow: with partitions, with gigabytes to recover, with segments. kafkalog beside Apache Kafka.
+
+Run from the repository: ``python -m benchmarks.scale [--parts partitions recovery segments] [--plots docs/images]``.
+
+- partitions: topics of 1,000 partitions are made until there are so many; then, after a clean stop, the time from the
+  start of the process to the first answer to ApiVersions and Metadata, and resident memory two seconds later, without
+  anything having been read or written. "a partition" is what memory grows by, divided by the partitions.
+- recovery: 16 partitions get records of 1 KB in batches of 16 KiB (Produce over one socket, acks=1); the broker is
+  killed with SIGKILL and started again with ``num.recovery.threads.per.data.dir=2``. What the start takes longer than
+  one after a clean stop is the recovery. Further runs take the clean-shutdown marker and the recovery points away
+  instead, which leaves the same work. The pages are in the page cache: this is the speed of checking, not of the disk.
+- segments: one log, in this process, segments of 1 MiB: the cost of an append, rolls included, and of the look-up of a
+  read in the first, a middle and the last segment, as segments grow.
+
+Brokers run with the defaults of their distributions, one at a time, in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.peers import big_log, report
+from benchmarks.peers.brokers import NAMES, OURS, Broker
+from benchmarks.peers.plot import Panel, draw_panels
+from benchmarks.startup import started
+from broker.log.config import LogConfig
+from broker.log.partition_log import PartitionLog
+from kafkalog.protocol.codec import encode_request
+from kafkalog.records import kernels
+from tests.peers import probe
+from tests.support.wire import produce_request, receive_frame
+
+PER_TOPIC = 1000
+SETTLE_S = 2.0
+RECOVERED_PARTITIONS = 16
+RECOVERY = {"num.recovery.threads.per.data.dir": "2"}
+PRODUCE_VERSION = 7
+SEGMENT_BYTES = 1 << 20
+WARM_UP_SEGMENTS = 20
+NOW_MS = big_log.NOW_MS
+
+Results = dict[str, dict[str, list[float]]]
+
+
+def log_dir(name: str, home: Path) -> Path:
+    return home / ("log" if name == OURS else "data")
+
+
+def note(text: str) -> None:
+    print(f"{time.strftime('%X')} {text}", file=sys.stderr, flush=True)
+
+
+# -- partitions
+
+
+def partitions(root: Path, options: argparse.Namespace) -> None:
+    results: Results = defaultdict(lambda: defaultdict(list))
+    for name in options.brokers:
+        home = root / f"partitions-{name.replace(' ', '-')}"
+        there = 0
+        for count in options.partitions:
+            with started(name, home, options.override) as (broker, _):
+                began = time.perf_counter()
+                while there < count:
+                    more = min(PER_TOPIC, count - there)
+                    broker.create_topic(f"many-{there}", more)
+                    there += more
+                results[f"made up to {count:,}, s"][name].append(time.perf_counter() - began)
+            for _ in range(options.runs):
+                with started(name, home, options.override) as (broker, spent):
+                    time.sleep(SETTLE_S)
+                    results[f"start, {count:,} partitions, s"][name].append(spent)
+                    results[f"resident memory, {count:,} partitions, MB"][name].append(broker.resident_bytes() / 1e6)
+            note(f"{name} {count:,} partitions")
+        shutil.rmtree(home)
+    fewest, most = options.partitions[0], options.partitions[-1]
+    if most > fewest:
+        for name in options.brokers:
+            low, high = (report.median(results[f"resident memory, {n:,} partitions, MB"][name]) for n in (fewest, most))
+            results["a partition, KB"][name].append((high - low) * 1000 / (most - fewest))
+    show(results, options.brokers)
+    if options.plots:
+        panels = [
+            Panel(
+                title,
+                "partitions",
+                unit,
+                {
+                    name: [(n, report.median(results[key.format(n)][name])) for n in options.partitions]
+                    for name in options.brokers
+                },
+                log_x=True,
+            )
+            for title, unit, key in (
+                ("start after a clean stop", "seconds", "start, {:,} partitions, s"),
+                ("resident memory", "MB", "resident memory, {:,} partitions, MB"),
+            )
+        ]
+        draw_panels(options.plots / "scale-partitions.png", panels)
+
+
+# -- recovery
+
+
+def fill(broker: Broker, topic: str, total: int) -> None:
+    """Produce ``total`` bytes, a batch to every partition in each request."""
+    data = {index: big_log.template(16 << 10) for index in range(RECOVERED_PARTITIONS)}
+    frame = encode_request(produce_request(topic, data), PRODUCE_VERSION, 1, "fill")
+    whole = bytes(frame) if isinstance(frame, bytes | bytearray) else b"".join(frame)
+    sent = 0
+    with probe.connect(broker.bootstrap, 60) as sock:
+        while sent < total:
+            sock.sendall(whole)
+            if not receive_frame(sock):
+                raise ConnectionError(f"{broker.name} closed the connection")
+            sent += len(whole)
+
+
+def as_after_a_crash(directory: Path) -> None:
+    (directory / ".kafka_cleanshutdown").unlink()
+    (directory / "recovery-point-offset-checkpoint").unlink()
+
+
+def recovery(root: Path, options: argparse.Namespace) -> None:
+    results: Results = defaultdict(lambda: defaultdict(list))
+    total = int(options.gigabytes * 1e9)
+    overrides = [*options.override, *(f"{key}={value}" for key, value in RECOVERY.items())]
+    homes = {name: root / f"recovery-{name.replace(' ', '-')}" for name in options.brokers}
+    held: dict[str, list[int]] = {}
+    for name, home in homes.items():
+        with started(name, home, overrides, RECOVERY) as (broker, _):
+            broker.create_topic("much", RECOVERED_PARTITIONS)
+            fill(broker, "much", total)
+            held[name] = broker.end_offsets("much", RECOVERED_PARTITIONS)
+            os.kill(broker.pid, signal.SIGKILL)
+        note(f"{name} filled")
+    for run in range(options.runs):
+        for name, home in homes.items():
+            if run:
+                as_after_a_crash(log_dir(name, home))
+            with started(name, home, overrides, RECOVERY) as (broker, crashed):
+                if broker.end_offsets("much", RECOVERED_PARTITIONS) != held[name]:
+                    raise RuntimeError(f"{name} holds {broker.end_offsets('much', RECOVERED_PARTITIONS)}")
+            with started(name, home, overrides, RECOVERY) as (_, clean):
+                pass
+            results["start after kill -9, s"][name].append(crashed)
+            results["start after a clean stop, s"][name].append(clean)
+            results["recovered, GB/s"][name].append(options.gigabytes / max(crashed - clean, 1e-3))
+            note(f"{name} {options.gigabytes / (crashed - clean):.2f} GB/s")
+    show(results, options.brokers)
+
+
+# -- segments
+
+
+def segments(root: Path, options: argparse.Namespace) -> None:
+    kernels.load_validation()
+    batch = big_log.template(16 << 10)
+    log = PartitionLog.open(root / "segments-0", LogConfig(segment_bytes=SEGMENT_BYTES), clean=True, now_ms=NOW_MS)
+    per_segment = SEGMENT_BYTES // len(batch)
+    buffers = [bytearray(batch) for _ in range(per_segment)]
+    appends: list[float] = []
+    looks: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    wanted = sorted({1, 2, 5, *(n for n in (10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if n < options.segments)})
+    for number in range(1 - WARM_UP_SEGMENTS, options.segments + 1):
+        if number == 1:
+            # From the beginning again, with everything warm.
+            log.truncate_fully_and_start_at(0, now_ms=NOW_MS)
+            appends.clear()
+        for buffer in buffers:
+            buffer[:8] = bytes(8)
+        began = time.perf_counter()
+        for buffer in buffers:
+            log.append(memoryview(buffer), leader_epoch=0, now_ms=NOW_MS)
+        appends.append((time.perf_counter() - began) / per_segment * 1e6)
+        log.high_watermark = log.log_end_offset
+        if number in wanted or number == options.segments:
+            for where, cost in look_ups(log).items():
+                looks[where].append((number, cost))
+    window = max(options.segments // 50, 1)
+    smooth: list[tuple[float, float]] = [
+        (i + window, statistics.median(appends[i : i + window])) for i in range(0, len(appends) - window + 1, window)
+    ]
+    rows = [
+        ["append of 16 KiB, rolls included, us", *(f"{smooth[at][1]:.1f}" for at in (0, len(smooth) // 2, -1))],
+        *(
+            [f"look-up in {where}, us", *(f"{costs[at][1]:.1f}" for at in (0, len(costs) // 2, -1))]
+            for where, costs in looks.items()
+        ),
+    ]
+    middle = looks["the first segment"][len(looks["the first segment"]) // 2][0]
+    print(report.table(["", "at segment 1", f"at segment {middle:,.0f}", f"at segment {options.segments:,}"], rows))
+    print()
+    log.close()
+    if options.plots:
+        draw_panels(
+            options.plots / "scale-segments.png",
+            [
+                Panel("append of a 16 KiB batch", "segments", "microseconds", {"kafkalog": smooth}),
+                Panel("look-up of a read", "segments", "microseconds", dict(looks)),
+            ],
+        )
+
+
+def look_ups(log: PartitionLog) -> dict[str, float]:
+    """Microseconds of a look-up by where it looks; offsets asked for once each, so that none is remembered."""
+    found = {}
+    for where, at in (("the first segment", 0), ("a middle one", len(log.segments) // 2), ("the last", -1)):
+        segment = log.segments[at]
+        following = [each.base_offset for each in log.segments[at + 1 :]] if at != -1 else []
+        end = following[0] if following else log.log_end_offset
+        offsets = list(range(segment.base_offset, end, 7))
+        log.read(segment.base_offset, 1 << 20)
+        costs = []
+        for _ in range(5):
+            began = time.perf_counter()
+            for offset in offsets:
+                log.read(offset, 1 << 20)
+            costs.append((time.perf_counter() - began) / len(offsets) * 1e6)
+        found[where] = min(costs)
+    return found
+
+
+def show(results: Results, names: list[str]) -> None:
+    rows = [report.compare(what, {n: found[n] for n in names}, ",.2f") for what, found in results.items()]
+    print(report.table(report.header("", names), rows))
+    print()
+
+
+PARTS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
+    "partitions": partitions,
+    "recovery": recovery,
+    "segments": segments,
+}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--brokers", nargs="+", default=list(NAMES[:2]), choices=NAMES, metavar="NAME")
+    parser.add_argument("--partitions", type=int, nargs="+", default=[1, 1000, 10_000])
+    parser.add_argument("--gigabytes", type=float, default=4, help="to recover")
+    parser.add_argument("--segments", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--plots", type=Path, help="directory for the plots; none are drawn without")
+    parser.add_argument("--dir", type=Path, help="where the data lies (default: a temporary directory)")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="kafkalog's settings")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure and print a table for each part."""
+    options = arguments()
+    if options.plots:
+        options.plots.mkdir(parents=True, exist_ok=True)
+    root = Path(tempfile.mkdtemp(prefix="kafkalog-bench-", dir=options.dir))
+    try:
+        for part in options.parts:
+            PARTS[part](root, options)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    print(report.machine())
+
+
+if __name__ == "__main__":
+    main()
