@@ -2,9 +2,9 @@
 
 A schedule is a whole broker in this process (registry, log directories, partitions; only its sockets are idle), driven
 at random: topics come and go, plain, idempotent and transactional producers write, logs are rolled, flushed,
-checkpointed, cut by retention and by DeleteRecords, the broker is killed and started and stopped cleanly. Everything it
-asks of the file system is recorded. Then the power fails, at several moments of the record and in several ways at
-each, and a broker is started on what is left. One of these images is what the next life begins with.
+checkpointed, compacted, cut by retention and by DeleteRecords, the broker is killed and started and stopped cleanly.
+Everything it asks of the file system is recorded. Then the power fails, at several moments of the record and in several
+ways at each, and a broker is started on what is left. One of these images is what the next life begins with.
 
 What must hold of every image is in ``Judge``. The same seed makes the same schedule::
 
@@ -41,10 +41,14 @@ from broker.log.validation import Origin
 from broker.replica.partition import Partition
 from broker.server import Server
 from kafkalog.records.batch import iter_headers
+from tests.crash import compacted
+from tests.crash.compacted import Records
 from tests.crash.lossy_disk import Disk, Entry, NoSync, RecordingOps
 from tests.log.support import NOW, batch, marker
 
-TOPICS = ("a", "b")
+TOPICS = ("a", "b", "c")
+COMPACTED = "c"
+KEYS = (b"k", b"l", b"m", b"n")
 PRODUCERS = (5, 6)
 LIVES = 2
 STEPS = 40
@@ -99,6 +103,8 @@ class Life:
     entries: list[Entry] = field(default_factory=list)
     moments: list[Moment] = field(default_factory=list)
     rows: dict[Key, list[Row]] = field(default_factory=dict)
+    records: dict[Key, Records] = field(default_factory=dict)
+    """Of compacted partitions, whose batches do not stay what they were."""
     told: list[str] = field(default_factory=list)
 
 
@@ -167,6 +173,8 @@ def rows_of(log: PartitionLog) -> list[Row]:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         data = log.read(offset, 1 << 20).read()
+        if not data and log.config.compact:
+            break
         before = len(rows)
         for position, header in iter_headers(memoryview(data)):
             sequence = (
@@ -206,7 +214,10 @@ class Driver:
         self.host = Host(loop, life.root, settings, self.ops)
         # A record of the dead is not told from one of the living: what is on the device now has been there.
         for key, partition in self.host.partitions().items():
-            life.rows[key] = all_rows(partition.log)
+            if partition.log.config.compact:
+                life.records[key] = compacted.records_of(partition.log)
+            else:
+                life.rows[key] = all_rows(partition.log)
         self.durable_at_start = {key: p.log.log_end_offset for key, p in self.host.partitions().items()}
         self.look()
 
@@ -226,7 +237,7 @@ class Driver:
     def drive(self) -> None:
         acts = [self.produce] * 12 + [self.flush, self.flush_due, self.checkpoint, self.checkpoint_starts] * 2 + [
             self.create, self.create, self.delete, self.retain, self.delete_records, self.roll, self.restart,
-            self.restart_cleanly, self.new_epoch, self.remove_files, self.grow,
+            self.restart_cleanly, self.new_epoch, self.remove_files, self.grow, self.compact, self.compact,
         ]  # fmt: skip
         self.create()
         self.look()
@@ -256,7 +267,22 @@ class Driver:
                 self.host.settle()
                 assert partition.log.recovery_point == partition.log.log_end_offset
 
+    def append_keyed(self, key: Key, partition: Partition) -> None:
+        chance, log = self.chance, partition.log
+        values = [
+            b"%d:" % log.log_end_offset + chance.randbytes(chance.randrange(200)) for _ in range(chance.randrange(1, 4))
+        ]
+        name = chance.choice(KEYS)
+        data = batch(values, key=name, timestamp=NOW)
+        info = log.append(data, leader_epoch=partition.leader_epoch, now_ms=NOW)
+        partition._advance_high_watermark()
+        known = self.life.records.setdefault(key, {})
+        known.update((info.first_offset + index, (name, value)) for index, value in enumerate(values))
+
     def append(self, key: Key, partition: Partition) -> None:
+        if partition.log.config.compact:
+            self.append_keyed(key, partition)
+            return
         chance, log = self.chance, partition.log
         producer = chance.choice((-1, -1, *PRODUCERS))
         entry = log.producers.producers.get(producer)
@@ -300,6 +326,9 @@ class Driver:
             "retention.bytes": "2000",
             "preallocate": self.chance.choice(("false", "false", "true")),
         }
+        if name == COMPACTED:
+            # Compacted when a schedule says so.
+            config.update({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"})
         self.host.run(
             self.host.server.broker.topics.create([NewTopic(name, self.chance.randrange(1, 4), config=config)])
         )
@@ -343,9 +372,13 @@ class Driver:
 
     def delete_records(self) -> None:
         found = self.one()
-        if found is not None:
+        if found is not None and found[1].log.config.delete:
             log = found[1].log
             found[1].delete_records(self.chance.randint(log.log_start_offset, log.log_end_offset))
+
+    def compact(self) -> None:
+        """Clean the dirtiest log, if there is one."""
+        self.host.run(self.host.server.cleaner._clean_filthiest(0))
 
     def roll(self) -> None:
         found = self.one()
@@ -431,7 +464,6 @@ class Judge:
         log = partition.log
         assert log.offline is None
         where = f"{log} (known: {before} to {after})"
-        rows = rows_of(log)
         start, end = log.log_start_offset, log.log_end_offset
         upper = after or before
         assert upper is not None, f"{where}: a partition that never was"
@@ -439,6 +471,11 @@ class Judge:
         if before is not None:
             assert end >= before.flushed, f"{where}: flushed records are lost"
             assert start >= before.start_stored, f"{where}: deleted records are back"
+        if log.config.compact:
+            compacted.check(log, self.life.records.get(key, {}), before.flushed if before else 0, where)
+            self.check_append(partition, end)
+            return
+        rows = rows_of(log)
         known = self.life.rows.get(key, [])
         expected = [row for row in known if start <= row.last and row.last < end]
         if rows != expected:
@@ -448,8 +485,12 @@ class Judge:
             raise AssertionError(f"{where}: not what was appended: {told}")
         assert not rows or rows[-1].last + 1 == end, f"{where}: ends with {rows[-1][:4]}"
         self.check_state(log, rows, where)
+        self.check_append(partition, end)
+
+    def check_append(self, partition: Partition, end: int) -> None:
         if partition.is_leader:
-            info = log.append(batch(1), leader_epoch=max(partition.leader_epoch, 0), now_ms=NOW)
+            data = batch(1, key=b"k")
+            info = partition.log.append(data, leader_epoch=max(partition.leader_epoch, 0), now_ms=NOW)
             assert info.first_offset == end
 
     def check_state(self, log: PartitionLog, rows: list[Row], where: str) -> None:
@@ -534,6 +575,8 @@ def run_schedule(seed: int, keep: Path | None = None) -> int:
         "directories": chance.choice(("one", "one", "one,two")),
         "num.recovery.threads.per.data.dir": "1",
         "log.retention.check.interval.ms": "86400000",
+        "log.cleaner.enable": "false",
+        "log.cleaner.dedupe.buffer.size": str(1 << 20),
     }
     loop = asyncio.new_event_loop()
     try:
