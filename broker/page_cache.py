@@ -14,6 +14,8 @@ import threading
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _CANNOT_TELL = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 _PIECE = 1 << 20
+_AHEAD = 4 << 20
+"""Asked for beyond what is wanted now, and not waited for: who reads what is cold will read on."""
 _STEP = 128 << 10
 """The kernel reads ahead in stretches of so many bytes, and more where a file is read on and on."""
 
@@ -105,7 +107,7 @@ def read_in(fd: int, position: int, length: int) -> None:
     """
     end = position + length
     if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(fd, position, length, os.POSIX_FADV_WILLNEED)
+        os.posix_fadvise(fd, position, length + _AHEAD, os.POSIX_FADV_WILLNEED)
     if not hasattr(os, "preadv"):
         while position < end and (count := len(os.pread(fd, min(_PIECE, end - position), position))):
             position += count

@@ -8,6 +8,8 @@ from collections import Counter
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.controller.topics import INTERNAL_TOPICS
+from broker.log.cold import read_largest_timestamp
+from broker.log.partition_log import PartitionLog
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import ErrorCode, InvalidRequestError, InvalidTopicError, UnsupportedForMessageFormatError, UnsupportedVersionError
 from kafkalog.protocol.messages.delete_records import (
@@ -34,6 +36,8 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 """Versions since which each negative timestamp has its meaning."""
 UNKNOWN = -1
+READ_IN_STEPS = 8
+"""Times that a worker reads in what is missing before the search goes ahead all the same."""
 FIRST_WITH_LEADER_EPOCH = 4
 
 
@@ -52,6 +56,8 @@ async def handle_list_offsets(request: Request) -> None:
                 if request.version == 0:
                     result.old_style_offsets = _offsets_before(request, partition, wanted)
                 else:
+                    if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
+                        await _read_in(request, partition.log, wanted.timestamp)
                     _look_up(partition, wanted.timestamp, message.isolation_level, result)
                     if request.version < FIRST_WITH_LEADER_EPOCH:
                         result.leader_epoch = UNKNOWN
@@ -65,6 +71,21 @@ async def handle_list_offsets(request: Request) -> None:
                     return
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
     request.reply(ListOffsetsResponse(topics=topics))
+
+
+async def _read_in(request: Request, log: PartitionLog, timestamp: int) -> None:
+    """Have workers read what a search for a timestamp needs, so that nobody else waits for the disk."""
+    loop = request.broker.loop
+    unknown = log.segments_of_unknown_time()
+    if unknown:
+        found = await loop.run_in_executor(None, lambda: list(map(read_largest_timestamp, unknown)))
+        for segment, largest in zip(unknown, found, strict=True):
+            segment.learn(largest)
+    for _ in range(READ_IN_STEPS):
+        work = log.missing_for_time(timestamp)
+        if work is None:
+            return
+        await loop.run_in_executor(None, work)
 
 
 def _check(version: int, timestamp: int, count: int) -> None:

@@ -7,12 +7,12 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable
 
-from broker.log import names
+from broker.log import cold, names
 from broker.log.config import MAX_LONG
 from broker.log.index_file import CorruptIndexError
 from broker.log.log_state import LogState
 from broker.log.recovery import rebuild_transaction_index
-from broker.log.segment import Segment
+from broker.log.segment import UNKNOWN_TIMESTAMP, Segment
 from broker.log.segment_file import FileSlice, ReadResult
 from broker.log.time_search import TimestampOffset, find_in_segment
 from broker.log.transaction_index import AbortedTransaction, TransactionIndex
@@ -76,7 +76,7 @@ class LogReader(LogState):
         if offset < segment.base_offset:
             segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
         try:
-            return segment.missing(offset, max_bytes)
+            return cold.missing(segment, offset, max_bytes)
         except (OSError, CorruptIndexError, RecordsError):
             return None
 
@@ -169,6 +169,27 @@ class LogReader(LogState):
         watermark).
         """
         return TimestampOffset(-1, self.log_end_offset, self.epochs.latest_epoch)
+
+    def segments_of_unknown_time(self) -> list[Segment]:
+        """Segments whose largest timestamp has not been read yet: `cold.read_largest_timestamp` does it."""
+        return [segment for segment in self._segments if segment.max_timestamp == UNKNOWN_TIMESTAMP]
+
+    def missing_for_time(self, timestamp: int) -> Callable[[], None] | None:
+        """What a worker has to read in before ``offset_for_timestamp`` gets by without the disk, or, below zero,
+        ``max_timestamp_offset``; None when nothing is missing.
+
+        One step of it: ask again afterwards. A failure is for the search to tell.
+        """
+        try:
+            if timestamp < 0:
+                segment = max(self._segments, key=Segment.largest_timestamp)
+                return cold.missing_for_time(segment, segment.largest_timestamp(), segment.base_offset)
+            for segment in self._segments:
+                if segment.retention_timestamp() >= timestamp:
+                    return cold.missing_for_time(segment, timestamp, self.log_start_offset)
+        except (OSError, CorruptIndexError, RecordsError):
+            pass
+        return None
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
         """The first record with the largest timestamp of the log's segments (ListOffsets -3); None when no record

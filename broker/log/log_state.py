@@ -36,7 +36,7 @@ class LogState:
         "_active", "_bases", "_complained_at", "_complaints", "_config", "_deletions", "_dir_unsynced",
         "_flushed_rolls", "_flushing", "_high_watermark", "_label", "_last_append_ms", "_leaving", "_ops",
         "_recovery_lock", "_rolls", "_segments", "_truncations", "_unflushed_since_ms", "being_cleaned",
-        "cleaned_offset", "dir", "epochs", "fetch_message_conversions", "log_end_offset", "log_start_offset",
+        "cleaned_offset", "dir", "epochs", "fetch_message_conversions", "log_dir", "log_end_offset", "log_start_offset",
         "offline", "on_offline", "partition", "produce_message_conversions", "producers", "recovery_point", "topic",
         "topic_id",
     )  # fmt: skip
@@ -53,6 +53,8 @@ class LogState:
         if parsed is None:
             raise ValueError(f"{directory} is not named topic-partition")
         self.dir = directory
+        # Kept, for it is asked for of thousands of logs at once, and making a path takes a while.
+        self.log_dir = directory.parent
         self.topic, self.partition = parsed
         self.topic_id = topic_id
         self.log_start_offset = loaded.log_start_offset

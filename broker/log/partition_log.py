@@ -76,15 +76,25 @@ class PartitionLog(LogAppender):
         created = not path.exists()
         if created:
             ops.mkdir(str(path))
-        loaded = recovery.load(
-            str(path),
-            config,
-            clean=clean,
-            log_start_offset=log_start_offset,
-            recovery_point=recovery_point,
-            now_ms=now_ms,
-            ops=ops,
-        )
+        if created:
+            loaded = recovery.load_new(
+                str(path),
+                config,
+                log_start_offset=log_start_offset,
+                recovery_point=recovery_point,
+                now_ms=now_ms,
+                ops=ops,
+            )
+        else:
+            loaded = recovery.load(
+                str(path),
+                config,
+                clean=clean,
+                log_start_offset=log_start_offset,
+                recovery_point=recovery_point,
+                now_ms=now_ms,
+                ops=ops,
+            )
         known = None if created else read_partition_metadata(str(path))
         if known is not None and topic_id is not None and known != topic_id:
             raise InconsistentTopicIdError(f"{path} belongs to topic id {known}, not {topic_id}")

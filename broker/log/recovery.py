@@ -79,6 +79,23 @@ def load(
     return loader.load(clean, log_start_offset, recovery_point)
 
 
+def load_new(
+    directory: str, config: LogConfig, *, log_start_offset: int, recovery_point: int, now_ms: int, ops: FileOps = OS
+) -> LoadedLog:
+    """`load` of a directory that has just been made: there is nothing in it to look for.
+
+    Raises:
+        OSError: the first segment cannot be made.
+    """
+    epochs = LeaderEpochCache(os.path.join(directory, names.LEADER_EPOCH_CHECKPOINT), ops)
+    producers = ProducerStateManager(directory, config.producer_id_expiration_ms, (), ops)
+    segments = [Segment.create(directory, log_start_offset, config, now_ms, ops)]
+    producers.start_at(log_start_offset)
+    return LoadedLog(
+        segments, log_start_offset, log_start_offset, min(recovery_point, log_start_offset), producers, epochs
+    )
+
+
 class _Loader:
     def __init__(
         self,

@@ -15,8 +15,6 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Callable
-from functools import partial
 from zlib import crc32
 
 from broker import page_cache
@@ -25,7 +23,7 @@ from broker.log.batch_scan import batch_size, find_batch, headers
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps, write_all
 from broker.log.flush_stats import FLUSH_STATS
-from broker.log.index_file import CorruptIndexError
+from broker.log.index_file import CorruptIndexError, IndexFile
 from broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from broker.log.open_files import OPEN_FILES
 from broker.log.segment_file import FileSlice, SegmentFile
@@ -38,9 +36,6 @@ logger = logging.getLogger(__name__)
 
 # Newest batches whose positions are kept, twice this many at most (two generations).
 RECENT_BATCHES = 64
-
-# Read in around a header that is not in memory, if no more is wanted.
-LOOK_UP_BYTES = 32 << 10
 
 # A largest timestamp that has not been looked up yet.
 UNKNOWN_TIMESTAMP = -2
@@ -422,7 +417,8 @@ class Segment:
         """A slice from the batch that holds ``offset`` on, before position ``limit``; None when there is
         none.
 
-        At most ``max_bytes``, but with ``min_one`` at least the whole first batch.
+        At most ``max_bytes``, but with ``min_one`` at least the whole first batch; without it, nothing where that does
+        not fit.
         """
         position = self.position_of(offset)
         if position is None or position >= limit:
@@ -430,41 +426,10 @@ class Segment:
         file = self.file
         length = limit - position
         if length > max_bytes:
-            length = max(max_bytes, batch_size(file.fd, position, limit) if min_one else 0)
+            whole = batch_size(file.fd, position, limit)
+            # A piece of its first batch is of no use to a reader, who would take it for one too large for him.
+            length = max(max_bytes, whole) if min_one else max_bytes if max_bytes >= whole else 0
         return FileSlice(file, position, length)
-
-    def missing(self, offset: int, max_bytes: int) -> Callable[[], None] | None:
-        """What a worker has to read in before :meth:`read` gets by without the disk; None when nothing is missing.
-
-        One step of it: ask again afterwards. Asking does not wait for the disk.
-        """
-        if offset in self._recent or offset in self._older:
-            return None
-        index = self._index
-        if index is None:
-            path = self.path(names.INDEX)
-            if not page_cache.file_resident(path):
-                return partial(page_cache.read_in_file, path)
-            index = self.offset_index
-        elif not index.resident():
-            return partial(page_cache.read_in_file, index.path)
-        at = index.lookup(offset)[1]
-        file = self.file
-
-        def pread(fd: int, length: int, position: int) -> bytes:
-            nonlocal at
-            at = position
-            return page_cache.pread_resident(fd, length, position)
-
-        try:
-            found = find_batch(file.fd, at, self.size, offset, pread=pread)
-        except BlockingIOError:
-            length = min(max(LOOK_UP_BYTES, max_bytes), self.size - at)
-            # With the file itself, not its descriptor, which may be another's by then.
-            return lambda: page_cache.read_in(file.fd, at, length)
-        if found is not None:
-            self._found_offset, self._found_position = offset, found[1]
-        return None
 
     def next_offset(self) -> int:
         """Offset after the last batch, found from the last index entry on.
@@ -488,6 +453,11 @@ class Segment:
         if self.max_timestamp == UNKNOWN_TIMESTAMP:
             self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
         return self.max_timestamp
+
+    def learn(self, found: tuple[int, int] | None) -> None:
+        """Take over the largest timestamp that a worker has read, unless it is known by now."""
+        if found is not None and self.max_timestamp == UNKNOWN_TIMESTAMP:
+            self.max_timestamp, self.max_timestamp_offset = found
 
     def retention_timestamp(self) -> int:
         """The time retention goes by: the largest record timestamp, or the file's last change where there is

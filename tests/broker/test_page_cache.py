@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.log.cold import read_largest_timestamp
 from broker.log.config import LogConfig
 from broker.page_cache import file_resident, pread_resident, read_in, read_in_file, resident
 from tests.log.support import NOW, open_log
@@ -114,4 +115,39 @@ def test_a_cold_log_is_looked_up_in_after_a_worker_has_read_it_in(tmp_path: Path
         assert log.missing(offset, 1 << 20) is None
     assert log.missing(log.log_end_offset, 1 << 20) is None
     assert log.missing(log.log_end_offset + 1, 1 << 20) is None
+    log.close()
+
+
+def test_a_search_by_time_in_a_cold_log(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=200_000))
+    count = 3000
+    for i in range(count):
+        log.append(log_batch(2, size=300, timestamp=NOW + i * 10), leader_epoch=0, now_ms=NOW)
+    log.close()
+    log = open_log(tmp_path, clean=True)
+    files = [path for path in log.dir.iterdir() if path.suffix in (".log", ".index", ".timeindex")]
+    if not evict(max(files, key=lambda path: path.stat().st_size)):
+        pytest.skip("this file system cannot drop pages, or cannot tell (tmpfs, macOS)")
+    unknown = log.segments_of_unknown_time()
+    assert len(unknown) == len(log.segments) > 5
+    for segment in unknown:
+        segment.learn(read_largest_timestamp(segment))
+    assert not log.segments_of_unknown_time()
+    for wanted in (0, 777, count - 1):
+        for path in files:
+            drop(path)
+        steps = 0
+        while (work := log.missing_for_time(NOW + wanted * 10)) is not None:
+            work()
+            steps += 1
+            assert steps < 8
+        assert steps
+        found = log.offset_for_timestamp(NOW + wanted * 10)
+        assert found is not None
+        assert found.offset == 2 * wanted
+    assert log.missing_for_time(NOW + count * 10) is None
+    largest = log.max_timestamp_offset()
+    assert largest is not None
+    assert (largest.timestamp, largest.offset) == (NOW + (count - 1) * 10, 2 * (count - 1))
+    assert log.missing_for_time(-3) is None
     log.close()
