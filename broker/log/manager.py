@@ -23,6 +23,7 @@ import errno
 import logging
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -81,6 +82,7 @@ class LogManager:
         self._threads = max(1, num_recovery_threads)
         self._ops = ops
         self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._counts: Counter[Path] = Counter()
         self._doomed: list[tuple[int, Path]] = []
         self._checkpointing = threading.Lock()
         # Partitions that each checkpoint file has a row of.
@@ -319,6 +321,7 @@ class LogManager:
             raise KafkaStorageError(f"Cannot create {topic}-{partition} in {directory.path}: {error}") from error
         log.on_offline = self.fail_directory
         self._logs[topic, partition] = log
+        self._counts[log.log_dir] += 1
         if directory.offline is not None:
             # It failed on another thread meanwhile, before this log was there to be told.
             log.offline = directory.offline
@@ -347,7 +350,7 @@ class LogManager:
                 del renamed[key]
 
     def _count_in(self, directory: LogDir) -> int:
-        return sum(log.dir.parent == directory.path for log in self._logs.values())
+        return self._counts[directory.path]
 
     def delete(self, topic: str, partition: int, *, sync: bool = True) -> None:
         """Take a partition out of service: its directory is renamed now and removed ``file.delete.delay.ms``
@@ -366,6 +369,7 @@ class LogManager:
         if not sync:
             self._renamed.setdefault(path.parent, {})[topic, partition] = path
         del self._logs[topic, partition]
+        self._counts[log.log_dir] -= 1
         self._doomed.append((self._clock() + delay, path))
 
     def sync_directories(self) -> None:
@@ -386,6 +390,7 @@ class LogManager:
         """
         log = self._logs.pop((topic, partition), None)
         if log is not None:
+            self._counts[log.log_dir] -= 1
             path = log.rename_for_delete(names.STRAY_DIR)
             logger.warning("%s-%d belongs to no known topic; its log is kept as %s", topic, partition, path)
 
@@ -512,7 +517,7 @@ class LogManager:
             directory.offline = reason
         logger.error("Stopping serving logs in dir %s: %s", path, reason)
         for log in self:
-            if log.dir.parent == path and log.offline is None:
+            if log.log_dir == path and log.offline is None:
                 log.offline = reason
         self.on_directory_failure(path)
 
@@ -537,7 +542,7 @@ class LogManager:
                 log.close()
             except (KafkaError, OSError) as error:
                 logger.error("Not closed cleanly: %s", error)
-                dirty.add(log.dir.parent)
+                dirty.add(log.log_dir)
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
