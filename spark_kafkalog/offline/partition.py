@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from kafkalog.client.types import TopicPartition
-from kafkalog.records.batch import HEADER_SIZE, BatchHeader, decode_batch
+from kafkalog.records.any_format import decode_any
+from kafkalog.records.batch import HEADER_SIZE, BatchHeader
 from kafkalog.records.errors import CorruptRecordError, RecordsError
+from kafkalog.records.message_set import MIN_ENTRY_SIZE
 
 from . import layout, transactions
 from .files import Entry, File, FileSystem
@@ -49,7 +51,7 @@ class PartitionLog:
 def inspect(fs: FileSystem, tp: TopicPartition, directory: str, log_start: int) -> PartitionLog:
     """Find the segments and the end of the last one. ``log_start`` is the checkpoint's, 0 without one.
 
-    A torn end is told of in the log. Raises OldFormatError, and what listing and reading raise.
+    A torn end is told of in the log. Raises what listing and reading raise.
     """
     files, found = _listed(fs, directory)
     names = _in_place(fs, directory, files, found) if found.swaps else found.segments
@@ -207,7 +209,7 @@ def _walk_to_end(batches: Batches, at: int, base: int) -> tuple[int, int, int]:
             header, why = None, str(error)
         if header is None:
             # Zeros are room that was made for batches to come (preallocate).
-            if batches.end - at < HEADER_SIZE or any(batches.bytes_at(at, HEADER_SIZE)):
+            if batches.end - at < MIN_ENTRY_SIZE or any(batches.bytes_at(at, HEADER_SIZE)):
                 _log.warning(
                     "%s: no sound batch in the last %d bytes, from position %d on (%s); the partition ends at offset "
                     "%d, as it would for a broker that starts with this log",
@@ -260,7 +262,7 @@ def _snapshot(fs: FileSystem, log: PartitionLog) -> tuple[dict[int, int], int]:
 def walk(fs: FileSystem, segments: Iterable[Segment], since: int, at: int | None = None) -> transactions.Walk:
     """The batches of segments, from one that begins at or before offset ``since`` on (or from position ``at`` of the
     first segment); checksums are verified of small ones only. Damaged stretches are passed over, for who reads the
-    records tells of them; None stands where one begins. OldFormatError for message sets of v0 or v1."""
+    records tells of them; None stands where one begins."""
     for segment in segments:
         if segment.end <= since or segment.size == 0:
             continue
@@ -283,9 +285,6 @@ def _sound_headers(
         if at >= batches.end:
             return
         yield at, None
-        # OldFormatError where it is no damage.
-        with suppress(CorruptRecordError):
-            batches.header(at)
         onward = after_damage(batches, at, segment.base, segment.end, entries.positions.tolist(), batches.end)
         if onward is None:
             return
@@ -322,7 +321,7 @@ def offset_at(fs: FileSystem, log: PartitionLog, timestamp: int) -> int | None:
 def _record_at(batches: Batches, at: int, header: BatchHeader, timestamp: int, start: int) -> int | None:
     """Offset of a batch's first record at or after a time and an offset."""
     try:
-        _, records = decode_batch(batches.bytes_at(at, header.size))
+        _, records = decode_any(batches.bytes_at(at, header.size))
     except RecordsError:
         return max(header.base_offset, start)  # who reads there is told
     return next((each.offset for each in records if each.timestamp >= timestamp and each.offset >= start), None)

@@ -20,10 +20,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from kafkalog.client.types import TopicPartition
-from kafkalog.records.allocator import keep_freed_memory
+from kafkalog.records.any_format import header_is_there, read_any_header
 from kafkalog.records.arrow import decode_arrow
 from kafkalog.records.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT
+from kafkalog.records.convert import upgraded
 from kafkalog.records.errors import RecordsError
+from kafkalog.records.message_set import MIN_ENTRY_SIZE
+from spark_kafkalog import worker
 from spark_kafkalog.data_loss import Condition, reporter
 
 from .files import File, FileSystem, file_system
@@ -41,6 +44,9 @@ READ_BYTES = 4 << 20
 PIECE_ROWS = 1 << 16
 PIECE_BYTES = 2 << 20
 """A record batch is made of whole batches of the log, so many rows or (compressed) bytes, as in ``reader``."""
+
+OLD_PIECE_BYTES = 1 << 20
+"""The same for messages of v0 and v1, which are made into batches of v2 in memory."""
 
 _START = Struct(">qi")
 _INT32 = Struct(">i")
@@ -65,12 +71,11 @@ class Stretch(NamedTuple):
 def read_pieces(pieces: Sequence[Piece], options: OfflineOptions, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """The records of all pieces as batches with exactly ``columns``.
 
-    Raises CorruptLogError for damage and DataLossError for segments that are gone, where ``failOnDataLoss`` is set;
-    OldFormatError for message sets of before Kafka 0.11.
+    Raises CorruptLogError for damage and DataLossError for segments that are gone, where ``failOnDataLoss`` is set.
     """
-    keep_freed_memory()
-    for piece in pieces:
-        yield from _read(piece, options, columns)
+    with worker.task():
+        for piece in pieces:
+            yield from _read(piece, options, columns)
 
 
 def _read(piece: Piece, options: OfflineOptions, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
@@ -157,7 +162,7 @@ class _PieceReader:
         self._ahead = None
         if len(chunk) >= HEADER_SIZE:
             size = LOG_OVERHEAD + _START.unpack_from(chunk)[1]
-            if chunk[MAGIC_AT] == MAGIC and len(chunk) < size <= self._until - self._at:
+            if chunk[MAGIC_AT] <= MAGIC and len(chunk) < size <= self._until - self._at:
                 return file.read(self._at, size)
         return chunk
 
@@ -174,6 +179,9 @@ class _PieceReader:
     ) -> Iterator[pa.RecordBatch]:
         """Decode whole batches; nothing is yielded twice if it raises on the way."""
         end = self._piece.end
+        if records[MAGIC_AT] < MAGIC:
+            made = upgraded(records, check_crc=self._options.client.check_crcs)
+            records = memoryview(b"".join([each.records for each in made]))
         while self._next < min(behind, end):
             # A transaction whose marker lies before these batches must not be named: it would swallow the next.
             batch, next_offset = decode_arrow(
@@ -280,10 +288,20 @@ class _PieceReader:
 
 def cut(chunk: memoryview) -> list[Stretch]:
     """The whole batches that a chunk begins with, in stretches of about PIECE_ROWS or PIECE_BYTES; it ends before an
-    incomplete one, or before what can be none."""
+    incomplete one, or before what can be none. A stretch is of v2, or of messages of v0 and v1."""
     stretches: list[Stretch] = []
     end, begin, at, rows, behind = len(chunk), 0, 0, 0, 0
-    while end - at >= HEADER_SIZE and chunk[at + MAGIC_AT] == MAGIC:
+    while end - at >= MIN_ENTRY_SIZE:
+        if chunk[at + MAGIC_AT] < MAGIC:
+            if at > begin:
+                stretches.append(Stretch(begin, at, behind))
+            begin = _cut_old(chunk, at, stretches)
+            if begin == at:
+                break
+            at, rows, behind = begin, 0, max(behind, stretches[-1].behind)
+            continue
+        if end - at < HEADER_SIZE or chunk[at + MAGIC_AT] != MAGIC:
+            break
         base_offset, length = _START.unpack_from(chunk, at)
         size = LOG_OVERHEAD + length
         if not HEADER_SIZE <= size <= end - at:
@@ -298,6 +316,27 @@ def cut(chunk: memoryview) -> list[Stretch]:
     if at > begin:
         stretches.append(Stretch(begin, at, behind))
     return stretches
+
+
+def _cut_old(chunk: memoryview, at: int, stretches: list[Stretch]) -> int:
+    """Append stretches of the messages of v0 and v1 from position ``at`` on; the position behind the last one."""
+    begin, rows, behind = at, 0, 0
+    while at + MAGIC_AT < len(chunk) and chunk[at + MAGIC_AT] < MAGIC and header_is_there(chunk, at, len(chunk)):
+        try:
+            header = read_any_header(chunk, at)
+        except RecordsError:
+            break
+        if header.size > len(chunk) - at:
+            break
+        if at > begin and (rows >= PIECE_ROWS or at + header.size - begin > OLD_PIECE_BYTES):
+            stretches.append(Stretch(begin, at, behind))
+            begin, rows = at, 0
+        behind = max(behind, header.next_offset)
+        rows += 1
+        at += header.size
+    if at > begin:
+        stretches.append(Stretch(begin, at, behind))
+    return at
 
 
 def _touching(aborted: list[Aborted], records: memoryview, behind: int) -> list[tuple[int, int]]:

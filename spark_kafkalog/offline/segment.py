@@ -1,31 +1,22 @@
 """Walking over the batches of one segment file, whole or damaged.
 
 A batch is believed once its header can be one, its bytes are all there and its checksum is right. Where that fails,
-the file ends within a batch (None), is damaged (CorruptRecordError), or holds a message set of before Kafka 0.11
-(OldFormatError).
+the file ends within a batch (None) or is damaged (CorruptRecordError). A message of formats v0 and v1 is a batch here,
+too, with a header made for it (`kafkalog.records.any_format`).
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from struct import Struct
 
 import numpy as np
 
-from kafkalog.records.batch import (
-    ATTRIBUTES_AT,
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    MAGIC,
-    MAGIC_AT,
-    BatchHeader,
-    check_magic,
-    read_header,
-    verify_crc,
-)
+from kafkalog.records.any_format import header_is_there, read_any_header, verify_any_crc
+from kafkalog.records.batch import ATTRIBUTES_AT, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader
 from kafkalog.records.checksum import crc32c
 from kafkalog.records.errors import CorruptRecordError, RecordsError, UnsupportedMagicError
+from kafkalog.records.message_set import MIN_ENTRY_SIZE, MIN_SIZES
 
 from .files import File
 
@@ -37,13 +28,6 @@ SEARCH_BYTES = 64 << 20
 """How far behind damage sound batches are searched for."""
 
 _HEADER = Struct(">qiibIhiqqqhii")
-_LENGTH = Struct(">i")
-_OLD_CRC = Struct(">I")
-_OLD_HEADER_SIZE = 26
-
-
-class OldFormatError(ValueError):
-    """A segment holds message sets of format v0 or v1."""
 
 
 class CorruptLogError(RuntimeError):
@@ -71,15 +55,14 @@ class Batches:
     def header(self, at: int) -> BatchHeader | None:
         """The header of the batch at ``at``; None where the file ends before the batch does.
 
-        Raises CorruptRecordError where no batch can be, OldFormatError for a whole message set of v0 or v1.
+        Raises CorruptRecordError where no batch can be.
         """
-        if self.end - at < HEADER_SIZE:
-            self._refuse_old(at)
+        head = self.bytes_at(at, HEADER_SIZE) if at < self.end else memoryview(b"")
+        if not header_is_there(head, 0, len(head)):
             return None
         try:
-            header = read_header(self.bytes_at(at, HEADER_SIZE))
+            header = read_any_header(head)
         except UnsupportedMagicError:
-            self._refuse_old(at)
             raise CorruptRecordError("no record batch begins here") from None
         if header.last_offset_delta < 0 or header.base_offset < 0:
             raise CorruptRecordError(f"offsets from {header.base_offset} on with a delta of {header.last_offset_delta}")
@@ -89,7 +72,7 @@ class Batches:
         """``header``, once the batch's checksum was found right; CorruptRecordError where it is wrong."""
         header = self.header(at)
         if header is not None:
-            verify_crc(self.bytes_at(at, header.size), 0, header)
+            verify_any_crc(self.bytes_at(at, header.size), 0, header)
         return header
 
     def is_batch(self, at: int, least: int, most: int) -> BatchHeader | None:
@@ -101,16 +84,26 @@ class Batches:
             if header is None or not least <= header.base_offset < most:
                 return None
             return self.checked(at)
-        except (RecordsError, OldFormatError):
+        except RecordsError:
             return None
 
     def headers(self, at: int) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of each whole batch from ``at`` on, up to the first place where none is. Checksums are
         verified of batches up to SMALL_BYTES only."""
-        while self.end - at >= HEADER_SIZE:
+        while self.end - at >= MIN_ENTRY_SIZE:
             window = self.file.read(at, min(WINDOW, self.end - at))
-            last, pos = len(window) - HEADER_SIZE, 0
-            while pos <= last:
+            have, pos = len(window), 0
+            while header_is_there(window, pos, have):
+                if window[pos + MAGIC_AT] < MAGIC:
+                    try:
+                        header = read_any_header(window, pos)
+                    except RecordsError:
+                        return
+                    if header.size > self.end - at - pos or header.base_offset < 0:
+                        return
+                    yield at + pos, header
+                    pos += header.size
+                    continue
                 header = BatchHeader._make(_HEADER.unpack_from(window, pos))
                 size = LOG_OVERHEAD + header.batch_length
                 if header.magic != MAGIC or not HEADER_SIZE <= size <= self.end - at - pos:
@@ -128,22 +121,6 @@ class Batches:
             if not pos:
                 return
 
-    def _refuse_old(self, at: int) -> None:
-        """OldFormatError where a message of v0 or v1 with its checksum begins: a damaged batch looks like one, too."""
-        if self.end - at < _OLD_HEADER_SIZE:
-            return
-        head = self.bytes_at(at, _OLD_HEADER_SIZE)
-        magic = head[MAGIC_AT]
-        size = LOG_OVERHEAD + _LENGTH.unpack_from(head, 8)[0]
-        if magic not in (0, 1) or not _OLD_HEADER_SIZE <= size <= self.end - at:
-            return
-        if zlib.crc32(self.bytes_at(at, size)[MAGIC_AT:]) != _OLD_CRC.unpack_from(head, LOG_OVERHEAD)[0]:
-            return
-        try:
-            check_magic(magic)
-        except UnsupportedMagicError as error:
-            raise OldFormatError(f"{self.path}: {error}") from None
-
 
 def after_damage(batches: Batches, at: int, least: int, most: int, index: list[int], stop: int) -> int | None:
     """Where sound batches begin again behind the damaged one at ``at``, before ``stop``; None if nowhere known.
@@ -154,7 +131,7 @@ def after_damage(batches: Batches, at: int, least: int, most: int, index: list[i
         header = batches.header(at)
         if header is not None and at + header.size < stop and batches.is_batch(at + header.size, least, most):
             return at + header.size
-    except (RecordsError, OldFormatError):
+    except RecordsError:
         pass
     behind = (position for position in index if at < position < stop)
     known = next((position for position in behind if batches.is_batch(position, least, most)), None)
@@ -164,14 +141,20 @@ def after_damage(batches: Batches, at: int, least: int, most: int, index: list[i
 
 
 def _search(batches: Batches, at: int, least: int, most: int, stop: int) -> int | None:
-    """The next sound batch by its looks, within SEARCH_BYTES: the magic, an offset near by, then the checksum."""
+    """The next sound batch by its looks, within SEARCH_BYTES: the magic, an offset near by, a size of messages of v0
+    and v1, then the checksum."""
     stop = min(stop, batches.end)
     for begin in range(at, min(stop, at + SEARCH_BYTES), WINDOW):
         window = np.frombuffer(batches.file.read(begin, min(WINDOW + HEADER_SIZE, batches.end - begin)), np.uint8)
         starts = len(window) - MAGIC_AT
         if starts <= 0:
             return None
-        alike = window[MAGIC_AT:] == MAGIC
+        magics = window[MAGIC_AT:]
+        # Zeros are many, and look like a magic and like most of an offset: they must have a size, too.
+        sizes = np.zeros(starts, np.int64)
+        for byte in range(8, 12):
+            sizes = sizes << 8 | window[byte : byte + starts]
+        alike = (magics == MAGIC) | ((magics < MAGIC) & (sizes >= MIN_SIZES[0]) & (sizes <= batches.end - begin))
         alike[window[:starts] != least >> 56] = False
         for found in (np.flatnonzero(alike) + begin).tolist():
             if found < min(stop, begin + WINDOW) and batches.is_batch(found, least, most) is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import shutil
 import struct
-import zlib
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from spark_kafkalog.offline import partition, read
 from spark_kafkalog.offline.files import FileSystem
 from spark_kafkalog.offline.layout import OffsetEntries
 from spark_kafkalog.offline.plan import Segment
-from spark_kafkalog.offline.segment import CorruptLogError, OldFormatError
+from spark_kafkalog.offline.segment import CorruptLogError
 from spark_kafkalog.options import OptionsError
 from tests.log.support import temporary_directory
 from tests.spark.offline.written import batch, offsets, plan, reader, rows, write_segment
@@ -283,28 +282,6 @@ def test_the_last_segment_may_grow_and_shrink_after_planning(tmp_path: Path) -> 
     path.write_bytes(whole[: positions(path)[3]])
     with pytest.raises(DataLossError, match=r"Could not read offsets \[26, 30\) of t-0: .* was truncated"):
         list(reading.read(task))
-
-
-def message_set(magic: int) -> bytes:
-    """One message of v0 or v1."""
-    body = (
-        struct.pack(">bb", magic, 0) + (struct.pack(">q", 1) if magic else b"") + struct.pack(">ii", -1, 5) + b"value"
-    )
-    message = struct.pack(">I", zlib.crc32(body)) + body
-    return struct.pack(">qi", 0, len(message)) + message
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("alone", [True, False])
-def test_old_message_formats_are_named(tmp_path: Path, magic: int, alone: bool) -> None:
-    path = tmp_path / "t-0" / f"{0:020d}.log"
-    path.parent.mkdir()
-    path.write_bytes(message_set(magic) * 3)
-    if not alone:
-        write_segment(tmp_path / "t-0", [batch(5)])
-    for options in ({}, {"failOnDataLoss": False}):
-        with pytest.raises(OldFormatError, match=rf"{path}: message format v{magic}, from before Kafka 0\.11"):
-            offsets(tmp_path, **options)
 
 
 def test_a_batch_larger_than_a_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
