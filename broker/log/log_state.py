@@ -74,7 +74,8 @@ class LogState:
         self._set_segments(loaded.segments)
         self._deletions: deque[tuple[int, list[str]]] = deque()
         self._dir_unsynced = False
-        # Counted by the loop's thread, and up to where a flush has covered them: neither writes what the other does.
+        # Counted by the loop's thread, and up to where a flush has covered them (-1: those of a process that was killed
+        # are not known to be): neither thread writes what the other does.
         self._rolls = 0
         self._flushed_rolls = 0
         self._flushing = Lock()

@@ -103,7 +103,7 @@ class PartitionLog(LogAppender):
         log = cls(path, config, loaded, known or topic_id, ops)
         # After a crash of the process alone there may be names, and trimmed ends, that never came to the device.
         log._dir_unsynced = created or not clean
-        log._rolls = int(not created and not clean)
+        log._flushed_rolls = 0 if created or clean else -1
         return log
 
     # -- removing --------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class PartitionLog(LogAppender):
             return self.log_end_offset
         if unflushed and now_ms - self._unflushed_since_ms >= config.flush_ms:
             return self.log_end_offset
-        return self._active.base_offset if self._rolls != self._flushed_rolls else None
+        return self._active.base_offset if self._rolls > max(self._flushed_rolls, 0) else None
 
     def needs_flush(self, now_ms: int) -> bool:
         """Whether a flush is due."""

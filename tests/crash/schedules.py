@@ -237,7 +237,7 @@ class Driver:
     def drive(self) -> None:
         acts = [self.produce] * 12 + [self.flush, self.flush_due, self.checkpoint, self.checkpoint_starts] * 2 + [
             self.create, self.create, self.delete, self.retain, self.delete_records, self.roll, self.restart,
-            self.restart_cleanly, self.new_epoch, self.remove_files, self.grow, self.compact, self.compact,
+            self.restart_cleanly, self.new_epoch, self.remove_files, self.grow, *[self.compact] * 4,
         ]  # fmt: skip
         self.create()
         self.look()
