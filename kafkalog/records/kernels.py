@@ -2,9 +2,11 @@
 
 Callers name the functions through this module (`kernels.validate_records`), since `load` replaces them. Importing it
 imports neither numba nor numpy; `load` does, which takes about a second with the kernels in numba's cache and about
-five without. The cache lies beside the package, in the user's cache directory where that is read-only, or where
-NUMBA_CACHE_DIR says; where none of these can be written, a temporary directory takes its place for the process.
-`python -m kafkalog.records.warm` fills it ahead, as when an image is built.
+five without. A broker needs no more than the check of what is produced, and `load_validation` takes that alone.
+
+The cache lies beside the package, in the user's cache directory where that is read-only, or where NUMBA_CACHE_DIR says;
+where none of these can be written, a temporary directory takes its place for the process. `python -m
+kafkalog.records.warm` fills it ahead, as when an image is built.
 """
 
 from __future__ import annotations
@@ -28,21 +30,24 @@ log = logging.getLogger(__name__)
 
 COMPILE_TIMEOUT_S = 300.0
 
+_Signatures = Callable[[], Iterator[tuple[Any, Any]]]
+
 validate_records: Callable[[Buffer, int, int, int, bool], tuple[int, int, int, int]] = _plain.validate_records
 
 _lock = threading.Lock()
 _ready = False
+_validation_ready = False
 _loader: threading.Thread | None = None
 
 
 def ready() -> bool:
-    """Whether the compiled kernels serve."""
-    return _ready
+    """Whether the compiled check of produced batches serves."""
+    return _validation_ready
 
 
 def load() -> None:
     """Take the kernels from numba's cache, or compile them; returns when they serve. Any thread may call it."""
-    global _ready, validate_records
+    global _ready
     if _ready:
         return
     with _lock:
@@ -51,22 +56,71 @@ def load() -> None:
         with _writable_cache():
             for kernel, signature in _signatures():
                 kernel.compile(signature.args)
-        from . import _numba
-
-        # The entry point is what the dispatcher calls once it has looked at the arguments' types. It takes whatever
-        # has a buffer, and costs 0.2 us where dispatch over numpy arrays costs 0.7.
-        (compiled,) = _numba.validate_records.overloads.values()
-        validate_records = compiled.entry_point
+        _serve_validation()
         _ready = True
 
 
+def load_validation() -> None:
+    """`load` the check of produced batches alone: a broker's memory has no place for what it never calls."""
+    if _validation_ready:
+        return
+    with _lock:
+        if _validation_ready:
+            return
+        with _writable_cache(_validation):
+            for kernel, signature in _validation():
+                kernel.compile(signature.args)
+        _serve_validation()
+
+
+def _serve_validation() -> None:
+    global _validation_ready, validate_records
+    from . import _numba
+
+    # The entry point is what the dispatcher calls once it has looked at the arguments' types. It takes whatever has a
+    # buffer, and costs 0.2 us where dispatch over numpy arrays costs 0.7.
+    (compiled,) = _numba.validate_records.overloads.values()
+    validate_records = compiled.entry_point
+    _validation_ready = True
+
+
+def load_cleaning() -> None:
+    """Take the kernels of log cleaning from numba's cache; what is not there is compiled, in a subprocess.
+
+    Apart from the others, for most brokers never need them. What cannot be done raises what numba or it says.
+    """
+    with _lock:
+        with _writable_cache(_cleaning_signatures) as directory:
+            if not all(_is_cached(kernel, signature) for kernel, signature in _cleaning_signatures()):
+                _compile_in_subprocess(directory, "cleaning")
+        _compile(_cleaning_signatures)
+
+
+def compile_cleaning() -> None:
+    """`load_cleaning` without a subprocess: what this compiles with stays in memory."""
+    with _lock:
+        _compile(_cleaning_signatures)
+
+
+def load_checking() -> None:
+    """Take the kernels that check logs from numba's cache, or compile them: the tools that look into files need them."""
+    with _lock:
+        _compile(_checking_signatures)
+
+
+def _compile(signatures: _Signatures) -> None:
+    with _writable_cache(signatures):
+        for kernel, signature in signatures():
+            kernel.compile(signature.args)
+
+
 def load_in_background() -> threading.Thread:
-    """`load` on a thread of its own, which is returned; kernels that are not in the cache compile in a subprocess.
+    """`load_validation` on a thread of its own, which is returned; what is not in the cache compiles in a subprocess.
 
     Meanwhile the plain functions serve. What goes wrong is logged, and the plain functions go on serving.
     """
     global _loader
-    if _loader is None or not (_loader.is_alive() or _ready):
+    if _loader is None or not (_loader.is_alive() or _validation_ready):
         _loader = threading.Thread(target=_load_quietly, name="load-kernels", daemon=True)
         _loader.start()
     return _loader
@@ -74,10 +128,10 @@ def load_in_background() -> threading.Thread:
 
 def _load_quietly() -> None:
     try:
-        with _lock, _writable_cache() as directory:
-            if not all(_is_cached(kernel, signature) for kernel, signature in _signatures()):
-                _compile_in_subprocess(directory)
-        load()
+        with _lock, _writable_cache(_validation) as directory:
+            if not all(_is_cached(kernel, signature) for kernel, signature in _validation()):
+                _compile_in_subprocess(directory, "validation")
+        load_validation()
     except Exception:
         log.warning("record kernels could not be compiled; plain Python serves, slowly", exc_info=True)
 
@@ -89,18 +143,30 @@ def _signatures() -> Iterator[tuple[Any, Any]]:
         yield from module.SIGNATURES.items()
 
 
+def _validation() -> Iterator[tuple[Any, Any]]:
+    from . import _numba
+
+    yield _numba.validate_records, _numba.SIGNATURES[_numba.validate_records]
+
+
+def _cleaning_signatures() -> Iterator[tuple[Any, Any]]:
+    from . import _numba_clean
+
+    yield from _numba_clean.SIGNATURES.items()
+
+
 def _is_cached(kernel: Any, signature: Any) -> bool:
     return kernel._cache.load_overload(signature, kernel.targetctx) is not None
 
 
-def _compile_in_subprocess(directory: str | None) -> None:
+def _compile_in_subprocess(directory: str | None, what: str) -> None:
     environment = dict(os.environ)
     # The package must be found as here, wherever the process was started and whatever it was told to import from.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     if directory is not None:
         environment["NUMBA_CACHE_DIR"] = directory
     subprocess.run(
-        [sys.executable, "-m", "kafkalog.records.warm"],
+        [sys.executable, "-m", "kafkalog.records.warm", what],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -114,14 +180,14 @@ _temporary: tempfile.TemporaryDirectory[str] | None = None
 
 
 @contextmanager
-def _writable_cache() -> Iterator[str | None]:
+def _writable_cache(kernels: Callable[[], Iterator[tuple[Any, Any]]] = _signatures) -> Iterator[str | None]:
     """Have the kernels' modules imported with a cache that works; yields its directory where it is our own."""
     global _temporary
     import numba
 
-    if f"{__package__}._numba_rows" not in sys.modules:
+    if _temporary is None:
         try:
-            list(_signatures())
+            list(kernels())
         except (RuntimeError, OSError):
             # numba found no place for a cache of functions of ours, and says so by refusing to wrap them.
             _temporary = tempfile.TemporaryDirectory(prefix="kafkalog-kernels-")
@@ -132,7 +198,14 @@ def _writable_cache() -> Iterator[str | None]:
     config: Any = numba.config
     before, config.CACHE_DIR = config.CACHE_DIR, _temporary.name
     try:
-        list(_signatures())
+        list(kernels())
     finally:
         config.CACHE_DIR = before
     yield _temporary.name
+
+
+def _checking_signatures() -> Iterator[tuple[Any, Any]]:
+    from . import _numba, _numba_check
+
+    yield _numba.scan_batches, _numba.SIGNATURES[_numba.scan_batches]
+    yield from _numba_check.SIGNATURES.items()

@@ -1,17 +1,24 @@
-"""`python -m kafkalog.records.warm`: compile the record kernels into numba's disk cache, or find them there."""
+"""`python -m kafkalog.records.warm`: compile the record kernels into numba's disk cache, or find them there.
+
+All of them, or those that are named: `validation`, `cleaning`.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
 
 from . import kernels
 
+LOADERS = {"validation": kernels.load_validation, "cleaning": kernels.compile_cleaning, "all": kernels.load}
 
-def main() -> None:
+
+def main(names: list[str]) -> None:
     started = time.monotonic()
-    kernels.load()
+    for name in names or ("all", "cleaning"):
+        LOADERS[name]()
     print(f"record kernels ready after {time.monotonic() - started:.1f} s")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,0 +1,322 @@
+"""Compaction over bytes: the compiled loops against the plain ones, and both against a model of Kafka's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkalog.records import _plain_clean, cleaning
+from kafkalog.records.batch import (
+    DELETE_HORIZON_FLAG,
+    HEADER_SIZE,
+    BatchHeader,
+    Record,
+    decode_batch,
+    encode_batch,
+    iter_headers,
+    read_header,
+)
+from kafkalog.records.compression import Codec
+from kafkalog.records.errors import CorruptRecordError
+
+NOW = 1_700_000_000_000
+RETENTION = 86_400_000
+SECRET = (0x0706050403020100, 0x0F0E0D0C0B0A0908)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> cleaning.Functions:
+    functions = cleaning.load()
+    assert functions.compiled
+    return functions
+
+
+# The first, second, ninth, sixteenth and last of the vectors that SipHash's authors publish: bytes 0, 1, 2... of
+# rising length, under the key 00 01 ... 0f.
+VECTORS = {
+    0: "a3817f04ba25a8e66df67214c7550293",
+    1: "da87c1d86b99af44347659119b22fc45",
+    8: "3b62a9ba6258f5610f83e264f31497b4",
+    15: "5493e99933b0a8117e08ec0f97cfc3d9",
+    63: "5150d1772f50834a503e069a973fbd7c",
+}
+
+
+@pytest.mark.parametrize("length", VECTORS)
+def test_keys_are_hashed_with_siphash(length: int) -> None:
+    words = _plain_clean.hash_bytes(bytes(range(length)), *SECRET)
+    assert b"".join(word.to_bytes(8, "little", signed=True) for word in words).hex() == VECTORS[length]
+
+
+class Batch(NamedTuple):
+    """What a batch is made of."""
+
+    keys: Sequence[bytes | None]
+    tombstones: Sequence[bool]
+    times: Sequence[int]
+    gaps: Sequence[int]
+    codec: Codec
+    producer_id: int
+    log_append_time: bool
+    horizon: int | None
+
+
+KEYS = st.one_of(
+    st.none(), st.sampled_from([b"a", b"b", b"key-long-enough-for-words", b"x" * 200]), st.binary(max_size=20)
+)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> Batch:
+    size = draw(st.integers(1, 8))
+
+    def several(each: st.SearchStrategy[object]) -> list[object]:
+        return draw(st.lists(each, min_size=size, max_size=size))
+
+    return Batch(
+        several(KEYS),  # type: ignore[arg-type]
+        several(st.booleans()),  # type: ignore[arg-type]
+        several(st.integers(-1, 1 << 41)),  # type: ignore[arg-type]
+        several(st.integers(0, 200)),  # type: ignore[arg-type]
+        draw(st.sampled_from(Codec)),
+        draw(st.integers(-1, 2)),
+        draw(st.booleans()),
+        draw(st.sampled_from([None, None, NOW - 1, NOW, NOW + 1])),
+    )
+
+
+def encode(batch: Batch, base: int) -> bytearray:
+    records = []
+    offset = base
+    for key, tombstone, time, gap in zip(batch.keys, batch.tombstones, batch.times, batch.gaps, strict=True):
+        offset += gap % 3
+        records.append(
+            Record(offset, time, key, None if tombstone else b"v" * gap, (("h", b"x"),) if gap % 5 == 0 else ())
+        )
+        offset += 1
+    data = encode_batch(
+        records, codec=batch.codec, base_offset=base, leader_epoch=3, producer_id=batch.producer_id,
+        producer_epoch=0 if batch.producer_id >= 0 else -1, base_sequence=5 if batch.producer_id >= 0 else -1,
+        log_append_time=batch.log_append_time,
+    )  # fmt: skip
+    if batch.horizon is not None:
+        data = with_horizon(data, batch.horizon)
+    return data
+
+
+def with_horizon(data: bytearray, horizon: int) -> bytearray:
+    """The batch as a cleaning leaves it that gives it this horizon."""
+    header = read_header(data)
+    only = cleaning.OffsetMap(2400, 0.9, most_keys=10, functions=cleaning.PLAIN)
+    filter_ = new_filter(only, {}, now_ms=horizon, retention=0)
+    written = filter_.filter_batch(data, 0, header, keep_all=True, set_horizon=True)
+    assert written is not None
+    return bytearray(written.data)
+
+
+def new_filter(
+    offsets: cleaning.OffsetMap,
+    last: dict[int, int],
+    *,
+    now_ms: int = NOW,
+    retention: int = RETENTION,
+    out: int = 1 << 16,
+) -> cleaning.BatchFilter:
+    made = cleaning.BatchFilter(
+        offsets, now_ms=now_ms, delete_retention_ms=retention, last_offsets=last, index_interval=100, out_size=out
+    )
+    made.begin(0, 0, -1, 0)
+    return made
+
+
+def clean(
+    log: bytes,
+    functions: cleaning.Functions,
+    *,
+    start: int,
+    last: dict[int, int],
+    out: int = 1 << 16,
+    memory: int = 1 << 16,
+) -> tuple[bytes, list[object]]:
+    """What a cleaning makes of the log, and everything that it counted."""
+    offsets = cleaning.OffsetMap(memory, 0.9, most_keys=1000, start_offset=start, functions=functions, secret=SECRET)
+    offsets.latest_offset = start - 1
+    pos, full = 0, False
+    while not full and pos < len(log):
+        status, pos = offsets.index(log, pos, len(log))
+        full = status == cleaning.FULL
+        if status == cleaning.SPECIAL:
+            header = read_header(log, pos)
+            if offsets.index_batch(log, pos, header):
+                if header.last_offset >= start:
+                    offsets.latest_offset = header.last_offset
+                pos += header.size
+            else:
+                full = True
+    filter_ = new_filter(offsets, last, out=out)
+    result = bytearray()
+    rows: list[object] = []
+    pos = 0
+    while pos < len(log):
+        status, pos = filter_.filter(log, pos, len(log))
+        if status == cleaning.FULL and not filter_.used:
+            filter_.grow(log, pos)
+        result += filter_.out[: filter_.used]
+        rows.append(filter_.index_state())
+        filter_.begin(len(result), *filter_.index_state()[1:])
+        if status == cleaning.SPECIAL:
+            header = read_header(log, pos)
+            keep = header.has_producer_id and last.get(header.producer_id) == header.last_offset
+            written = filter_.filter_batch(log, pos, header, keep_header=keep)
+            result += written.data if written else b""
+            pos += header.size
+            filter_.begin(len(result), *filter_.index_state()[1:])
+    counts = [filter_.records_read, filter_.records_kept, filter_.records_without_key]
+    return bytes(result), [rows, counts, offsets.entries, offsets.latest_offset, offsets.indexed_records]
+
+
+def build(parts: Sequence[Batch]) -> tuple[bytes, dict[int, int]]:
+    log = bytearray()
+    last: dict[int, int] = {}
+    base = 0
+    for part in parts:
+        data = encode(part, base)
+        header = read_header(data)
+        base = header.next_offset
+        if part.producer_id >= 0:
+            last[part.producer_id] = header.last_offset
+        log += data
+    return bytes(log), last
+
+
+@settings(max_examples=150)
+@given(st.lists(batches(), min_size=1, max_size=8), st.integers(0, 40), st.sampled_from([200, 1 << 16]), st.booleans())
+def test_compiled_and_plain_do_the_same(
+    compiled: cleaning.Functions, parts: list[Batch], start: int, out: int, small: bool
+) -> None:
+    log, last = build(parts)
+    memory = 24 * 12 if small else 1 << 16
+    ours = clean(log, compiled, start=start, last=last, out=out, memory=memory)
+    assert ours == clean(log, cleaning.PLAIN, start=start, last=last, out=out, memory=memory)
+
+
+def stays(header: BatchHeader, record: Record, latest: dict[bytes, int], mapped: int) -> bool:
+    """Kafka's rule."""
+    if record.offset > mapped:
+        return True
+    if record.key is None or record.offset < latest.get(record.key, -1):
+        return False
+    horizon = header.delete_horizon
+    return record.value is not None or horizon is None or horizon > NOW
+
+
+@settings(max_examples=150)
+@given(st.lists(batches(), min_size=1, max_size=8), st.integers(0, 40))
+def test_what_stays(compiled: cleaning.Functions, parts: list[Batch], start: int) -> None:
+    log, last = build(parts)
+    cleaned, _ = clean(log, compiled, start=start, last=last)
+    latest: dict[bytes, int] = {}
+    before = [(pos, *decode_batch(log, pos)) for pos, _ in iter_headers(log)]
+    end = max(before[-1][1].last_offset, start - 1)
+    for _, _, records in before:
+        latest.update({r.key: r.offset for r in records if r.key is not None and r.offset >= start})
+    after = {header.base_offset: (pos, header) for pos, header in iter_headers(cleaned)}
+    for pos, header, records in before:
+        kept = [record for record in records if stays(header, record, latest, end)]
+        is_last = header.producer_id >= 0 and last[header.producer_id] == header.last_offset
+        if not kept and not is_last:
+            assert header.base_offset not in after
+            continue
+        at, new = after.pop(header.base_offset)
+        _, found = decode_batch(cleaned, at)
+        assert found == kept
+        unchanged = (
+            "base_offset", "last_offset_delta", "producer_id", "producer_epoch", "base_sequence",
+            "partition_leader_epoch", "magic",
+        )  # fmt: skip
+        assert {name: getattr(new, name) for name in unchanged} == {name: getattr(header, name) for name in unchanged}
+        fresh = any(record.value is None for record in kept) and not header.has_delete_horizon
+        if len(kept) == len(records) and not fresh:
+            assert cleaned[at : at + new.size] == log[pos : pos + header.size]
+        elif kept:
+            assert new.codec == header.codec
+            assert new.is_log_append_time == header.is_log_append_time
+            assert new.max_timestamp == max(record.timestamp for record in kept)
+            assert new.delete_horizon == (NOW + RETENTION if fresh else header.delete_horizon)
+        else:
+            assert (new.size, new.codec, new.base_timestamp) == (HEADER_SIZE, Codec.NONE, -1)
+            assert new.max_timestamp == header.max_timestamp
+            assert not new.attributes & DELETE_HORIZON_FLAG
+    assert not after
+
+
+def keyed(*keys: bytes | None, base: int = 0, value: bytes | None = b"v", codec: Codec = Codec.NONE) -> bytes:
+    return bytes(
+        encode_batch([Record(base + i, NOW, key, value) for i, key in enumerate(keys)], base_offset=base, codec=codec)
+    )
+
+
+def test_cleaning_again_changes_nothing(compiled: cleaning.Functions) -> None:
+    log = keyed(b"a", b"b", b"a") + keyed(b"b", None, base=3) + keyed(b"c", base=5, value=None)
+    once, _ = clean(log, compiled, start=0, last={})
+    assert clean(once, compiled, start=0, last={})[0] == once
+
+
+@pytest.mark.parametrize("functions", ["compiled", "plain"])
+def test_a_full_map_ends_before_the_batch_that_does_not_fit(functions: str, compiled: cleaning.Functions) -> None:
+    chosen = compiled if functions == "compiled" else cleaning.PLAIN
+    log = keyed(b"a", b"b") + keyed(b"a", b"c", b"d", base=2)
+    # Four slots, of which three are used.
+    offsets = cleaning.OffsetMap(24 * 4, 0.9, most_keys=100, functions=chosen)
+    assert offsets.index(log, 0, len(log)) == (cleaning.FULL, len(keyed(b"a", b"b")))
+    assert (offsets.latest_offset, offsets.entries) == (1, 3)
+    assert [offsets.get(key) for key in (b"a", b"b", b"c", b"d", b"e")] == [2, 1, 3, -1, -1]
+
+
+def test_a_map_needs_room_for_a_key() -> None:
+    with pytest.raises(ValueError, match=r"log\.cleaner\.dedupe\.buffer\.size"):
+        cleaning.OffsetMap(24, 0.9, most_keys=100, functions=cleaning.PLAIN)
+
+
+@pytest.mark.parametrize("functions", ["compiled", "plain"])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_damage_is_told_and_never_given_a_right_checksum(
+    functions: str, codec: Codec, compiled: cleaning.Functions
+) -> None:
+    chosen = compiled if functions == "compiled" else cleaning.PLAIN
+    log = bytearray(keyed(b"a", b"b", codec=codec))
+    log[-2] ^= 1
+    offsets = cleaning.OffsetMap(1 << 16, 0.9, most_keys=100, functions=chosen)
+    status, pos = offsets.index(log, 0, len(log))
+    assert (status, pos) == (cleaning.SPECIAL, 0)
+    with pytest.raises(CorruptRecordError):
+        offsets.index_batch(log, 0, read_header(log))
+    filter_ = new_filter(offsets, {})
+    assert filter_.filter(log, 0, len(log)) == (cleaning.SPECIAL, 0)
+    with pytest.raises(CorruptRecordError):
+        filter_.filter_batch(log, 0, read_header(log))
+
+
+@pytest.mark.parametrize("functions", ["compiled", "plain"])
+def test_an_incomplete_batch_is_waited_for(functions: str, compiled: cleaning.Functions) -> None:
+    chosen = compiled if functions == "compiled" else cleaning.PLAIN
+    first = keyed(b"a")
+    log = first + keyed(b"b", base=1)[:-1]
+    offsets = cleaning.OffsetMap(1 << 16, 0.9, most_keys=100, functions=chosen)
+    assert offsets.index(log, 0, len(log)) == (cleaning.DONE, len(first))
+    assert new_filter(offsets, {}).filter(log, 0, len(log)) == (cleaning.DONE, len(first))
+
+
+def test_an_endless_retention_keeps_tombstones(compiled: cleaning.Functions) -> None:
+    log = keyed(b"a", value=None)
+    offsets = cleaning.OffsetMap(1 << 16, 0.9, most_keys=100, functions=compiled)
+    offsets.index(log, 0, len(log))
+    filter_ = new_filter(offsets, {}, retention=(1 << 63) - 1)
+    filter_.filter(log, 0, len(log))
+    header, records = decode_batch(filter_.out[: filter_.used])
+    assert header.delete_horizon == 1 << 62
+    assert records[0].timestamp == NOW
