@@ -81,6 +81,8 @@ class ConfigKey:
             return None
         if isinstance(value, bool):
             return "true" if value else "false"
+        if isinstance(value, float):
+            return str(value).replace("e+", "E").replace("e-", "E-")
         if isinstance(value, (list, tuple)):
             return ",".join(str(item) for item in value)
         return str(value)

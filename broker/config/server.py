@@ -7,6 +7,7 @@ mean nothing here (thread counts, for one event loop serves all connections) are
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from broker.config.definition import (
 from broker.config.listeners import Endpoint, parse_listeners, parse_protocol_map
 from broker.config.message_format import is_version
 from broker.config.topic import COMPRESSION_TYPES, MAX_INT, MAX_LONG, TOPIC_CONFIG, log_config
+from broker.log.cleaner.config import CleanerConfig
 from broker.log.config import LogConfig
 
 _HOUR_MS = 3_600_000
@@ -62,6 +64,13 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("log.retention.bytes", Type.LONG, -1, "Default of retention.bytes.", None, _DYNAMIC),
         ConfigKey("log.retention.check.interval.ms", Type.LONG, 300_000, "How often retention is applied.", at_least(1)),
         ConfigKey("log.cleanup.policy", Type.LIST, ("delete",), "Default of cleanup.policy.", list_of("delete", "compact"), _DYNAMIC),
+        ConfigKey("log.cleaner.enable", Type.BOOLEAN, True, "Compact the topics whose cleanup.policy asks for it; without it they grow for ever."),
+        ConfigKey("log.cleaner.threads", Type.INT, 1, "Threads that compact, one log each at a time.", at_least(0), _DYNAMIC),
+        ConfigKey("log.cleaner.dedupe.buffer.size", Type.LONG, 128 << 20, "Memory for the offset maps of all cleaner threads, 24 bytes a key; it is taken while a log is compacted, and no more than the log's keys need.", None, _DYNAMIC),
+        ConfigKey("log.cleaner.io.buffer.size", Type.INT, 512 << 10, "Memory for the reading and writing of all cleaner threads.", at_least(0), _DYNAMIC),
+        ConfigKey("log.cleaner.io.buffer.load.factor", Type.DOUBLE, 0.9, "How full an offset map may become: more means fewer passes over a log, and slower ones.", between(0.01, 1), _DYNAMIC),
+        ConfigKey("log.cleaner.io.max.bytes.per.second", Type.DOUBLE, sys.float_info.max, "What all cleaner threads together may read and write in a second, on average.", None, _DYNAMIC),
+        ConfigKey("log.cleaner.backoff.ms", Type.LONG, 15_000, "How long a cleaner thread waits when there is nothing to compact.", at_least(0), _DYNAMIC),
         ConfigKey("log.cleaner.delete.retention.ms", Type.LONG, 86_400_000, "Default of delete.retention.ms.", at_least(0), _DYNAMIC),
         ConfigKey("log.cleaner.min.compaction.lag.ms", Type.LONG, 0, "Default of min.compaction.lag.ms.", at_least(0), _DYNAMIC),
         ConfigKey("log.cleaner.max.compaction.lag.ms", Type.LONG, MAX_LONG, "Default of max.compaction.lag.ms.", at_least(1), _DYNAMIC),
@@ -97,10 +106,11 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("replica.lag.time.max.ms", Type.LONG, 30_000, "A follower that has not caught up for this long leaves the ISR."),
         # Operation
         ConfigKey("background.threads", Type.INT, 10, "Worker threads for fsyncs, deletions and other blocking work.", at_least(1)),
+        ConfigKey("kafkalog.log.max.open.files", Type.INT, -1, "Segments and indexes that stay open; beyond it the longest unused are closed until they are wanted. -1 is two fifths of the limit of open files (ulimit -n), 30,000 at most.", at_least(-1)),
+        ConfigKey("kafkalog.log.retention.policy.class", Type.CLASS, None, "What decides which segments of a topic with cleanup.policy=delete are deleted, as module:Class; by default retention.ms and retention.bytes. See docs/compaction.md."),
         ConfigKey("kafkalog.metrics.listener", Type.STRING, None, "Where metrics are served over HTTP to Prometheus, host:port such as 127.0.0.1:9404; an empty host is every interface, port 0 any free port. They are not served when it is not set."),
         ConfigKey("kafkalog.log.format", Type.STRING, "text", "Form of the broker's own log lines: text or json.", one_of("text", "json")),
         ConfigKey("kafkalog.shutdown.timeout.ms", Type.LONG, 30_000, "Longest time a graceful shutdown waits for responses under way.", at_least(0)),
-        ConfigKey("kafkalog.log.max.open.files", Type.INT, -1, "Segments and indexes that stay open; beyond it the longest unused are closed until they are wanted. -1 is two fifths of the limit of open files (ulimit -n), 30,000 at most.", at_least(-1)),
     ]
 )  # fmt: skip
 
@@ -108,7 +118,7 @@ NO_EFFECT = frozenset(
     """num.network.threads num.io.threads queued.max.requests num.replica.fetchers zookeeper.connection.timeout.ms
     group.initial.rebalance.delay.ms offsets.topic.replication.factor transaction.state.log.replication.factor
     transaction.state.log.min.isr process.roles node.id controller.quorum.voters controller.listener.names
-    inter.broker.listener.name log.cleaner.enable offsets.topic.num.partitions zookeeper.connect
+    inter.broker.listener.name offsets.topic.num.partitions zookeeper.connect
     controller.quorum.bootstrap.servers security.inter.broker.protocol inter.broker.protocol.version""".split()
 )
 """Keys found in Kafka's own server.properties that change nothing here (yet); they are accepted so that the file is."""
@@ -138,6 +148,8 @@ class BrokerConfig:
         if not self.listeners:
             raise ConfigError("Invalid value for configuration listeners: name at least one, such as PLAINTEXT://:9092")
         self.advertised = self._advertised(protocol_map)
+        if fault := self.cleaner_config().fault():
+            raise ConfigError(fault)
 
     def __getitem__(self, name: str) -> Value:
         if name in self.explicit:
@@ -198,6 +210,18 @@ class BrokerConfig:
             key.name: overrides[key.name] if key.name in overrides else self.topic_default(key.name)[0]
             for key in TOPIC_CONFIG
         }
+
+    def cleaner_config(self) -> CleanerConfig:
+        """The settings of log compaction."""
+        return CleanerConfig(
+            threads=self["log.cleaner.threads"],
+            dedupe_buffer_size=self["log.cleaner.dedupe.buffer.size"],
+            load_factor=self["log.cleaner.io.buffer.load.factor"],
+            io_buffer_size=self["log.cleaner.io.buffer.size"],
+            io_max_bytes_per_second=self["log.cleaner.io.max.bytes.per.second"],
+            backoff_ms=self["log.cleaner.backoff.ms"],
+            enabled=self["log.cleaner.enable"],
+        )
 
     def log_config(self, overrides: Mapping[str, Value]) -> LogConfig:
         """The log's view of a topic with ``overrides``."""

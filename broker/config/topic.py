@@ -29,7 +29,7 @@ COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"
 TOPIC_CONFIG = ConfigDefinition(
     [
         ConfigKey(
-            "cleanup.policy", Type.LIST, ("delete",), "What happens to old segments: delete them, compact them, or both. Compaction does not run yet: a compacted topic keeps every record.",
+            "cleanup.policy", Type.LIST, ("delete",), "What happens to old segments: delete them by time and size, compact them (of each key the latest record stays), or both.",
             list_of("delete", "compact"), synonyms=("log.cleanup.policy",),
         ),
         ConfigKey(
@@ -183,4 +183,8 @@ def log_config(values: Mapping[str, Value], producer_id_expiration_ms: int) -> L
         message_format=magic_of(values["message.format.version"]),
         message_downconversion_enable=values["message.downconversion.enable"],
         producer_id_expiration_ms=producer_id_expiration_ms,
+        min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
+        min_compaction_lag_ms=values["min.compaction.lag.ms"],
+        max_compaction_lag_ms=values["max.compaction.lag.ms"],
+        delete_retention_ms=values["delete.retention.ms"],
     )

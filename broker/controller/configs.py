@@ -234,9 +234,11 @@ class ConfigController:
         def change(state: ClusterState) -> ClusterState:
             config = make(state.broker_config.get(name, {}))
             _check_dynamic(config)
-            if validate_only:
-                return state
-            return replace(state, broker_config={**state.broker_config, name: config})
+            changed = replace(state, broker_config={**state.broker_config, name: config})
+            fault = self.effective(state).cleaner_config().fault_of_change(self.effective(changed).cleaner_config())
+            if fault is not None:
+                raise InvalidConfigError(fault)
+            return state if validate_only else changed
 
         state = await self._commit(change)
         if not validate_only:

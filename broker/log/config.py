@@ -44,6 +44,10 @@ class LogConfig:
     """The magic that is stored (``message.format.version``)."""
     message_downconversion_enable: bool = True
     producer_id_expiration_ms: int = DAY_MS
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = MAX_LONG
+    delete_retention_ms: int = DAY_MS
 
     @property
     def compact(self) -> bool:
@@ -54,6 +58,11 @@ class LogConfig:
     def delete(self) -> bool:
         """Whether old segments go by time or size (``cleanup.policy`` names ``delete``)."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def max_segment_ms(self) -> int:
+        """Age at which a segment is left. What is active is not compacted, so ``max.compaction.lag.ms`` bounds it."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
     def with_changes(self, **changes: Any) -> LogConfig:
         """A copy with some settings replaced."""

@@ -7,6 +7,7 @@ Files at its top, beside the partitions' directories::
     recovery-point-offset-checkpoint  per partition, everything before it is on the device
     log-start-offset-checkpoint       per partition, where it begins, if that is not its first segment
     replication-offset-checkpoint     per partition, the high watermark
+    cleaner-offset-checkpoint         per compacted partition, up to where it was cleaned
     .kafka_cleanshutdown              left by a clean stop, removed at the start
 """
 
@@ -147,6 +148,10 @@ class LogDir:
         """High watermarks; empty when the file cannot be read."""
         return self._read(names.HIGH_WATERMARK_CHECKPOINT)
 
+    def read_cleaned_offsets(self) -> dict[tuple[str, int], int]:
+        """Up to where logs were cleaned; empty, which means nowhere, when the file cannot be read."""
+        return self._read(names.CLEANER_CHECKPOINT)
+
     def write_recovery_points(self, offsets: Offsets) -> None:
         """Raises OSError."""
         self._write(names.RECOVERY_POINT_CHECKPOINT, offsets)
@@ -158,6 +163,10 @@ class LogDir:
     def write_high_watermarks(self, offsets: Offsets) -> None:
         """Raises OSError."""
         self._write(names.HIGH_WATERMARK_CHECKPOINT, offsets)
+
+    def write_cleaned_offsets(self, offsets: Offsets) -> None:
+        """Raises OSError."""
+        self._write(names.CLEANER_CHECKPOINT, offsets)
 
     def take_clean_shutdown(self) -> bool:
         """Whether the last stop was clean; the marker is gone afterwards."""

@@ -78,6 +78,7 @@ class LogManager:
         ops: FileOps = OS,
     ) -> None:
         self.default_config = default_config
+        self.retention_policy: RetentionPolicy = TIME_AND_SIZE
         self._clock = clock
         self._threads = max(1, num_recovery_threads)
         self._ops = ops
@@ -214,15 +215,21 @@ class LogManager:
         points = directory.read_recovery_points()
         starts = directory.read_log_start_offsets()
         watermarks = directory.read_high_watermarks()
+        cleaned = directory.read_cleaned_offsets()
         self._note_rows(LogDir.write_recovery_points, points)
         self._note_rows(LogDir.write_log_start_offsets, starts)
         self._note_rows(LogDir.write_high_watermarks, watermarks)
+        self._note_rows(LogDir.write_cleaned_offsets, cleaned)
 
         def load(found: tuple[str, TopicPartition]) -> PartitionLog:
             path, key = found
+            config = configs.get(key[0], self.default_config)
+            # What was compacted has gaps, whatever the topic's policy is now or, in a directory without a registry,
+            # is not known to be.
+            keeps_gaps = key in cleaned and not config.compact
             log = PartitionLog.open(
                 path,
-                configs.get(key[0], self.default_config),
+                config.with_changes(cleanup_policy=(*config.cleanup_policy, "compact")) if keeps_gaps else config,
                 clean=clean,
                 log_start_offset=starts.get(key, 0),
                 recovery_point=points.get(key, 0),
@@ -417,21 +424,28 @@ class LogManager:
 
     # -- periodic work ---------------------------------------------------------------------------------------
 
-    def run_retention(self, now_ms: int) -> int:
-        """Apply retention to every log; returns the number of segments taken out."""
+    def run_retention(self, now_ms: int, logs: Iterable[PartitionLog] | None = None) -> int:
+        """Apply retention to every log, or to these; returns the number of segments taken out."""
         gone = 0
-        for log in self:
-            if log.offline is None:
-                try:
-                    gone += len(log.apply_retention(now_ms))
-                except KafkaError as error:
-                    logger.error("Retention: %s", error)
+        for log in self if logs is None else logs:
+            if log.offline is None and not log.being_cleaned:
+                gone += self.apply_retention(log, now_ms)
         return gone
 
     def run_flushes(self, now_ms: int) -> int:
         """Flush the logs for which it is due; returns how many. Blocks on the device: for a worker's thread."""
         flushed = 0
         for log in self:
+    def apply_retention(self, log: PartitionLog, now_ms: int) -> int:
+        """Apply retention to one log; returns the number of segments taken out. What goes wrong is logged."""
+        try:
+            return len(log.apply_retention(now_ms, self.retention_policy))
+        except KafkaError as error:
+            logger.error("Retention: %s", error)
+        except Exception:
+            logger.exception("The retention policy failed for %s; nothing of it is deleted", log.dir)
+        return 0
+
             if log.needs_flush(now_ms):
                 try:
                     log.flush(log.flush_due(now_ms))
@@ -464,6 +478,10 @@ class LogManager:
         self._rows[write] = self._rows.get(write, frozenset()) | rows.keys()
 
     def _forget_rows(self, key: TopicPartition) -> None:
+    def checkpoint_cleaned_offsets(self) -> None:
+        """Write up to where each log was compacted, for those that were."""
+        self._checkpoint(LogDir.write_cleaned_offsets, lambda log: log.cleaned_offset)
+
         """Rewrite the checkpoints that have a row of a partition that is not there any more.
 
         Raises:
@@ -535,6 +553,8 @@ class LogManager:
     def shutdown(self) -> bool:
         """Close every log, write the checkpoints and the clean-shutdown markers, unlock; returns whether all
         was clean.
+            if log.cleaned_offset is not None:
+                self.checkpoint_cleaned_offsets()
         """
         dirty: set[Path] = set()
         for log in self:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import shutil
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from broker.log.checkpoints import read_partition_metadata, sync_partition_metad
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps
 from broker.log.log_appender import LogAppender
-from broker.log.retention import deletable
+from broker.log.retention import TIME_AND_SIZE, RetentionPolicy, deletable
 from broker.log.segment import Segment
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError, OffsetOutOfRangeError
 
@@ -135,12 +136,13 @@ class PartitionLog(LogAppender):
         except OSError as error:
             logger.warning("Cannot write the leader epochs of %s: %s", self._label, error)
 
-    def apply_retention(self, now_ms: int) -> list[Segment]:
+    def apply_retention(self, now_ms: int, policy: RetentionPolicy = TIME_AND_SIZE) -> list[Segment]:
         """Take the segments that retention no longer wants out of the log; their files go
         ``file.delete.delay.ms`` later.
 
         Raises:
             KafkaStorageError: the disk failed.
+            Exception: whatever a policy of somebody's own raises.
         """
         self.producers.remove_expired(now_ms)
         segments = self._segments
@@ -152,6 +154,7 @@ class PartitionLog(LogAppender):
                 log_end_offset=self.log_end_offset,
                 high_watermark=self._high_watermark,
                 now_ms=now_ms,
+                policy=policy,
             )
             if count == 0:
                 return []
@@ -168,6 +171,45 @@ class PartitionLog(LogAppender):
         except OSError as error:
             raise self._storage_error("apply retention to", error) from error
         return gone
+
+    def replace_segments(self, new: Segment, old: Sequence[Segment], now_ms: int) -> bool:
+        """Let ``new``, whose files end with ``.cleaned`` and are on the device, take the place of ``old``.
+
+        Whoever reads the old ones goes on; their files go ``file.delete.delay.ms`` later. The names are safe once the
+        caller has forced the directory to the device, and before that a crash leaves the old or the new ones: see
+        `recovery`.
+
+        Returns:
+            Whether it did: not when ``old`` are no longer in the log one after another, or the log is offline.
+
+        Raises:
+            KafkaStorageError: files could not be renamed; the log is offline, and its next opening completes it.
+        """
+        segments = self._segments
+        at = bisect_left(self._bases, old[0].base_offset)
+        after = at + len(old)
+        same = [segment is wanted for segment, wanted in zip(segments[at:after], old, strict=False)]
+        if self.offline is not None or after >= len(segments) or len(same) < len(old) or not all(same):
+            return False
+        # Held: a flush beside this must not look for the file under a name that it has no more.
+        held = new.file
+        paths: list[str] = []
+        try:
+            new.rename_to(names.SWAP)
+            self._set_segments([*segments[:at], new, *segments[after:]])
+            for segment in old:
+                paths += segment.mark_deleted()
+                snapshot = self.producers.detach_snapshot(segment.base_offset) if segment is not old[0] else None
+                if snapshot:
+                    paths.append(snapshot)
+            new.rename_to("")
+        except OSError as error:
+            self._go_offline(f"cannot replace segments of it: {error}")
+            raise KafkaStorageError(f"Cannot compact {self._label}: {error}") from error
+        finally:
+            del held
+        self._deletions.append((now_ms + self._config.file_delete_delay_ms, paths))
+        return True
 
     def _detach(self, segment: Segment) -> list[str]:
         paths = segment.mark_deleted()
@@ -248,6 +290,8 @@ class PartitionLog(LogAppender):
     def _end_at(self, end: int, start: int) -> None:
         self.log_end_offset = end
         self.log_start_offset = start
+        if self.cleaned_offset is not None:
+            self.cleaned_offset = min(self.cleaned_offset, end)
         with self._recovery_lock:
             self.recovery_point = min(self.recovery_point, end)
             self._truncations += 1

@@ -216,6 +216,14 @@ class ProducerStateManager:
             entry.transaction_first_offset = first_offset
             self.ongoing[first_offset] = producer_id
 
+    def note_epoch(self, producer_id: int, epoch: int, timestamp: int) -> None:
+        """Remember a producer's epoch, of which nothing else is left in the log."""
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry()
+        entry.set_epoch(epoch)
+        entry.last_timestamp = timestamp
+
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
         """Check a transaction marker from a coordinator before it is appended.
 

@@ -335,6 +335,10 @@ def note_producer(
             header.is_transactional,
         )
         return
+    if header.records_count == 0:
+        # What compaction leaves of a marker whose transaction is gone, for its producer's epoch.
+        producers.note_epoch(header.producer_id, header.producer_epoch, header.max_timestamp)
+        return
     marker = parse_marker(batch)
     if marker is None:
         return
@@ -406,24 +410,28 @@ def _clear_leftovers(directory: str, ops: FileOps) -> None:
     never_complete_from = min((names.offset_of(name) or 0 for name in cleaned), default=None)
     swaps = []
     for name in found:
-        path = os.path.join(directory, name)
+        if not name.endswith(names.SWAP):
+            continue
+        if never_complete_from is not None and (names.offset_of(name) or 0) >= never_complete_from:
+            ops.unlink(os.path.join(directory, name))
+        else:
+            swaps.append(name)
+    # After those: it is by these that a crash in between finds them incomplete once more.
+    for name in found:
         if name.endswith((names.DELETED, names.CLEANED)):
-            ops.unlink(path)
-        elif name.endswith(names.SWAP):
-            if never_complete_from is not None and (names.offset_of(name) or 0) >= never_complete_from:
-                ops.unlink(path)
-            else:
-                swaps.append(name)
+            ops.unlink(os.path.join(directory, name))
     logs = sorted(name for name in swaps if name.endswith(names.LOG + names.SWAP))
     if logs:
         first = names.offset_of(logs[0]) or 0
-        end = max(_end_of_file(os.path.join(directory, name)) for name in logs)
+        # The segment that the first one is named after goes even where nothing was left of it.
+        end = max(first + 1, *(_end_of_file(os.path.join(directory, name)) for name in logs))
         for name in found:
             offset = names.offset_of(name)
             if offset is not None and name.endswith(SEGMENT_FILES) and first <= offset < end:
                 logger.info("Removing %s, which a compaction has replaced", name)
                 ops.unlink(os.path.join(directory, name))
-    for name in swaps:
+    # Logs first: an index in place beside a log that is not would be taken for one that the compaction has replaced.
+    for name in sorted(swaps, key=lambda name: not name.endswith(names.LOG + names.SWAP)):
         path = os.path.join(directory, name)
         ops.rename(path, path.removesuffix(names.SWAP))
     ops.fsync_dir(directory)

@@ -1,0 +1,133 @@
+"""One log at one moment: what a worker needs to know to clean it. Taken on the loop's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from broker.log.cleaner.selection import Cleanable, LogFacts
+from broker.log.config import LogConfig
+from broker.log.partition_log import PartitionLog
+from broker.log.segment import Segment
+from broker.log.transaction_index import AbortedTransaction
+
+
+class LastRecord(NamedTuple):
+    """What the log remembers of a producer: the batch with its last sequence number, or else its epoch."""
+
+    last_offset: int | None
+    epoch: int
+
+
+class CleaningAbortedError(Exception):
+    """The cleaning has to stop: the log was deleted, truncated, is not compacted any more, or the broker stops."""
+
+
+@dataclass(slots=True)
+class CleaningJob:
+    """What is to be cleaned.
+
+    Attributes:
+        segments: from the log's first to the last cleanable one.
+        ends: offset at which each of them ends, so the next one's base offset.
+        first_dirty_offset: everything before it was cleaned before.
+        first_dirty_position: where in its segment that offset's batch, or one before it, begins.
+        producers: by id, the producers that the log remembers.
+        aborted: aborted transactions that touch the offsets [from, to).
+        check: raises CleaningAbortedError when there is no point in going on.
+    """
+
+    name: str
+    directory: str
+    config: LogConfig
+    now_ms: int
+    segments: Sequence[Segment]
+    ends: Sequence[int]
+    first_dirty_offset: int
+    first_dirty_position: int
+    first_uncleanable_offset: int
+    producers: dict[int, LastRecord]
+    aborted: Callable[[int, int], Sequence[AbortedTransaction]]
+    check: Callable[[], None]
+    truncations: int = 0
+
+
+@dataclass(slots=True)
+class CleaningStats:
+    """What one cleaning did. Bytes and records of the map are those of the dirty part, read a second time."""
+
+    map_bytes_read: int = 0
+    map_records_read: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    records_without_key: int = 0
+    buffer_utilization: float = 0.0
+    index_seconds: float = 0.0
+    seconds: float = 0.0
+    segments_before: int = 0
+    segments_after: int = 0
+
+
+def facts_of(log: PartitionLog) -> LogFacts:
+    """The log as the selection sees it."""
+    config = log.config
+    return LogFacts(
+        segments=log.segments,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        last_stable_offset=log.last_stable_offset,
+        cleaned_offset=log.cleaned_offset,
+        min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms=config.min_compaction_lag_ms,
+        max_compaction_lag_ms=config.max_compaction_lag_ms,
+    )
+
+
+def make_job(log: PartitionLog, cleanable: Cleanable, now_ms: int, stopped: Callable[[], bool]) -> CleaningJob:
+    """The cleaning of what ``selection.examine`` found.
+
+    Raises:
+        OSError, RecordsError: an index cannot be read or rebuilt.
+    """
+    bound = cleanable.first_uncleanable_offset
+    segments = [segment for segment in log.segments if segment.base_offset < bound]
+    ends = [segment.base_offset for segment in segments[1:]] + [bound]
+    first_dirty = cleanable.first_dirty_offset
+    position = 0
+    for segment, end in zip(segments, ends, strict=True):
+        if segment.base_offset < first_dirty < end:
+            position = segment.offset_index.lookup(first_dirty)[1]
+    truncations = log.truncations
+
+    def check() -> None:
+        if stopped():
+            raise CleaningAbortedError("the cleaner stops")
+        if log.offline is not None:
+            raise CleaningAbortedError(f"it is offline: {log.offline}")
+        if log.truncations != truncations:
+            raise CleaningAbortedError("it was truncated")
+        if not log.config.compact:
+            raise CleaningAbortedError("its cleanup.policy does not name compact any more")
+
+    producers = {
+        producer_id: LastRecord(entry.batches[-1].last_offset if entry.batches else None, entry.epoch)
+        for producer_id, entry in log.producers.producers.items()
+    }
+    return CleaningJob(
+        name=f"{log.topic}-{log.partition}",
+        directory=str(log.dir),
+        config=log.config,
+        now_ms=now_ms,
+        segments=segments,
+        ends=ends,
+        first_dirty_offset=first_dirty,
+        first_dirty_position=position,
+        first_uncleanable_offset=bound,
+        producers=producers,
+        aborted=log.aborted_transactions,
+        check=check,
+        truncations=truncations,
+    )

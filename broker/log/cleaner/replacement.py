@@ -1,0 +1,101 @@
+"""The segment that takes the place of others: written under names that end with ``.cleaned``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from broker.log import names
+from broker.log.config import LogConfig
+from broker.log.file_ops import FileOps
+from broker.log.segment import Segment
+from broker.log.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from kafkalog.records.cleaning import BatchFilter, Written
+
+
+class Replacement:
+    """Takes what a `BatchFilter` leaves of batches, in their order, and writes it.
+
+    Raises (everywhere):
+        OSError: the disk failed; `discard` what there is.
+    """
+
+    def __init__(
+        self, directory: str, base_offset: int, config: LogConfig, now_ms: int, batches: BatchFilter, ops: FileOps
+    ) -> None:
+        self._ops = ops
+        self._batches = batches
+        self._pending = bytearray()
+        config = config.with_changes(preallocate=False)
+        self.segment = Segment.create(directory, base_offset, config, now_ms, ops, suffix=names.CLEANED)
+        self._begin()
+
+    def _begin(self) -> None:
+        segment = self.segment
+        self._batches.begin(
+            segment.size, segment.bytes_since_index, segment.max_timestamp, segment.max_timestamp_offset
+        )
+
+    def before_filter(self) -> None:
+        """To be called before the filter writes to its output."""
+        if self._pending:
+            self.segment.write(memoryview(self._pending))
+            self._pending = bytearray()
+            self._begin()
+
+    def take_output(self) -> int:
+        """Write what the filter has put out; bytes."""
+        used = self._batches.used
+        if used:
+            segment = self.segment
+            segment.write(memoryview(self._batches.out)[:used])
+            rows, since, timestamp, timestamp_offset = self._batches.index_state()
+            for offset, position, largest, largest_offset in rows:
+                segment.offset_index.append(offset, position)
+                segment.time_index.maybe_append(largest, largest_offset)
+            segment.bytes_since_index = since
+            segment.max_timestamp, segment.max_timestamp_offset = timestamp, timestamp_offset
+            self._begin()
+        return used
+
+    def add(self, written: Written) -> int:
+        """Write a batch that was filtered alone; bytes."""
+        self.take_output()
+        return self.add_batch(written.data, written.header.base_offset, written.header.last_offset, written.header)
+
+    def add_batch(self, data: Any, base_offset: int, last_offset: int, header: Any) -> int:
+        """Write one batch, or message of an older format."""
+        segment = self.segment
+        segment.note_batch(segment.size + len(self._pending), len(data), base_offset, last_offset, header.max_timestamp)
+        self._pending += data
+        if len(self._pending) >= len(self._batches.out):
+            self.before_filter()
+        return len(data)
+
+    def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """Rows for the transaction index."""
+        for transaction in transactions:
+            self.segment.add_aborted(transaction)
+
+    def finish(self, modified_ns: int) -> Segment:
+        """Have everything on the device; the file seems as old as ``modified_ns``, for retention may go by that."""
+        self.take_output()
+        self.before_filter()
+        segment = self.segment
+        segment.finish()
+        os.utime(segment.path(names.LOG), ns=(modified_ns, modified_ns))
+        segment.flush()
+        self._ops.fsync_dir(segment.directory)
+        return segment
+
+    def discard(self) -> None:
+        """Remove its files. What cannot be removed is removed when the log is opened next."""
+        self.segment.release()
+        for path in self.segment.files():
+            try:
+                self._ops.unlink(path)
+            except OSError:
+                return

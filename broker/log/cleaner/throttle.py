@@ -1,0 +1,34 @@
+"""Holding the cleaner's reading and writing to ``log.cleaner.io.max.bytes.per.second``."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+INTERVAL_S = 0.3
+"""The rate holds on the average over this long."""
+
+
+class Throttle:
+    """One for all cleaner threads. ``rate`` is in bytes a second and may be changed."""
+
+    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rate = rate
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._since = clock()
+        self._bytes = 0
+
+    def delay(self, size: int) -> float:
+        """Seconds to wait after ``size`` bytes more, 0 while the rate is kept."""
+        with self._lock:
+            self._bytes += size
+            elapsed = self._clock() - self._since
+            if elapsed < INTERVAL_S or self._bytes == 0:
+                return 0.0
+            wait = max(self._bytes / self.rate - elapsed, 0.0) if self.rate > 0 else 0.0
+            # What is waited for now belongs to the interval that ends here.
+            self._since += elapsed + wait
+            self._bytes = 0
+            return wait

@@ -1,0 +1,75 @@
+"""Transactions, as a cleaner walks over a log: which batches were aborted, which markers may go. Pure.
+
+The batches of an aborted transaction go at once. A marker stays as long as a batch of its transaction was met before
+it; the cleaning that meets none gives the marker a delete horizon, as a tombstone gets one, so that a reader that has
+seen records of the transaction has the time to come to its end.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+from broker.log.transaction_index import AbortedTransaction
+from kafkalog.records.batch import BatchHeader
+
+
+class CleanedTransactions:
+    """The transactions that are open at the batch that is looked at. Batches are to be told in the log's order.
+
+    Attributes:
+        kept: aborted transactions whose marker stays because of a batch before it: the rows of the cleaned segment's
+            transaction index, for the caller to take away.
+    """
+
+    def __init__(self) -> None:
+        self.kept: list[AbortedTransaction] = []
+        # By first offset; a transaction that touches several segments is told with each.
+        self._coming: list[tuple[int, int, AbortedTransaction]] = []
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._with_batches: set[int] = set()
+        self._committed: set[int] = set()
+
+    def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """Tell the aborted transactions that touch the offsets which come next."""
+        for transaction in transactions:
+            heapq.heappush(self._coming, (transaction.first_offset, transaction.producer_id, transaction))
+
+    def on_batch(self, header: BatchHeader) -> bool:
+        """Whether the records of this batch were aborted."""
+        self._advance(header.last_offset)
+        if not header.is_transactional:
+            return False
+        producer_id = header.producer_id
+        if producer_id in self._aborted:
+            self._with_batches.add(producer_id)
+            return True
+        self._committed.add(producer_id)
+        return False
+
+    def on_marker(self, header: BatchHeader, aborted: bool | None) -> bool:
+        """Whether this marker may go, by its transaction; ``aborted`` is None for one of another kind.
+
+        A batch without a record once held a marker; it may go.
+        """
+        self._advance(header.last_offset)
+        producer_id = header.producer_id
+        if header.records_count == 0:
+            return True
+        if aborted is None:
+            return False
+        if not aborted:
+            seen = producer_id in self._committed
+            self._committed.discard(producer_id)
+            return not seen
+        transaction = self._aborted.pop(producer_id, None)
+        if transaction is not None and producer_id in self._with_batches:
+            self._with_batches.discard(producer_id)
+            self.kept.append(transaction)
+            return False
+        return True
+
+    def _advance(self, offset: int) -> None:
+        while self._coming and self._coming[0][0] <= offset:
+            transaction = heapq.heappop(self._coming)[2]
+            self._aborted.setdefault(transaction.producer_id, transaction)
