@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from struct import Struct
 from typing import NamedTuple
 
@@ -23,7 +24,6 @@ from kafkalog.client.fetcher import FetchedChunk, PartitionFetcher
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
-from kafkalog.records.allocator import keep_freed_memory
 from kafkalog.records.arrow import decode_arrow
 from kafkalog.records.batch import (
     HEADER_SIZE,
@@ -37,6 +37,7 @@ from kafkalog.records.batch import (
 from kafkalog.records.convert import upgraded
 from kafkalog.records.message_set import MIN_ENTRY_SIZE, iter_entries
 
+from . import worker
 from .data_loss import Condition, reporter
 from .offsets import topic_mark
 from .options import EARLIEST, LATEST, SourceOptions
@@ -92,13 +93,9 @@ def read_range(
     Raises DataLossError where records are gone and ``failOnDataLoss`` is set, TimeoutError where the position does not
     move for ``kafkaConsumer.pollTimeoutMs``, and what fetching and decoding raise.
     """
-    keep_freed_memory()
-    reading = _RangeReader(tp, start, end, options, on_loss)
-    try:
+    with worker.task(), closing(_RangeReader(tp, start, end, options, on_loss)) as reading:
         reading.check_topic(topic)
         yield from reading.batches(columns)
-    finally:
-        reading.close()
 
 
 def _cluster(options: SourceOptions) -> Cluster:

@@ -13,6 +13,7 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import MessageTooLargeError
 from kafkalog.records.arrow import encode_arrow
 from kafkalog.records.batch import HEADER_SIZE
+from spark_kafkalog import worker
 
 from .chunks import Chunk, chunks
 from .message import TaskWrote, Written
@@ -32,15 +33,16 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions, columns:
     Raises RowError for a row that cannot be written, and whatever kept one from being delivered (``KafkaError``,
     ``ClientError``); then some of the others have been written.
     """
-    producer = Producer(options.producer)
-    try:
-        wrote = _Task(producer, options).run(batches, columns)
-    except BaseException:
-        # What is on its way may arrive; there is no use in waiting for it.
-        producer.close(0)
-        raise
-    producer.close()
-    return wrote
+    with worker.task():
+        producer = Producer(options.producer)
+        try:
+            wrote = _Task(producer, options).run(batches, columns)
+        except BaseException:
+            # What is on its way may arrive; there is no use in waiting for it.
+            producer.close(0)
+            raise
+        producer.close()
+        return wrote
 
 
 class _Task:
