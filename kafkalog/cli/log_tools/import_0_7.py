@@ -1,0 +1,152 @@
+"""``kafkalog log import-0.7``: produce what partition directories of Kafka 0.7 hold to topics of today."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.client_options import (
+    UsageError,
+    add_bootstrap,
+    client_properties,
+    key_values,
+    reporting,
+    warn_unknown,
+)
+
+if TYPE_CHECKING:
+    from broker.log.kafka_0_7 import OldLog
+    from kafkalog.client.producer import DeliveryFuture, Producer
+
+EXAMPLES = """\
+examples:
+  kafkalog log import-0.7 /tmp/kafka-logs --bootstrap-server localhost:9092
+  kafkalog log import-0.7 /tmp/kafka-logs/my_topic-0 --bootstrap-server localhost:9092 --topic words --from-offset 4096
+
+PATH is a partition's directory, my_topic-0 or my_topic_0, or the directory of them. Messages go to the partition of the
+same number, in their order; topics must have that many. They get no key, and the time of the import. Offsets of 0.7 are
+bytes: the last line of each partition tells what became of them. What follows the last whole message of a partition is
+left out, as Kafka 0.7 does; the files are not changed. Run twice, it writes twice: --from-offset goes on.
+"""
+FLUSH_EVERY = 10_000
+"""Messages under way at most."""
+
+
+class StoppedError(Exception):
+    """Messages that could not be read or written; how far it came is in the message."""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``import-0.7``."""
+    parser = commands.add_parser(
+        "import-0.7",
+        help="produce what directories of Kafka 0.7 hold to topics of today",
+        description="Produce the messages of Kafka 0.7's partition directories to topics of today.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", metavar="PATH", type=Path, help="a partition's directory, or the directory of them")
+    add_bootstrap(parser)
+    parser.add_argument("--topic", metavar="TOPIC", help="the topic to write to; by default the directory's name tells")
+    parser.add_argument(
+        "--partition", type=int, metavar="N", help="the partition to write to; by default the directory's name tells"
+    )
+    parser.add_argument(
+        "--from-offset",
+        type=int,
+        metavar="BYTES",
+        help="begin at this offset of 0.7, of the one partition that PATH is",
+    )
+    parser.add_argument(
+        "--producer-property", action="append", default=[], metavar="KEY=VALUE", help="a property of the producer"
+    )
+    parser.set_defaults(run=run_import)
+
+
+@reporting
+def run_import(arguments: argparse.Namespace) -> int:
+    """Import every partition; 1 where one could not be imported whole."""
+    from broker.log.kafka_0_7 import partition_directories, partition_of
+    from kafkalog.client.producer import Producer, ProducerConfig
+
+    directories = partition_directories(arguments.path)
+    if not directories:
+        raise UsageError(f"{arguments.path} holds no .kafka files, nor do directories in it named topic-N or topic_N")
+    if len(directories) > 1 and (arguments.partition is not None or arguments.from_offset is not None):
+        raise UsageError("--partition and --from-offset are for one partition's directory")
+    properties = client_properties(arguments, None, key_values(arguments.producer_property, "--producer-property"))
+    config = ProducerConfig.from_dict(properties)
+    warn_unknown(config.unknown)
+    failed = False
+    with Producer(config) as producer:
+        for directory in directories:
+            topic, partition = partition_of(directory) or (None, None)
+            topic = arguments.topic or topic
+            partition = partition if arguments.partition is None else arguments.partition
+            if topic is None or partition is None:
+                raise UsageError(f"{directory} is not named topic-N or topic_N: set --topic and --partition")
+            try:
+                print(_import(producer, directory, topic, partition, arguments.from_offset))
+            except StoppedError as error:
+                print(f"kafkalog: {directory}: {error}", file=sys.stderr)
+                failed = True
+    return int(failed)
+
+
+def _import(producer: Producer, directory: Path, topic: str, partition: int, start: int | None) -> str:
+    from broker.log.kafka_0_7 import OldLog
+
+    try:
+        log = OldLog.open(directory)
+    except (OSError, ValueError) as error:
+        raise StoppedError(error) from error
+    begin = log.start if start is None else start
+    progress = _Progress(begin)
+    try:
+        _send(producer, log, topic, partition, progress)
+    except Exception as error:
+        raise StoppedError(
+            f"stopped behind offset {progress.done} (byte) with {progress.count} messages written: {error}; "
+            f"go on with --from-offset {progress.done}"
+        ) from error
+    where = f"{topic}-{partition}"
+    if not progress.count:
+        return f"{directory}: no messages in bytes [{begin}, {log.end}), so none for {where}"
+    return (
+        f"{directory}: {progress.count} messages of bytes [{begin}, {log.end}) are offsets "
+        f"[{progress.first}, {progress.last + 1}) of {where}"
+    )
+
+
+class _Progress:
+    """``done``: the byte behind the last message that was written."""
+
+    def __init__(self, begin: int) -> None:
+        self.done = begin
+        self.count = 0
+        self.first = self.last = -1
+
+
+def _send(producer: Producer, log: OldLog, topic: str, partition: int, progress: _Progress) -> None:
+    under_way: list[DeliveryFuture] = []
+    behind = progress.done
+    for message in log.messages(progress.done):
+        # Only behind a whole message of the log can an import go on.
+        if len(under_way) >= FLUSH_EVERY and message.offset >= behind:
+            _wait(producer, under_way, progress, behind)
+        under_way.append(producer.send(topic, message.payload, partition=partition))
+        behind = message.next_offset
+    _wait(producer, under_way, progress, behind)
+
+
+def _wait(producer: Producer, under_way: list[DeliveryFuture], progress: _Progress, behind: int) -> None:
+    producer.flush()
+    for future in under_way:
+        offset = future.result().offset
+        progress.first = offset if progress.first < 0 else progress.first
+        progress.last = offset
+    progress.count += len(under_way)
+    progress.done = behind
+    under_way.clear()
