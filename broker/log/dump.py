@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from struct import Struct
+from typing import Any
 
 from broker.log import names
 from broker.log.batch_scan import headers
@@ -18,10 +19,13 @@ from broker.log.control import parse_marker
 from broker.log.producer_snapshot import CorruptSnapshotError, read
 from broker.log.producer_state import SEQUENCE_MASK, BatchMetadata
 from broker.log.transaction_index import TransactionIndex
-from kafkalog.records.batch import BatchHeader, Record, decode_batch, verify_crc
+from kafkalog.records import message_set
+from kafkalog.records.any_format import decode_any, timestamp_type, verify_any_crc
+from kafkalog.records.batch import MAGIC, BatchHeader, Record
 from kafkalog.records.control import parse_control_type
 from kafkalog.records.errors import RecordsError
 
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
 
@@ -29,6 +33,7 @@ OFFSET_CHECKPOINTS = (
     names.RECOVERY_POINT_CHECKPOINT,
     names.LOG_START_CHECKPOINT,
     names.HIGH_WATERMARK_CHECKPOINT,
+    CLEANER_CHECKPOINT,
 )
 
 
@@ -103,11 +108,12 @@ def _dump_log(
                 batch = os.pread(fd, header.size, position)
                 yield _batch_line(header, batch, position)
                 if deep:
-                    for record in decode_batch(batch, 0, check_crc=False)[1]:
+                    records = decode_any(batch, check_crc=False)[1]
+                    for record, more in zip(records, _more(header, batch, records), strict=True):
                         if last_offset not in (-1, record.offset - 1):
                             gaps.append(f"  {last_offset} is followed by {record.offset}")
                         last_offset = record.offset
-                        yield _record_line(header, batch, record, contents, skip_metadata)
+                        yield _record_line(header, record, more, contents, skip_metadata)
                 valid = position + header.size
         except RecordsError as error:
             problems.append(f"{file}: {error}")
@@ -120,25 +126,39 @@ def _dump_log(
 
 
 def _batch_line(header: BatchHeader, batch: bytes, position: int) -> str:
-    try:
-        verify_crc(batch, 0, header)
-        valid = True
-    except RecordsError:
-        valid = False
-    horizon = _optional(header.base_timestamp if header.has_delete_horizon else None)
+    horizon = _optional(header.delete_horizon)
+    start = f"offset: {header.last_offset}"
+    if header.magic == MAGIC:
+        start = (
+            f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.records_count} "
+            f"baseSequence: {header.base_sequence} lastSequence: {header.last_sequence} "
+            f"producerId: {header.producer_id} producerEpoch: {header.producer_epoch} "
+            f"partitionLeaderEpoch: {header.partition_leader_epoch} isTransactional: {_bool(header.is_transactional)} "
+            f"isControl: {_bool(header.is_control)} deleteHorizonMs: {horizon}"
+        )
     return (
-        f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.records_count} "
-        f"baseSequence: {header.base_sequence} lastSequence: {header.last_sequence} "
-        f"producerId: {header.producer_id} producerEpoch: {header.producer_epoch} "
-        f"partitionLeaderEpoch: {header.partition_leader_epoch} isTransactional: {_bool(header.is_transactional)} "
-        f"isControl: {_bool(header.is_control)} deleteHorizonMs: {horizon} position: {position} "
-        f"{_timestamp_type(header)}: {header.max_timestamp} size: {header.size} magic: {header.magic} "
-        f"compresscodec: {header.codec.name.lower()} crc: {header.crc} isvalid: {_bool(valid)}"
+        f"{start} position: {position} {_timestamp_type(header)}: {header.max_timestamp} size: {header.size} "
+        f"magic: {header.magic} compresscodec: {header.codec.name.lower()} crc: {header.crc} "
+        f"isvalid: {_bool(is_valid(batch, header))}"
     )
 
 
-def _record_line(header: BatchHeader, batch: bytes, record: Record, contents: bool, skip_metadata: bool) -> str:
-    parts = [] if skip_metadata else [_record_metadata(header, batch, record)]
+def is_valid(batch: bytes, header: BatchHeader) -> bool:
+    """Whether the checksum is right."""
+    try:
+        verify_any_crc(batch, 0, header)
+    except RecordsError:
+        return False
+    return True
+
+
+def _record_line(header: BatchHeader, record: Record, more: str, contents: bool, skip_metadata: bool) -> str:
+    parts = []
+    if not skip_metadata:
+        parts.append(
+            f"offset: {record.offset} {_timestamp_type(header)}: {record.timestamp} "
+            f"keySize: {_size(record.key)} valueSize: {_size(record.value)}{more}"
+        )
     if contents and not header.is_control:
         if record.key is not None:
             parts.append(f"key: {record.key.decode(errors='replace')}")
@@ -147,24 +167,33 @@ def _record_line(header: BatchHeader, batch: bytes, record: Record, contents: bo
     return f"| {' '.join(parts)}" if parts else ""
 
 
-def _record_metadata(header: BatchHeader, batch: bytes, record: Record) -> str:
-    sequence = -1
-    if header.base_sequence >= 0:
-        sequence = (header.base_sequence + record.offset - header.base_offset) & SEQUENCE_MASK
-    keys = ",".join(key for key, _ in record.headers)
-    text = (
-        f"offset: {record.offset} {_timestamp_type(header)}: {record.timestamp} "
-        f"keySize: {_size(record.key)} valueSize: {_size(record.value)} sequence: {sequence} headerKeys: [{keys}]"
-    )
-    if not header.is_control:
-        return text
+def _more(header: BatchHeader, batch: bytes, records: list[Record]) -> Iterator[str]:
+    """What is told of each record besides what records of every format have."""
+    if header.magic < MAGIC:
+        entries: list[tuple[int, BatchHeader]] = [(0, header)]
+        data: Any = batch
+        if header.records_count == message_set.UNKNOWN_COUNT:
+            data, entries = message_set.entries_within(batch, 0, header)
+        for position, entry in entries:
+            valid = is_valid(data[position : position + entry.size], entry)
+            # The brace is Kafka's.
+            yield f" isValid: {_bool(valid)} crc: {entry.crc}}}"
+        return
+    for record in records:
+        sequence = -1
+        if header.base_sequence >= 0:
+            sequence = (header.base_sequence + record.offset - header.base_offset) & SEQUENCE_MASK
+        keys = ",".join(key for key, _ in record.headers)
+        text = f" sequence: {sequence} headerKeys: [{keys}]"
+        yield text + _control(batch, record) if header.is_control else text
+
+
+def _control(batch: bytes, record: Record) -> str:
     marker = parse_marker(memoryview(batch))
     if marker is None:
         kind = parse_control_type(record.key)
-        return f"{text} controlType: {kind.name}({kind.value})"
-    return (
-        f"{text} endTxnMarker: {'ABORT' if marker.aborted else 'COMMIT'} coordinatorEpoch: {marker.coordinator_epoch}"
-    )
+        return f" controlType: {kind.name}({kind.value})"
+    return f" endTxnMarker: {'ABORT' if marker.aborted else 'COMMIT'} coordinatorEpoch: {marker.coordinator_epoch}"
 
 
 def _size(data: bytes | None) -> int:
@@ -172,7 +201,7 @@ def _size(data: bytes | None) -> int:
 
 
 def _timestamp_type(header: BatchHeader) -> str:
-    return "LogAppendTime" if header.is_log_append_time else "CreateTime"
+    return ("NoTimestampType", "CreateTime", "LogAppendTime")[timestamp_type(header) + 1]
 
 
 def _bool(value: bool) -> str:
@@ -196,6 +225,16 @@ def _entries(file: str, entry: Struct) -> tuple[list[tuple[int, int]], int]:
     if rows == [(0, 0)] and len(content) > entry.size:
         rows = []
     return rows, len(content)
+
+
+def offset_index_entries(file: str) -> list[tuple[int, int]]:
+    """(relative offset, position) of the entries of a ``.index`` file."""
+    return _entries(file, _OFFSET_ENTRY)[0]
+
+
+def time_index_entries(file: str) -> list[tuple[int, int]]:
+    """(timestamp, relative offset) of the entries of a ``.timeindex`` file."""
+    return _entries(file, _TIME_ENTRY)[0]
 
 
 def _dump_index(file: str, verify_only: bool, sanity_only: bool, problems: list[str]) -> Iterator[str]:
@@ -284,7 +323,7 @@ def _batch_reaching(fd: int, position: int, offset: int) -> tuple[int, int] | No
             if header.last_offset >= offset:
                 if header.is_log_append_time:
                     return header.last_offset, header.max_timestamp
-                records = decode_batch(os.pread(fd, header.size, at), 0, check_crc=False)[1]
+                records = decode_any(os.pread(fd, header.size, at), check_crc=False)[1]
                 return header.last_offset, max((record.timestamp for record in records), default=-1)
     except RecordsError:
         return None

@@ -157,6 +157,20 @@ def decode_entry(
     return _within(header, _decompress(codec, value, header.magic, max_size), check_crc, same_magic)
 
 
+def entries_within(
+    buf: Buffer, pos: int, header: BatchHeader, *, max_size: int = compression.DEFAULT_MAX_SIZE
+) -> tuple[Buffer, list[tuple[int, BatchHeader]]]:
+    """The message set in the wrapper at `pos`, decompressed, and the position and header of each of its entries.
+
+    Offsets are as they stand there. Nothing but lengths is checked; errors as `decode_entry`.
+    """
+    _, value = _key_and_value(buf, pos, header)
+    if value is None:
+        raise InvalidRecordError(f"compressed message at offset {header.base_offset} without a value")
+    data = _decompress(codec_of(header), value, header.magic, max_size)
+    return data, list(iter_entries(data))
+
+
 def _within(wrapper: BatchHeader, data: Buffer, check_crc: bool, same_magic: bool) -> list[Record]:
     records: list[Record] = []
     append_time = wrapper.max_timestamp if wrapper.is_log_append_time else None

@@ -1,0 +1,258 @@
+"""Put a stopped broker's logs right. What is taken away is kept, in ``.repair-<time>`` within the partition's directory
+(directories there are no business of a broker's, ours or Apache Kafka's), and beside the file at the top of a log
+directory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from broker.log import names, recovery
+from broker.log.checkpoints import CorruptCheckpointError, read_offsets, write_epochs, write_offsets
+from broker.log.config import LogConfig
+from broker.log.file_ops import OS
+from broker.log.segment import Segment
+from broker.log.tools.repair_plan import (
+    Action,
+    CutLog,
+    MoveAway,
+    Plan,
+    RebuildIndexes,
+    RebuildTransactions,
+    ReplaceRanges,
+    RewriteEpochs,
+)
+from broker.log.tools.targets import OFFSET_CHECKPOINTS, partition_at
+from kafkalog.records.any_format import decode_any, read_any_header
+from kafkalog.records.batch import HEADER_SIZE, BatchHeader, encode_batch, pack_header, read_header
+
+COPY_BYTES = 4 << 20
+MOST_OFFSETS = (1 << 31) - 1
+"""Offsets that one batch can span."""
+
+
+class InUseError(Exception):
+    """A running broker holds the lock of a log directory; the message names it."""
+
+
+@contextmanager
+def locked(log_dirs: list[str]) -> Iterator[None]:
+    """Hold the locks of the log directories, so that no broker starts meanwhile.
+
+    Raises:
+        InUseError: a broker runs on one of them.
+        OSError: a lock file cannot be opened.
+    """
+    with ExitStack() as stack:
+        for log_dir in log_dirs:
+            path = os.path.join(log_dir, names.LOCK)
+            if not os.path.exists(path):
+                continue
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            stack.callback(os.close, fd)
+            try:
+                # Of both kinds: ours is flock's, that of Apache Kafka is POSIX's.
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InUseError(
+                    f"{log_dir} is in use by a running broker: stop it, then repair (its own start repairs it, too)"
+                ) from None
+        yield
+
+
+def time_stamp() -> str:
+    """What the backups of a repair that begins now are named by."""
+    # Never digits alone: a directory named like a partition's would be taken for one.
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+
+
+class Repairer:
+    """Carries out plans. ``say`` is told of each act before it is done.
+
+    Every method raises OSError where the disk fails; what was done until then stays, as does its backup.
+    """
+
+    def __init__(self, stamp: str, say: Callable[[str], None]) -> None:
+        self._stamp = stamp
+        self._say = say
+
+    def carry_out(self, plan: Plan) -> None:
+        """Do what the plan says, backups first."""
+        if not plan.actions:
+            return
+        backup = os.path.join(plan.partition.path, f".repair-{self._stamp}")
+        os.makedirs(backup, exist_ok=True)
+        for action in plan.actions:
+            self._say(action.text)
+            self._do(action, backup)
+        OS.fsync_dir(backup)
+        OS.fsync_dir(plan.partition.path)
+
+    def _do(self, action: Action, backup: str) -> None:
+        if isinstance(action, CutLog):
+            _cut(action, backup)
+        elif isinstance(action, ReplaceRanges):
+            _replace(action, backup)
+        elif isinstance(action, MoveAway):
+            os.rename(action.path, os.path.join(backup, os.path.basename(action.path)))
+        elif isinstance(action, RebuildIndexes):
+            self._keep(action.path, (names.INDEX, names.TIME_INDEX), backup)
+            _segments(action.path, upto=action.base)[-1].rebuild_indexes()
+        elif isinstance(action, RebuildTransactions):
+            self._keep(action.path, (names.TXN_INDEX,), backup)
+            segments = _segments(action.path, upto=action.base)
+            recovery.rebuild_transaction_index(segments, segments[-1])
+        elif isinstance(action, RewriteEpochs):
+            if os.path.exists(action.path):
+                os.rename(action.path, os.path.join(backup, os.path.basename(action.path)))
+            write_epochs(action.path, action.rows)
+
+    @staticmethod
+    def _keep(log: str, kinds: tuple[str, ...], backup: str) -> None:
+        for kind in kinds:
+            path = log.removesuffix(names.LOG) + kind
+            if os.path.exists(path):
+                os.rename(path, os.path.join(backup, os.path.basename(path)))
+
+    def directory(self, log_dir: str, plans: list[Plan], ends: dict[tuple[str, int], int]) -> list[str]:
+        """What must be done to the checkpoints of a log directory (`apply_directory` does it), as text."""
+        return [text for text, _ in self._directory(log_dir, plans, ends)]
+
+    def apply_directory(self, log_dir: str, plans: list[Plan], ends: dict[tuple[str, int], int]) -> None:
+        """Have the checkpoints say nothing of what is not there, and a broker check what was changed.
+
+        ``ends`` are the log end offsets of the partitions after the repair.
+        """
+        for text, act in self._directory(log_dir, plans, ends):
+            self._say(text)
+            act()
+
+    def _directory(
+        self, log_dir: str, plans: list[Plan], ends: dict[tuple[str, int], int]
+    ) -> Iterator[tuple[str, Callable[[], None]]]:
+        changed = {plan.partition.key: plan.recover_from for plan in plans if plan.recover_from is not None}
+        for name in OFFSET_CHECKPOINTS:
+            path = os.path.join(log_dir, name)
+            if not os.path.exists(path):
+                continue
+            try:
+                rows = read_offsets(path)
+            except CorruptCheckpointError:
+                yield f"move {path} away: it cannot be read", lambda path=path: self._aside(path)  # type: ignore[misc]
+                continue
+            right = {key: min(offset, ends.get(key, offset)) for key, offset in rows.items()}
+            if name == names.RECOVERY_POINT_CHECKPOINT:
+                for key, base in changed.items():
+                    if key in right and base is not None:
+                        right[key] = min(right[key], base)
+            if right != rows:
+                yield f"write {path} anew", lambda path=path, right=right: self._rewrite(path, right)  # type: ignore[misc]
+        marker = os.path.join(log_dir, names.CLEAN_SHUTDOWN)
+        if changed and os.path.exists(marker):
+            yield f"remove {marker}, so that a broker checks what was changed", lambda: OS.unlink(marker)
+
+    def _aside(self, path: str) -> None:
+        os.rename(path, f"{path}.repair-{self._stamp}")
+
+    def _rewrite(self, path: str, rows: dict[tuple[str, int], int]) -> None:
+        os.link(path, f"{path}.repair-{self._stamp}")
+        write_offsets(path, rows)
+
+
+def _segments(log: str, upto: int) -> list[Segment]:
+    """The segments of the partition that ``log`` is of, up to the one at ``upto``."""
+    directory = os.path.dirname(log)
+    config = LogConfig()
+    found = []
+    for base in partition_at(directory).bases:
+        if base <= upto:
+            path = os.path.join(directory, names.segment_name(base, names.LOG))
+            found.append(Segment(directory, base, os.path.getsize(path), config, 0))
+    return found
+
+
+def _cut(action: CutLog, backup: str) -> None:
+    with open(action.path, "r+b") as file:
+        _copy_range(file.fileno(), action.position, action.size, _range_name(backup, action.path, action.position))
+        file.truncate(action.position)
+        os.fsync(file.fileno())
+
+
+def _replace(action: ReplaceRanges, backup: str) -> None:
+    temporary = os.path.join(backup, os.path.basename(action.path) + ".new")
+    with open(action.path, "rb") as source, open(temporary, "w+b") as target:
+        fd = source.fileno()
+        size = os.fstat(fd).st_size
+        at = 0
+        expected = names.offset_of(os.path.basename(action.path)) or 0
+        last: BatchHeader | None = None
+        for start, end in action.ranges:
+            last, expected = _last_before(fd, at, start, last, expected)
+            _copy(fd, at, start, target.fileno())
+            _copy_range(fd, start, end, _range_name(backup, action.path, start))
+            following = _first_offset(fd, end, size) if end < size else action.following
+            target.seek(0, os.SEEK_END)
+            for batch in empty_batches(expected, following, last):
+                target.write(batch)
+            target.flush()
+            expected, at = max(expected, following), end
+        _copy(fd, at, size, target.fileno())
+        os.fsync(target.fileno())
+    os.replace(temporary, action.path)
+
+
+def empty_batches(start: int, end: int, like: BatchHeader | None) -> Iterator[bytes]:
+    """Batches without records, as compaction leaves them, that span the offsets [start, end)."""
+    while start < end:
+        span = min(end - start, MOST_OFFSETS)
+        epoch = like.partition_leader_epoch if like is not None else -1
+        header = read_header(encode_batch([], base_offset=start, leader_epoch=epoch))
+        timestamp = like.max_timestamp if like is not None else -1
+        header = header._replace(last_offset_delta=span - 1, base_timestamp=timestamp, max_timestamp=timestamp)
+        yield bytes(pack_header(header, b""))
+        start += span
+
+
+def _last_before(
+    fd: int, position: int, end: int, last: BatchHeader | None, expected: int
+) -> tuple[BatchHeader | None, int]:
+    """The last batch in [position, end), which are whole and sound, and the offset after it."""
+    while position < end:
+        header = read_any_header(os.pread(fd, HEADER_SIZE, position))
+        last, expected = header, header.next_offset
+        position += header.size
+    return last, expected
+
+
+def _first_offset(fd: int, position: int, size: int) -> int:
+    header = read_any_header(os.pread(fd, HEADER_SIZE, position))
+    if header.magic == 2:
+        return header.base_offset
+    # A wrapper's own offset is that of the last message within.
+    return decode_any(os.pread(fd, header.size, position))[0].base_offset
+
+
+def _range_name(backup: str, log: str, position: int) -> str:
+    return os.path.join(backup, f"{os.path.basename(log)}.from-{position}")
+
+
+def _copy_range(fd: int, start: int, end: int, path: str) -> None:
+    with open(path, "wb") as target:
+        _copy(fd, start, end, target.fileno())
+        os.fsync(target.fileno())
+
+
+def _copy(source: int, start: int, end: int, target: int) -> None:
+    os.lseek(target, 0, os.SEEK_END)
+    while start < end:
+        data = os.pread(source, min(COPY_BYTES, end - start), start)
+        if not data:
+            raise OSError(5, "the file ended while it was copied")
+        start += len(data)
+        while data:
+            data = data[os.write(target, data) :]

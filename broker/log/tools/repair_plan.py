@@ -1,0 +1,216 @@
+"""From what the checks found to what a repair will do. Nothing is changed here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from broker.log import names
+from broker.log.tools.findings import Finding, Level, Remedy
+from broker.log.tools.partition_check import PartitionReport
+from broker.log.tools.segment_check import Damage, SegmentReport
+from broker.log.tools.targets import PartitionDir
+
+
+class Choice(Enum):
+    """What to do where sound batches follow damaged ones."""
+
+    ASK = "ask"
+    """Nothing: say so."""
+    SKIP = "skip"
+    """Lose the damaged batches alone; batches without records take the place of their offsets."""
+    TRUNCATE = "truncate"
+    """Lose everything from the damage on, as a broker's own recovery does."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One change to one file of a partition; what it takes away is kept in the backup."""
+
+    path: str
+
+    @property
+    def text(self) -> str:
+        """What it does, for the user."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class CutLog(Action):
+    """End a ``.log`` file at ``position``."""
+
+    position: int
+    size: int
+
+    @property
+    def text(self) -> str:
+        return f"cut {self.path} at position {self.position}: {self.size - self.position} bytes go"
+
+
+@dataclass(frozen=True)
+class ReplaceRanges(Action):
+    """Put batches without records in the place of damaged ranges of a ``.log`` file."""
+
+    ranges: tuple[tuple[int, int], ...]
+    following: int
+    """The base offset of the next segment."""
+
+    @property
+    def text(self) -> str:
+        size = sum(end - start for start, end in self.ranges)
+        places = ", ".join(f"{start} to {end}" for start, end in self.ranges)
+        return f"take {size} damaged bytes out of {self.path} (positions {places}); their offsets stay, without records"
+
+
+@dataclass(frozen=True)
+class MoveAway(Action):
+    """Take a file out of the log."""
+
+    why: str
+
+    @property
+    def text(self) -> str:
+        return f"move {self.path} away: {self.why}"
+
+
+@dataclass(frozen=True)
+class RebuildIndexes(Action):
+    """Write offset and time index of a segment anew. ``path`` is its ``.log`` file."""
+
+    base: int
+
+    @property
+    def text(self) -> str:
+        return f"build the indexes of {self.path} anew"
+
+
+@dataclass(frozen=True)
+class RebuildTransactions(Action):
+    """Write the transaction index of a segment anew. ``path`` is its ``.log`` file."""
+
+    base: int
+
+    @property
+    def text(self) -> str:
+        return f"build the transaction index of {self.path} anew"
+
+
+@dataclass(frozen=True)
+class RewriteEpochs(Action):
+    """Write ``leader-epoch-checkpoint`` anew."""
+
+    rows: tuple[tuple[int, int], ...]
+
+    @property
+    def text(self) -> str:
+        return f"write {self.path} anew: {len(self.rows)} leader epochs, from the batches"
+
+
+@dataclass
+class Plan:
+    """What will be done to a partition, in this order, and what will not."""
+
+    partition: PartitionDir
+    actions: list[Action]
+    left: list[Finding]
+    """What stays as it is for want of a choice, or of a remedy."""
+    end: int
+    """Log end offset afterwards."""
+    recover_from: int | None
+    """Base offset of the first segment whose ``.log`` file is changed, or None."""
+
+
+def plan_repair(report: PartitionReport, choice: Choice = Choice.ASK) -> Plan:
+    """What puts the partition right."""
+    partition = report.partition
+    plan = Plan(partition, [], [], report.next_offset, None)
+    segments = _plan_logs(report, choice, plan)
+    changed = plan.recover_from
+    for segment in segments:
+        path = partition.file(segment.base, names.LOG)
+        touched = any(isinstance(action, CutLog | ReplaceRanges) and action.path == path for action in plan.actions)
+        if touched or segment.indexes_wrong:
+            plan.actions.append(RebuildIndexes(path, segment.base))
+        # What was lost may have ended or begun transactions whose rows are in later segments.
+        after = changed is not None and segment.base > changed and segment.transactions
+        if touched or after or segment.base in report.wrong_transaction_indexes:
+            plan.actions.append(RebuildTransactions(path, segment.base))
+    kept = {segment.base for segment in segments}
+    for name in sorted(partition.files):
+        offset = names.offset_of(name)
+        if name.endswith(names.SNAPSHOT) and offset is not None:
+            if name in report.wrong_snapshots:
+                plan.actions.append(MoveAway(os.path.join(partition.path, name), "it is not what the log says"))
+            elif changed is not None and offset > changed and (offset in kept or offset > plan.end):
+                plan.actions.append(MoveAway(os.path.join(partition.path, name), "it is of a log before the repair"))
+    if report.wrong_epochs or (changed is not None and names.LEADER_EPOCH_CHECKPOINT in partition.files):
+        path = os.path.join(partition.path, names.LEADER_EPOCH_CHECKPOINT)
+        plan.actions.append(RewriteEpochs(path, _epochs(segments, plan.end)))
+    hopeless = (Remedy.RESTORE,)
+    plan.left += [f for f in report.findings if f.level is Level.ERROR and f.remedy in hopeless]
+    return plan
+
+
+def _plan_logs(report: PartitionReport, choice: Choice, plan: Plan) -> list[SegmentReport]:
+    """Plan the changes of ``.log`` files; the segments that remain."""
+    partition, segments = report.partition, report.segments
+    for at, segment in enumerate(segments):
+        path = partition.file(segment.base, names.LOG)
+        is_last = at == len(segments) - 1
+        damages = [damage for damage in segment.damages if not _is_reserve(damage, is_last)]
+        if not damages:
+            continue
+        tail = damages[-1] if is_last and not damages[-1].sound_after else None
+        inner = damages[:-1] if tail is not None else damages
+        if inner and choice is Choice.ASK:
+            plan.left += [f for f in segment.findings if f.remedy is Remedy.CHOOSE]
+            continue
+        if plan.recover_from is None:
+            plan.recover_from = segment.base
+        if inner and choice is Choice.TRUNCATE:
+            plan.actions.append(CutLog(path, inner[0].position, segment.size))
+            plan.end = _end_before(segment, inner[0])
+            for later in segments[at + 1 :]:
+                plan.actions += _move_segment(partition, later.base)
+            return segments[: at + 1]
+        if tail is not None:
+            plan.actions.append(CutLog(path, tail.position, segment.size))
+        if inner:
+            following = segments[at + 1].base if not is_last else segment.next_offset
+            plan.actions.append(ReplaceRanges(path, tuple(_merged(inner)), following))
+    return segments
+
+
+def _is_reserve(damage: Damage, is_last: bool) -> bool:
+    """Zeros at the end of a file that was made at its full size."""
+    return is_last and not damage.sound_after and damage.problem.endswith("that are zero")
+
+
+def _end_before(segment: SegmentReport, damage: Damage) -> int:
+    return max(damage.offset, segment.base)
+
+
+def _merged(damages: list[Damage]) -> Iterator[tuple[int, int]]:
+    start, end = damages[0].position, damages[0].end
+    for damage in damages[1:]:
+        if damage.position > end:
+            yield start, end
+            start = damage.position
+        end = damage.end
+    yield start, end
+
+
+def _move_segment(partition: PartitionDir, base: int) -> Iterator[Action]:
+    for kind in (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
+        if names.segment_name(base, kind) in partition.files:
+            yield MoveAway(partition.file(base, kind), "it comes after the damage")
+
+
+def _epochs(segments: list[SegmentReport], end: int) -> tuple[tuple[int, int], ...]:
+    rows: list[tuple[int, int]] = []
+    for epoch, first in (entry for segment in segments for entry in segment.epochs):
+        if epoch >= 0 and first < end and (not rows or epoch > rows[-1][0]):
+            rows.append((epoch, first))
+    return tuple(rows)

@@ -1,0 +1,215 @@
+"""The last records of a partition's log, and those that a broker adds to it meanwhile, read from its files.
+
+Segments that a broker begins are followed; a batch that is not all there yet is waited for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from broker.log import names
+from broker.log.tools.targets import NotALogError, PartitionDir, partition_at
+from kafkalog.records.any_format import (
+    HEADER_SIZES,
+    decode_any,
+    read_any_header,
+    timestamp_type,
+    verify_any_crc,
+)
+from kafkalog.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader, Record
+from kafkalog.records.errors import CorruptRecordError, RecordsError
+
+CHUNK_BYTES = 64 << 10
+PATIENCE = 20
+"""Looks at a batch with a wrong checksum at the end of a file before it is damage, not one that is being written."""
+
+
+class Batch(NamedTuple):
+    """A batch of the log, whole and with the right checksum."""
+
+    header: BatchHeader
+    records: list[Record]
+    timestamp_type: int
+
+
+class Tail:
+    """Reads a log from `start_last` on.
+
+    Args:
+        path: a partition's directory, or a ``.log`` file, of which alone is read then.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._alone = not os.path.isdir(path)
+        self._directory = os.path.dirname(path) or "." if self._alone else path
+        self._bases: tuple[int, ...] = ()
+        self._fd = -1
+        self._path = path
+        self._base = -1
+        self._position = 0
+        self._refused = 0
+        self.next_offset = -1
+        if self._alone:
+            base = names.offset_of(os.path.basename(path))
+            if base is None or not path.endswith(names.LOG):
+                raise NotALogError(f"{path}: not a .log file of a segment")
+            self._bases = (base,)
+        else:
+            self._look()
+            if not self._bases:
+                raise NotALogError(f"{path}: no .log file in it")
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def start_last(self, count: int) -> None:
+        """Go to where the last ``count`` records begin, or a few before them: where a batch does.
+
+        Raises OSError, RecordsError where the log does not read as batches.
+        """
+        wanted = count
+        for base in reversed(self._bases):
+            self._open(base)
+            starts: deque[tuple[int, int]] = deque()
+            held = 0
+            end = 0
+            for position, header in self._headers():
+                records = 0 if header.is_control and header.magic == MAGIC else max(header.records_count, 1)
+                starts.append((position, records))
+                held += records
+                end = position + header.size
+                self.next_offset = header.next_offset
+                # Older batches than are wanted need not be remembered.
+                while len(starts) > 1 and held - starts[0][1] >= wanted:
+                    held -= starts.popleft()[1]
+            self._position = starts[0][0] if starts and wanted else end
+            wanted -= held
+            if wanted <= 0:
+                return
+
+    def read(self) -> Iterator[Batch]:
+        """Batches from here to the end of what is there now; call it again for what has come since.
+
+        Raises CorruptRecordError for damage, OSError.
+        """
+        while True:
+            batch = self._next()
+            if batch is not None:
+                yield batch
+            elif not self._advance():
+                return
+
+    def _next(self) -> Batch | None:
+        head = os.pread(self._fd, HEADER_SIZE, self._position)
+        if len(head) <= MAGIC_AT or not any(head[: MAGIC_AT + 1]):
+            # Nothing, or the zeros of a file that was made at its full size.
+            self._follow_truncation()
+            return None
+        if len(head) < HEADER_SIZES[min(head[MAGIC_AT], MAGIC)]:
+            return None
+        try:
+            header = read_any_header(head)
+            data = os.pread(self._fd, header.size, self._position)
+            if len(data) < header.size:
+                return None
+            verify_any_crc(data, 0, header)
+            header, records = decode_any(data, check_crc=False)
+        except RecordsError as error:
+            if self._may_be_unfinished():
+                return None
+            raise type(error)(f"{self._log}, position {self._position}: {error}") from None
+        self._refused = 0
+        self._position += header.size
+        self.next_offset = header.next_offset
+        return Batch(header, records, timestamp_type(header))
+
+    def _may_be_unfinished(self) -> bool:
+        self._refused += 1
+        return self._refused <= PATIENCE and self._base == self._bases[-1]
+
+    def _follow_truncation(self) -> None:
+        size = os.fstat(self._fd).st_size
+        if size < self._position:
+            raise CorruptRecordError(f"{self._log} was cut to {size} bytes, behind which records were printed already")
+
+    def _advance(self) -> bool:
+        """Go on to the next segment, where the log goes on there."""
+        if self._alone:
+            return False
+        self._look()
+        following = next((base for base in self._bases if base > self._base), None)
+        if following is None:
+            return False
+        # What was written here before that segment was begun has been read: the end was seen twice.
+        if self._unread():
+            return False
+        self._open(following)
+        return True
+
+    def _unread(self) -> bool:
+        head = os.pread(self._fd, LOG_OVERHEAD, self._position)
+        if not any(head):
+            return False
+        size = LOG_OVERHEAD + int.from_bytes(head[8:12], "big", signed=True)
+        left = os.fstat(self._fd).st_size - self._position
+        if size <= left and self._refused <= PATIENCE:
+            return True
+        raise CorruptRecordError(f"{self._log}, position {self._position}: a batch is cut off before the next segment")
+
+    def _look(self) -> None:
+        found: PartitionDir = partition_at(self._directory)
+        self._bases = found.bases
+
+    @property
+    def _log(self) -> str:
+        return self._path if self._alone else os.path.join(self._directory, names.segment_name(self._base, names.LOG))
+
+    def _open(self, base: int) -> None:
+        self.close()
+        self._base = base
+        self._fd = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
+        self._position = 0
+        self._refused = 0
+
+    def _headers(self) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of the whole batches of the open file."""
+        end = os.fstat(self._fd).st_size
+        position = 0
+        while position < end:
+            chunk = os.pread(self._fd, CHUNK_BYTES, position)
+            at = 0
+            while len(chunk) - at > MAGIC_AT and any(chunk[at : at + MAGIC_AT + 1]):
+                if len(chunk) - at < HEADER_SIZES[min(chunk[at + MAGIC_AT], MAGIC)]:
+                    break
+                try:
+                    header = read_any_header(chunk, at)
+                except RecordsError as error:
+                    raise type(error)(f"{self._log}, position {position + at}: {error}") from None
+                if position + at + header.size > end:
+                    return
+                yield position + at, header
+                at += header.size
+            if at == 0:
+                return
+            position += at
+
+
+def last_records(batches: Iterator[Batch], count: int) -> list[tuple[Batch, Record]]:
+    """The last ``count`` records of the batches that are no markers, each with its batch."""
+    kept: deque[tuple[Batch, Record]] = deque(maxlen=count)
+    for batch in batches:
+        if not (batch.header.magic == MAGIC and batch.header.is_control):
+            kept.extend((batch, record) for record in batch.records)
+    return list(kept)
+
+
+def follow(tail: Tail, wait: Callable[[], None]) -> Iterator[Batch]:
+    """Batches for ever; ``wait`` is called whenever there is nothing to read."""
+    while True:
+        yield from tail.read()
+        wait()

@@ -1,0 +1,163 @@
+"""What a path on the command line means: a file of a log, a partition's directory, or a tree with log directories."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from broker.log import names
+from broker.log.dump import CLEANER_CHECKPOINT, OFFSET_CHECKPOINTS
+
+SEGMENT_FILES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX, names.SNAPSHOT)
+LEFTOVERS = (names.DELETED, names.CLEANED, names.SWAP)
+TOP_FILES = (*OFFSET_CHECKPOINTS, names.META_PROPERTIES, names.CLEAN_SHUTDOWN)
+PARTITION_FILES = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)
+
+
+class NotALogError(Exception):
+    """A path at which there is nothing of a log; the message names it."""
+
+
+@dataclass(frozen=True)
+class PartitionDir:
+    """A partition's directory as it was listed: base offsets of its segments and the names of all of its files."""
+
+    path: str
+    bases: tuple[int, ...]
+    files: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(os.path.abspath(self.path))
+
+    @property
+    def key(self) -> tuple[str, int] | None:
+        """Topic and partition of its name."""
+        return names.parse_partition_dir(self.name)
+
+    @property
+    def log_dir(self) -> str:
+        """The log directory it lies in."""
+        return os.path.dirname(os.path.abspath(self.path))
+
+    def file(self, base: int, kind: str) -> str:
+        """Path of a segment's file."""
+        return os.path.join(self.path, names.segment_name(base, kind))
+
+
+@dataclass
+class Targets:
+    """What was found; each list in the order of the names."""
+
+    log_dirs: list[str] = field(default_factory=list)
+    partitions: list[PartitionDir] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    """Files that were named themselves."""
+
+
+def find(paths: Iterable[str]) -> Targets:
+    """What lies at ``paths``; trees are searched for log directories.
+
+    Raises:
+        NotALogError: there is nothing of a log at one of them.
+        OSError: a directory cannot be read.
+    """
+    targets = Targets()
+    for path in paths:
+        if not os.path.isdir(path):
+            if not os.path.exists(path):
+                raise NotALogError(f"{path}: No such file or directory")
+            targets.files.append(path)
+        elif not _search(path, targets, depth=0):
+            raise NotALogError(f"{path}: neither a partition's directory nor one with partitions' directories in it")
+    return targets
+
+
+def _search(path: str, targets: Targets, depth: int) -> bool:
+    files: list[str] = []
+    directories: list[str] = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            (directories if entry.is_dir(follow_symlinks=depth == 0) else files).append(entry.name)
+    if any(is_segment_file(name) for name in files):
+        targets.partitions.append(_partition(path, files))
+        return True
+    found = any(name in TOP_FILES for name in files)
+    if found:
+        targets.log_dirs.append(path)
+    for name in sorted(directories):
+        # Hidden are backups of repairs, and what others keep beside their data.
+        if not name.startswith("."):
+            found |= _search(os.path.join(path, name), targets, depth + 1)
+    return found
+
+
+def _partition(path: str, files: list[str]) -> PartitionDir:
+    bases = sorted(names.offset_of(name) or 0 for name in files if name.endswith(names.LOG) and is_segment_file(name))
+    return PartitionDir(path, tuple(bases), frozenset(files))
+
+
+def partition_at(path: str) -> PartitionDir:
+    """The partition's directory at ``path`` as it is now."""
+    return _partition(path, [entry.name for entry in os.scandir(path) if not entry.is_dir()])
+
+
+def is_segment_file(name: str) -> bool:
+    """Whether ``name`` is that of a segment's file or a leftover of one."""
+    stem, dot, rest = name.partition(".")
+    if not dot or len(stem) != 20 or names.offset_of(name) is None:
+        return False
+    for leftover in LEFTOVERS:
+        rest = rest.removesuffix(leftover)
+    return f".{rest}" in SEGMENT_FILES
+
+
+def is_in_use(log_dir: str) -> bool:
+    """Whether a running broker holds the lock of the log directory."""
+    try:
+        fd = os.open(os.path.join(log_dir, names.LOCK), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # Java's locks are of the other kind, which flock does not see.
+        return not (_free(fd, fcntl.flock) and _free(fd, _posix))
+    finally:
+        os.close(fd)
+
+
+def _free(fd: int, lock: object) -> bool:
+    try:
+        lock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # type: ignore[operator]
+    except OSError:
+        return False
+    return True
+
+
+def _posix(fd: int, operation: int) -> None:
+    fcntl.lockf(fd, operation)
+
+
+def dump_files(found: Targets, *, with_identity: bool) -> Iterator[str]:
+    """The files of partitions, of log directories and those named, each in the order of the names.
+
+    ``with_identity``: partition.metadata and meta.properties of directories too.
+    """
+    wanted = PARTITION_FILES if with_identity else (names.LEADER_EPOCH_CHECKPOINT,)
+    for partition in found.partitions:
+        for name in sorted(partition.files):
+            if (is_segment_file(name) and not name.endswith(LEFTOVERS)) or name in wanted:
+                yield os.path.join(partition.path, name)
+    for log_dir in found.log_dirs:
+        for name in (*OFFSET_CHECKPOINTS, *((names.META_PROPERTIES,) if with_identity else ())):
+            path = os.path.join(log_dir, name)
+            if os.path.exists(path):
+                yield path
+    yield from found.files
+
+
+__all__ = [
+    "CLEANER_CHECKPOINT", "LEFTOVERS", "OFFSET_CHECKPOINTS", "PARTITION_FILES", "TOP_FILES", "NotALogError",
+    "PartitionDir", "Targets", "dump_files", "find", "is_in_use", "is_segment_file", "partition_at",
+]  # fmt: skip
