@@ -1,0 +1,1 @@
+"""The commands of ``kafkalog log``: parse, call ``broker.log.tools``, print."""

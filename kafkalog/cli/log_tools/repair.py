@@ -1,0 +1,111 @@
+"""``kafkalog log repair``: put the logs of a stopped broker right."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.client_options import complain
+from kafkalog.cli.log_tools.common import PATHS, Progress, add_command, add_progress, find, print_json, reporting
+from kafkalog.cli.log_tools.verify import show_finding
+
+if TYPE_CHECKING:
+    from broker.log.tools.repair_plan import Plan
+    from broker.log.tools.targets import Targets
+    from broker.log.tools.verify import Report
+
+EXAMPLES = """\
+examples:
+  kafkalog log repair --dry-run data
+  kafkalog log repair data/words-0
+  kafkalog log repair --skip data
+
+For a stopped broker: refused while one holds the directory's lock. What costs nothing is done: a batch that is cut off
+at the end of a log goes, indexes and leader epochs are built anew, snapshots and checkpoint rows that cannot be right
+go. Where sound batches follow damaged ones, say what to lose:
+  --skip      the damaged batches alone; batches without records keep their offsets, as compaction leaves them
+  --truncate  everything from the first damaged batch on, as a broker's own recovery does
+Whatever is taken away is kept in PARTITION/.repair-TIME, checkpoints as FILE.repair-TIME beside them. Exit code 1 tells
+that something is left that is wrong.
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``repair``."""
+    parser = add_command(
+        commands, "repair", "put the logs of a stopped broker right", "Repair log directories, offline.", EXAMPLES
+    )
+    parser.add_argument("path", nargs="+", metavar="PATH", help=PATHS.replace("a file of one, ", ""))
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--skip", action="store_true", help="lose damaged batches alone")
+    choice.add_argument("--truncate", action="store_true", help="lose everything from the first damaged batch on")
+    parser.add_argument(
+        "--json", action="store_true", help="one object a line: each act, and each finding that is left"
+    )
+    add_progress(parser)
+    parser.set_defaults(run=run_repair, quiet=True)
+
+
+@reporting
+def run_repair(arguments: argparse.Namespace) -> int:
+    """Check, repair, check again; 1 where something is left."""
+    from broker.log.tools import repair, verify
+    from broker.log.tools.repair_plan import Choice, plan_repair
+
+    found = find(arguments.path)
+    if found.files:
+        complain(f"{found.files[0]}: name the partition's directory, for what is wrong may be in several files")
+        return 2
+    tops = sorted({partition.log_dir for partition in found.partitions} | set(found.log_dirs))
+    choice = Choice.SKIP if arguments.skip else Choice.TRUNCATE if arguments.truncate else Choice.ASK
+    with repair.locked(tops):
+        report = _check(arguments, found)
+        plans = [plan_repair(partition, choice) for partition in report.partitions.values()]
+        _carry_out(arguments, tops, report, plans)
+        if arguments.dry_run:
+            left = [finding for plan in plans for finding in plan.left]
+            for finding in left:
+                show_finding(arguments, finding)
+            return int(bool(left))
+        after = verify.verify(find(arguments.path), live=False)
+        for finding in after.all_findings:
+            show_finding(arguments, finding)
+    if not arguments.json:
+        print("something is left that is wrong" if after.wrong else "nothing is wrong now")
+    return int(after.wrong)
+
+
+def _check(arguments: argparse.Namespace, found: Targets) -> Report:
+    from broker.log.tools import verify
+
+    with Progress(verify.total_bytes(found), arguments.json) as progress:
+        # The lock is ours: nobody writes.
+        return verify.verify(found, progress=progress, live=False)
+
+
+def _carry_out(arguments: argparse.Namespace, tops: list[str], report: Report, plans: list[Plan]) -> None:
+    from broker.log.tools import repair
+    from broker.log.tools.directory_check import in_service
+
+    def say(text: str) -> None:
+        if arguments.json:
+            print_json({"type": "act", "dry_run": arguments.dry_run, "act": text})
+        else:
+            print(f"would {text}" if arguments.dry_run else text, flush=True)
+
+    repairer = repair.Repairer(repair.time_stamp(), say)
+    for plan in plans:
+        if arguments.dry_run:
+            for action in plan.actions:
+                say(action.text)
+        else:
+            repairer.carry_out(plan)
+    for top in tops:
+        mine = [plan for plan in plans if plan.partition.log_dir == top and in_service(plan.partition)]
+        ends = {plan.partition.key: plan.end for plan in mine if plan.partition.key is not None}
+        if arguments.dry_run:
+            for text in repairer.directory(top, mine, ends):
+                say(text)
+        else:
+            repairer.apply_directory(top, mine, ends)
