@@ -271,6 +271,10 @@ class LogManager:
         """The log of a partition, or None."""
         return self._logs.get((topic, partition))
 
+    def holds(self, log: PartitionLog) -> bool:
+        """Whether ``log`` has not been taken out of service."""
+        return self._logs.get((log.topic, log.partition)) is log
+
     def __len__(self) -> int:
         return len(self._logs)
 
@@ -454,9 +458,9 @@ class LogManager:
                     logger.error("Flush: %s", error)
         return flushed
 
-    def checkpoint_recovery_points(self) -> None:
-        """Write how far each log is on the device."""
-        self._checkpoint(LogDir.write_recovery_points, lambda log: log.recovery_point)
+    def checkpoint_recovery_points(self) -> bool:
+        """Write how far each log is on the device; whether every log directory that is online had room for it."""
+        return self._checkpoint(LogDir.write_recovery_points, lambda log: log.recovery_point)
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write where each log begins, for those that begin within their first segment.
@@ -500,17 +504,18 @@ class LogManager:
         with self._checkpointing:
             return any(key in rows for rows in self._rows.values())
 
-    def _checkpoint(self, write: _Write, value: Callable[[PartitionLog], int | None]) -> None:
+    def _checkpoint(self, write: _Write, value: Callable[[PartitionLog], int | None]) -> bool:
         with self._checkpointing:
-            self._write_checkpoint(write, value)
+            return self._write_checkpoint(write, value)
 
-    def _write_checkpoint(self, write: _Write, value: Callable[[PartitionLog], int | None]) -> None:
+    def _write_checkpoint(self, write: _Write, value: Callable[[PartitionLog], int | None]) -> bool:
         rows: dict[Path, dict[TopicPartition, int]] = {directory.path: {} for directory in self.log_dirs}
         for key, log in list(self._logs.items()):
             offset = value(log)
             if offset is not None:
                 rows[log.log_dir][key] = offset
         still: Set[TopicPartition] = frozenset()
+        full = False
         for directory in self.online_dirs:
             try:
                 write(directory, rows[directory.path])
@@ -524,7 +529,9 @@ class LogManager:
                     "have more to check", directory.path, error,
                 )  # fmt: skip
                 still = self._rows.get(write, frozenset())
+                full = True
         self._rows[write] = frozenset(still).union(*rows.values())
+        return not full
 
     def fail_directory(self, path: Path, reason: str) -> None:
         """Take a log directory and every log in it out of service. On any thread; the first reason stays."""

@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from broker.log import names
 from broker.log.batch_scan import headers, is_zero, verified_batches
@@ -172,11 +174,7 @@ class _Loader:
         while at < len(segments):
             segment = segments[at]
             if at > first and self._breaks_off(segments[at - 1], segment, end):
-                logger.warning(
-                    "%s ends at offset %d, where records are missing; removing the %d segments after it (%s and on)",
-                    self.directory, end, len(segments) - at, segment.path(names.LOG),
-                )  # fmt: skip
-                self._remove_from(at)
+                self._end_before(at, end)
                 break
             if segment.base_offset < end:
                 logger.warning("Removing %s, which is empty and within another", segment.path(names.LOG))
@@ -185,14 +183,13 @@ class _Loader:
             self.producers.end_offset = segment.base_offset
             self.producers.take_snapshot(sync=False)
             size = segment.size
-            end = recover_segment(segment, self.producers, self.epochs)
+            end = recover_segment(segment, self.producers, self.epochs, partial(self._before_cut, at))
             if segment.size < size:
                 logger.warning(
                     "%s: the last %d bytes, from offset %d on, were no valid record batches and were cut off. What is "
                     "lost had not been flushed (see flush.messages), or the disk has damaged it",
                     segment.path(names.LOG), size - segment.size, end,
                 )  # fmt: skip
-                self.cut_short.add(segment.base_offset)
             at += 1
         self.producers.take_snapshot(sync=True)
         for segment in segments[first:]:
@@ -210,6 +207,22 @@ class _Loader:
         gap = segment.base_offset > end
         return gap and (before.base_offset in self.cut_short or not self.config.compact)
 
+    def _before_cut(self, at: int, end: int) -> None:
+        """What does not go on behind a segment that is to be cut goes first.
+
+        A crash in between must find the damage again: a gap alone could be one that compaction made.
+        """
+        self.cut_short.add(self.segments[at].base_offset)
+        if at + 1 < len(self.segments) and self._breaks_off(self.segments[at], self.segments[at + 1], end):
+            self._end_before(at + 1, end)
+
+    def _end_before(self, at: int, end: int) -> None:
+        logger.warning(
+            "%s ends at offset %d, where records are missing; removing the %d segments after it (%s and on)",
+            self.directory, end, len(self.segments) - at, self.segments[at].path(names.LOG),
+        )  # fmt: skip
+        self._remove_from(at)
+
     def _remove_from(self, first: int) -> None:
         # From the end: a failure, or a crash, in between leaves a log without a gap.
         for segment in self.segments[: first - 1 if first else None : -1]:
@@ -224,9 +237,13 @@ class _Loader:
         self.segments.remove(segment)
 
 
-def recover_segment(segment: Segment, producers: ProducerStateManager, epochs: LeaderEpochCache) -> int:
+def recover_segment(
+    segment: Segment, producers: ProducerStateManager, epochs: LeaderEpochCache, before_cut: Callable[[int], None]
+) -> int:
     """Check every batch, cut the segment at the first bad one, rebuild its indexes; returns the offset after
     the last.
+
+    ``before_cut`` is called with that offset if there is something to be cut off.
 
     Raises:
         OSError: it cannot be read or cut.
@@ -251,6 +268,8 @@ def recover_segment(segment: Segment, producers: ProducerStateManager, epochs: L
             valid, next_offset = position + len(batch), last + 1
     except RecordsError as error:
         logger.warning("%s: no valid record batch at position %d: %s", segment.path(names.LOG), valid, error)
+    if valid < segment.size:
+        before_cut(next_offset)
     segment.cut(valid)
     segment.finish()
     return next_offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
@@ -152,6 +153,29 @@ def test_segments_that_recovery_removed_do_not_come_back_behind_new_records(reco
         again.append(batch((value,), timestamp=NOW), leader_epoch=0, now_ms=NOW)
     found = stored(open_log(recorded.cut(everything, nothing), CONFIG))
     assert [row.base_offset for row in found] == list(range(base))
+
+
+def test_a_crash_of_a_recovery_leaves_no_gap_that_looks_like_compactions(recorded: Recorded) -> None:
+    """Wherever it happens, the next recovery ends the log where the first one would have."""
+    config = CONFIG.with_changes(cleanup_policy=("compact",))
+    log = open_log(recorded.root, CONFIG)
+    fill(log, 20)
+    log.close()
+    path = Path(log.segments[0].path(names.LOG))
+    size = log.segments[0].size
+    data = path.read_bytes()
+    path.write_bytes(data[: size // 2] + bytes(50) + data[size // 2 + 50 :])
+    recorded.ops.adopt(recorded.root)
+    open_log(recorded.root, config, ops=recorded.ops)
+    whole = list(recorded.entries)
+    adopted = sum(entry[0] == "adopt" for entry in whole)
+    for at in range(adopted, len(whole) + 1):
+        del recorded.entries[:]
+        recorded.entries += whole[:at]
+        for content in (nothing, everything):
+            image = open_log(recorded.cut(content), config)
+            assert offsets(image) == [0, 1, 2, 3], f"after {at - adopted} operations"
+            shutil.rmtree(recorded.after)
 
 
 @pytest.mark.parametrize("clean", [False, True])
