@@ -24,7 +24,7 @@ import logging
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
@@ -436,10 +436,6 @@ class LogManager:
                 gone += self.apply_retention(log, now_ms)
         return gone
 
-    def run_flushes(self, now_ms: int) -> int:
-        """Flush the logs for which it is due; returns how many. Blocks on the device: for a worker's thread."""
-        flushed = 0
-        for log in self:
     def apply_retention(self, log: PartitionLog, now_ms: int) -> int:
         """Apply retention to one log; returns the number of segments taken out. What goes wrong is logged."""
         try:
@@ -450,6 +446,10 @@ class LogManager:
             logger.exception("The retention policy failed for %s; nothing of it is deleted", log.dir)
         return 0
 
+    def run_flushes(self, now_ms: int) -> int:
+        """Flush the logs for which it is due; returns how many. Blocks on the device: for a worker's thread."""
+        flushed = 0
+        for log in self:
             if log.needs_flush(now_ms):
                 try:
                     log.flush(log.flush_due(now_ms))
@@ -478,14 +478,14 @@ class LogManager:
         """Write each log's high watermark."""
         self._checkpoint(LogDir.write_high_watermarks, lambda log: log.high_watermark)
 
-    def _note_rows(self, write: _Write, rows: Mapping[TopicPartition, int]) -> None:
-        self._rows[write] = self._rows.get(write, frozenset()) | rows.keys()
-
-    def _forget_rows(self, key: TopicPartition) -> None:
     def checkpoint_cleaned_offsets(self) -> None:
         """Write up to where each log was compacted, for those that were."""
         self._checkpoint(LogDir.write_cleaned_offsets, lambda log: log.cleaned_offset)
 
+    def _note_rows(self, write: _Write, rows: Mapping[TopicPartition, int]) -> None:
+        self._rows[write] = self._rows.get(write, frozenset()) | rows.keys()
+
+    def _forget_rows(self, key: TopicPartition) -> None:
         """Rewrite the checkpoints that have a row of a partition that is not there any more.
 
         Raises:
@@ -556,12 +556,12 @@ class LogManager:
         log = self._logs[topic, partition]
         if log.truncate_to(offset, now_ms=self._clock()):
             self.checkpoint_recovery_points()
+            if log.cleaned_offset is not None:
+                self.checkpoint_cleaned_offsets()
 
     def shutdown(self) -> bool:
         """Close every log, write the checkpoints and the clean-shutdown markers, unlock; returns whether all
         was clean.
-            if log.cleaned_offset is not None:
-                self.checkpoint_cleaned_offsets()
         """
         dirty: set[Path] = set()
         for log in self:

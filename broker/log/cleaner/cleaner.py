@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -258,7 +259,8 @@ class LogCleaner:
 
         self._load_kernels(job)
         log.flush(job.first_uncleanable_offset)
-        self._logs.checkpoint_recovery_points()
+        if not self._logs.checkpoint_recovery_points():
+            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: the recovery points could not be written")
 
         def swap(new: Segment, old: Sequence[Segment]) -> None:
             done = asyncio.run_coroutine_threadsafe(self._replace(log, job, new, old), self._loop)
