@@ -103,7 +103,7 @@ class FetchConversion:
             self._request.broker.loop.run_in_executor(None, _convert_all, wanted).add_done_callback(self._take)
         elif any(data.records or data.error_code for data in self._results):
             self._send()
-        else:
+        elif not self._request.connection.closed:
             # Nothing, or nothing that older formats have a place for: who asks again at once would do so for ever.
             self._request.broker.loop.call_later(self._request.message.max_wait_ms / 1000, self._send)
 
@@ -140,7 +140,13 @@ class FetchConversion:
             data.records = done.records
         elif state.fetch_offset < done.behind < partition.high_watermark:
             isolation = self._request.message.isolation_level
-            result = partition.read(done.behind, max(state.max_bytes, 1), isolation, state.leader_epoch, min_one=True)
+            try:
+                result = partition.read(
+                    done.behind, max(state.max_bytes, 1), isolation, state.leader_epoch, min_one=True
+                )
+            except Exception as error:
+                self._fail(data, state, error)
+                return None
             if result.slices:
                 piece = result.slices[0]
                 data.records = piece if limit is None else Limited(piece, limit)
