@@ -45,6 +45,7 @@ SETTLE_S = 2.0
 RECOVERED_PARTITIONS = 16
 RECOVERY = {"num.recovery.threads.per.data.dir": "2"}
 PRODUCE_VERSION = 7
+PARTITION_FIGURES = ("made up to {:,}, s", "start, {:,} partitions, s", "resident memory, {:,} partitions, MB")
 SEGMENT_BYTES = 1 << 20
 WARM_UP_SEGMENTS = 20
 NOW_MS = big_log.NOW_MS
@@ -81,7 +82,8 @@ def partitions(root: Path, options: argparse.Namespace) -> None:
                     time.sleep(SETTLE_S)
                     results[f"start, {count:,} partitions, s"][name].append(spent)
                     results[f"resident memory, {count:,} partitions, MB"][name].append(broker.resident_bytes() / 1e6)
-            note(f"{name} {count:,} partitions")
+            figures = [results[key.format(count)][name] for key in PARTITION_FIGURES]
+            note(f"{name} {count:,} partitions: " + ", ".join(f"{report.median(each):.2f}" for each in figures))
         shutil.rmtree(home)
     fewest, most = options.partitions[0], options.partitions[-1]
     if most > fewest:
