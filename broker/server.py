@@ -27,10 +27,14 @@ from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
 from broker.controller.configs import effective_config
+from broker.log.cleaner.cleaner import LogCleaner
+from broker.log.cold import read_largest_timestamp
 from broker.log.file_ops import OS, FileOps
 from broker.log.log_dir import LogDirUnusableError
 from broker.log.manager import LogManager
 from broker.log.open_files import OPEN_FILES, default_limit
+from broker.log.retention import RetentionPolicy, RetentionPolicyError, load_policy
+from broker.log.segment import UNKNOWN_TIMESTAMP
 from broker.metadata.local import FILE_NAME, LocalStore
 from broker.metadata.model import ClusterState, MetadataError, PartitionState, TopicState, new_topic_id
 from broker.net.acceptor import Acceptor
@@ -49,6 +53,8 @@ FLUSH_CHECK_SECONDS = 1.0
 a segment that was rolled is forced to the device soon, whatever that says."""
 MIN_INTERVAL = 0.001
 DELETION_CHECK_SECONDS = 1.0
+RETAINED_AT_ONCE = 64
+"""Logs that retention is applied to before other requests get their turn."""
 MIN_OPEN_FILES = 16
 """Segments and indexes that stay open, whatever the configuration says."""
 
@@ -100,6 +106,7 @@ class Server:
             ops=self._ops,
         )
         try:
+            self.logs.retention_policy = self._retention_policy()
             await self._open(loop)
         except BaseException:
             if self.acceptor is not None:
@@ -109,6 +116,13 @@ class Server:
             self.logs.unlock()
             self._workers.shutdown(wait=False)
             raise
+
+    def _retention_policy(self) -> RetentionPolicy:
+        key = "kafkalog.log.retention.policy.class"
+        try:
+            return load_policy(self.config[key])
+        except RetentionPolicyError as error:
+            raise ConfigError(f"Invalid value {self.config[key]} for configuration {key}: {error}") from error
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config
@@ -153,9 +167,9 @@ class Server:
         self.endpoints = self.acceptor.bind()
         for endpoint in self.endpoints:
             self.broker.endpoints[endpoint.name] = config.advertised_endpoint(endpoint)
+        self._start_background(loop)
         self._serve_metrics()
         self.acceptor.start()
-        self._start_background(loop)
 
     def _serve_metrics(self) -> None:
         address = self.config["kafkalog.metrics.listener"]
@@ -167,14 +181,15 @@ class Server:
 
         acceptor = self.acceptor
         assert acceptor is not None
-        counters = self.replicas.counters
-        self.metrics = MetricsEndpoint(address, Sources(self.logs, self.replicas, counters, acceptor.count_by_listener))
+        sources = Sources(self.logs, self.replicas, self.replicas.counters, acceptor.count_by_listener, self.cleaner)
+        self.metrics = MetricsEndpoint(address, sources)
 
     async def stop(self) -> None:
         """Stop gracefully; what was acknowledged is on disk, and the next start needs no recovery."""
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        await self.cleaner.stop()
         if self.acceptor is not None:
             await self.acceptor.close(self.config["kafkalog.shutdown.timeout.ms"] / 1000)
         await self.dispatcher.settle()
@@ -263,6 +278,8 @@ class Server:
 
     def _start_background(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config
+        self.cleaner = LogCleaner(self.logs, loop, lambda: self.broker.config.cleaner_config(), now_ms, self._ops)
+        self.cleaner.start()
         self._every(config["log.retention.check.interval.ms"] / 1000, self._retain, on_loop=True)
         flush_check = min(FLUSH_CHECK_SECONDS, config["log.flush.scheduler.interval.ms"] / 1000)
         self._every(flush_check, lambda: self.logs.run_flushes(now_ms()))
@@ -286,9 +303,19 @@ class Server:
         # Not the loop's executor: a stop waits for that, and compiling may take many seconds.
         threading.Thread(target=settle, name="settle-kernels", daemon=True).start()
 
-    def _retain(self) -> None:
-        # Taking segments out changes state, which is the loop's; removing their files is a worker's (run_deletions).
-        self.logs.run_retention(now_ms())
+    async def _retain(self) -> None:
+        # Taking segments out changes state, which is the loop's; removing their files is a worker's (run_deletions),
+        # and so is reading the largest timestamps of segments that nobody has asked for yet.
+        oldest = [log.segments[0] for log in self.logs]
+        unknown = [segment for segment in oldest if segment.max_timestamp == UNKNOWN_TIMESTAMP]
+        found = await self._loop.run_in_executor(None, lambda: list(map(read_largest_timestamp, unknown)))
+        for segment, largest in zip(unknown, found, strict=True):
+            segment.learn(largest)
+        logs = list(self.logs)
+        for first in range(0, len(logs), RETAINED_AT_ONCE):
+            present = [log for log in logs[first : first + RETAINED_AT_ONCE] if self.logs.holds(log)]
+            self.logs.run_retention(now_ms(), present)
+            await asyncio.sleep(0)
 
     def _every(self, seconds: float, work: Callable[[], Any], *, on_loop: bool = False) -> None:
         async def run() -> None:
@@ -296,7 +323,7 @@ class Server:
                 await asyncio.sleep(max(seconds, MIN_INTERVAL))
                 try:
                     if on_loop:
-                        work()
+                        await work()
                     else:
                         await self._loop.run_in_executor(None, work)
                 except Exception:

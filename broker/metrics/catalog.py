@@ -17,6 +17,7 @@ from broker.log.open_files import OPEN_FILES
 from broker.metrics.counters import BrokerCounters
 
 if TYPE_CHECKING:
+    from broker.log.cleaner.cleaner import LogCleaner
     from broker.log.manager import LogManager
     from broker.log.partition_log import PartitionLog
     from broker.replica.manager import ReplicaManager
@@ -47,6 +48,7 @@ class Sources:
     counters: BrokerCounters
     connections: Callable[[], Mapping[str, int]]
     """Open connections by listener."""
+    cleaner: LogCleaner
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,11 @@ def _waiting(sources: Sources) -> Rows:
     yield ("Fetch",), len(sources.replicas.fetch_purgatory)
 
 
+def _uncleanable(sources: Sources) -> Rows:
+    for directory in sources.logs.log_dirs:
+        yield (str(directory.path),), sources.cleaner.uncleanable_partitions_count(directory.path)
+
+
 def _count(condition: Callable[[Any], bool]) -> Callable[[Sources], Rows]:
     return _one(lambda sources: sum(condition(partition) for partition in sources.replicas.partitions()))
 
@@ -170,6 +177,32 @@ CATALOG = (
            _each_directory(lambda directory: int(directory.offline is not None))),
     Metric("kafkalog_log_openfiles", _G, (), "Segments and indexes that are open (kafkalog.log.max.open.files).",
            "", _one(lambda _: len(OPEN_FILES))),
+    # Log compaction; of each cleaner thread its last cleaning counts
+    Metric("kafka_log_logcleaner_max_buffer_utilization_percent", _G, (), "How full an offset map was.",
+           "kafka.log:type=LogCleaner,name=max-buffer-utilization-percent",
+           _one(lambda sources: sources.cleaner.metrics.max_buffer_utilization_percent)),
+    Metric("kafka_log_logcleaner_cleaner_recopy_percent", _G, (), "Bytes written of those read.",
+           "kafka.log:type=LogCleaner,name=cleaner-recopy-percent",
+           _one(lambda sources: sources.cleaner.metrics.cleaner_recopy_percent)),
+    Metric("kafka_log_logcleaner_max_clean_time_secs", _G, (), "How long a cleaning took.",
+           "kafka.log:type=LogCleaner,name=max-clean-time-secs",
+           _one(lambda sources: sources.cleaner.metrics.max_clean_time_secs)),
+    Metric("kafka_log_logcleaner_max_compaction_delay_secs", _G, (),
+           "How much later than max.compaction.lag.ms a log was cleaned.",
+           "kafka.log:type=LogCleaner,name=max-compaction-delay-secs",
+           _one(lambda sources: sources.cleaner.metrics.max_compaction_delay_secs)),
+    Metric("kafka_log_logcleaner_deadthreadcount", _G, (), "Cleaner threads that have died.",
+           "kafka.log:type=LogCleaner,name=DeadThreadCount",
+           _one(lambda sources: sources.cleaner.metrics.dead_thread_count)),
+    Metric("kafka_log_logcleanermanager_max_dirty_percent", _G, (), "How dirty the dirtiest log was.",
+           "kafka.log:type=LogCleanerManager,name=max-dirty-percent",
+           _one(lambda sources: sources.cleaner.metrics.max_dirty_percent)),
+    Metric("kafka_log_logcleanermanager_time_since_last_run_ms", _G, (), "Time since logs were last looked at.",
+           "kafka.log:type=LogCleanerManager,name=time-since-last-run-ms",
+           _one(lambda sources: sources.cleaner.time_since_last_run_ms())),
+    Metric("kafka_log_logcleanermanager_uncleanable_partitions_count", _G, ("logDirectory",),
+           "Partitions whose cleaning has failed.",
+           "kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count", _uncleanable),
     # Topics
     Metric("kafka_server_brokertopicmetrics_messagesin_total", _C, _T, "Records appended.",
            "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec", _each_topic("messages_in")),
