@@ -11,7 +11,13 @@ from broker.controller.topics import INTERNAL_TOPICS
 from broker.log.cold import read_largest_timestamp
 from broker.log.partition_log import PartitionLog
 from broker.replica.partition import Partition
-from kafkalog.protocol.errors import ErrorCode, InvalidRequestError, InvalidTopicError, UnsupportedForMessageFormatError, UnsupportedVersionError
+from kafkalog.protocol.errors import (
+    ErrorCode,
+    InvalidRequestError,
+    InvalidTopicError,
+    UnsupportedForMessageFormatError,
+    UnsupportedVersionError,
+)
 from kafkalog.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
