@@ -1,6 +1,6 @@
 """`python -m kafkalog.records.warm`: compile the record kernels into numba's disk cache, or find them there.
 
-All of them, or those that are named: `validation`, `cleaning`.
+All of them, or those that are named: `validation`, `cleaning`, `checking`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,17 @@ import time
 
 from . import kernels
 
-LOADERS = {"validation": kernels.load_validation, "cleaning": kernels.compile_cleaning, "all": kernels.load}
+LOADERS = {
+    "validation": kernels.load_validation,
+    "cleaning": kernels.compile_cleaning,
+    "checking": kernels.load_checking,
+    "all": kernels.load,
+}
 
 
 def main(names: list[str]) -> None:
     started = time.monotonic()
-    for name in names or ("all", "cleaning"):
+    for name in names or ("all", "cleaning", "checking"):
         LOADERS[name]()
     print(f"record kernels ready after {time.monotonic() - started:.1f} s")
 
