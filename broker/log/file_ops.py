@@ -25,6 +25,9 @@ Buffer = bytes | bytearray | memoryview
 # Some file systems refuse fsync on a directory; their metadata is then synchronous or not syncable at all.
 _DIR_SYNC_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF})
 
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of a write for which there is no room: it may succeed later, and what is there is as it was."""
+
 
 class FileOps:
     """The calls as the operating system offers them. All may raise ``OSError``."""

@@ -25,7 +25,7 @@ from threading import Lock
 from typing import Any
 
 from broker import page_cache
-from broker.log.file_ops import OS, FileOps, write_all
+from broker.log.file_ops import NO_SPACE, OS, FileOps, write_all
 from broker.log.open_files import OPEN_FILES
 
 # Entries are written to the file when this many bytes of them have gathered.
@@ -34,6 +34,10 @@ BLOCK_BYTES = 4096
 RESIDENT_SECONDS = 1.0
 """For so long an index that was in memory is taken to be there still."""
 _MMAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+
+
+class NoSpaceError(OSError):
+    """There was no room for what was to be written, and nothing is unknown for it."""
 
 
 class CorruptIndexError(Exception):
@@ -146,6 +150,7 @@ class IndexFile:
         """Have every entry in the file and the file on the device. May run on a worker's thread.
 
         Raises:
+            NoSpaceError: there is no room for the entries; they are kept, and a later call may succeed.
             OSError: that could not be done.
         """
         if not (self._tail[1] or self._unsynced):
@@ -156,7 +161,13 @@ class IndexFile:
             with self._cutting:
                 written, pending = self._tail
                 if pending:
-                    write_all(self._ops, fd, bytes(pending), written)
+                    try:
+                        write_all(self._ops, fd, bytes(pending), written)
+                    except OSError as error:
+                        if error.errno not in NO_SPACE:
+                            raise
+                        self._unsynced = True
+                        raise NoSpaceError(error.errno, f"{error.strerror}: {self.path}") from error
             self._ops.fsync(fd)
         finally:
             os.close(fd)

@@ -19,7 +19,6 @@ it would vouch for, or hide, records of the new one.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import threading
@@ -32,7 +31,7 @@ from uuid import UUID
 from broker.log import names
 from broker.log.checkpoints import CorruptCheckpointError
 from broker.log.config import LogConfig
-from broker.log.file_ops import OS, FileOps
+from broker.log.file_ops import NO_SPACE, OS, FileOps
 from broker.log.log_dir import LogDir, LogDirUnusableError
 from broker.log.partition_log import PartitionLog
 from broker.log.retention import TIME_AND_SIZE, RetentionPolicy
@@ -40,8 +39,6 @@ from kafkalog.protocol.errors import KafkaError, KafkaStorageError
 from kafkalog.records.errors import RecordsError
 
 logger = logging.getLogger(__name__)
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 TopicPartition = tuple[str, int]
 _Write = Callable[[LogDir, Mapping[TopicPartition, int]], None]
@@ -520,7 +517,7 @@ class LogManager:
             try:
                 write(directory, rows[directory.path])
             except OSError as error:
-                if error.errno not in _FULL:
+                if error.errno not in NO_SPACE:
                     self.fail_directory(directory.path, f"cannot write a checkpoint: {error}")
                     continue
                 # The older one says less, and nothing that is wrong: appends go on when there is room again.

@@ -25,6 +25,7 @@ from broker.log import names, recovery
 from broker.log.checkpoints import read_partition_metadata, sync_partition_metadata, write_partition_metadata
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps
+from broker.log.index_file import NoSpaceError
 from broker.log.log_appender import LogAppender
 from broker.log.retention import TIME_AND_SIZE, RetentionPolicy, deletable
 from broker.log.segment import Segment
@@ -333,7 +334,8 @@ class PartitionLog(LogAppender):
 
         Raises:
             KafkaStorageError: it could not be forced. The log is offline from then on: what the kernel kept
-                of the data is unknown, and a second try would not tell.
+                of the data is unknown, and a second try would not tell. But not when there was no room for
+                index entries.
         """
         # One at a time: a second one would find the directory's flag taken, and vouch for names that are not safe yet.
         with self._flushing:
@@ -362,6 +364,10 @@ class PartitionLog(LogAppender):
                 sync_partition_metadata(str(self.dir), self._ops)
                 self._ops.fsync_dir(str(self.dir))
                 self._ops.fsync_dir(str(self.dir.parent))
+        except NoSpaceError as error:
+            # The records are safe, but not what is to be found by: the recovery point stays until there is room.
+            self._complain(f"Cannot flush {self.dir}: {error}")
+            raise KafkaStorageError(f"Cannot flush {self._label}: {error}") from error
         except OSError as error:
             if self._leaving and isinstance(error, FileNotFoundError):
                 raise KafkaStorageError(f"{self._label} was deleted while it was flushed") from error

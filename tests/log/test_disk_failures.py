@@ -155,6 +155,24 @@ def test_a_full_disk_refuses_appends_and_takes_them_again_when_there_is_room(tmp
     assert len(stored(open_log(tmp_path, CONFIG, clean=True))) == 4
 
 
+def test_a_flush_without_room_for_index_entries_is_tried_again(tmp_path: Path) -> None:
+    ops = FaultyOps(errno.ENOSPC)
+    log = open_log(tmp_path, CONFIG, ops=ops)
+    for _ in range(3):
+        append(log)
+    ops.fail = {"pwrite": 1}
+    for _ in range(2):
+        with pytest.raises(KafkaStorageError, match="Cannot flush"):
+            log.flush()
+    assert (log.offline, log.recovery_point) == (None, 0)
+    ops.heal()
+    append(log)
+    log.flush()
+    assert log.recovery_point == 4
+    assert open_log(tmp_path, CONFIG, clean=True, recovery_point=4).log_end_offset == 4
+    assert log.active_segment.offset_index.items() == [(offset, offset * batch(VALUES).nbytes) for offset in (1, 2, 3)]
+
+
 @pytest.mark.parametrize("at", range(1, 20))
 def test_retention_that_fails_halfway_loses_nothing_that_it_kept(tmp_path: Path, at: int) -> None:
     config = CONFIG.with_changes(retention_bytes=1000)
