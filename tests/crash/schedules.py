@@ -6,7 +6,7 @@ checkpointed, compacted, cut by retention and by DeleteRecords, the broker is ki
 Everything it asks of the file system is recorded. Then the power fails, at several moments of the record and in several
 ways at each, and a broker is started on what is left. One of these images is what the next life begins with.
 
-What must hold of every image is in ``Judge``. The same seed makes the same schedule::
+What must hold of every image is in ``judge.Judge``. The same seed makes the same schedule::
 
     python -m tests.crash.schedules --seed 17              one, told step by step
     python -m tests.crash.schedules --first 0 --count 3000 many
@@ -23,33 +23,23 @@ import shutil
 import sys
 import tempfile
 import traceback
-import uuid
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
-from unittest import mock
 
-from broker.config.server import BrokerConfig
 from broker.controller.topics import NewTopic
-from broker.log.file_ops import FileOps
-from broker.log.partition_log import PartitionLog
 from broker.log.producer_state import SEQUENCE_MASK
 from broker.log.validation import Origin
 from broker.replica.partition import Partition
-from broker.server import Server
 from kafkalog.records.batch import iter_headers
 from tests.crash import compacted
-from tests.crash.compacted import Records
-from tests.crash.lossy_disk import Disk, Entry, NoSync, RecordingOps
+from tests.crash.host import Host, Key, Row, all_rows, rows_of, standing_clock
+from tests.crash.judge import PRODUCERS, Judge, Life, Moment, PartitionState
+from tests.crash.lossy_disk import Disk, RecordingOps
 from tests.log.support import NOW, batch, marker
 
 TOPICS = ("a", "b", "c")
 COMPACTED = "c"
 KEYS = (b"k", b"l", b"m", b"n")
-PRODUCERS = (5, 6)
 LIVES = 2
 STEPS = 40
 CUTS = 5
@@ -57,147 +47,6 @@ CUTS = 5
 
 MEMORY = "/dev/shm"
 """Where there is a file system in memory: nothing needs to outlive the test."""
-
-Key = tuple[uuid.UUID, int]
-"""A partition of one incarnation of a topic."""
-
-
-class Row(NamedTuple):
-    """One batch as it was appended."""
-
-    base: int
-    last: int
-    epoch: int
-    producer: int
-    last_sequence: int
-    marker: bool
-    data: bytes
-
-
-@dataclass(frozen=True)
-class PartitionState:
-    """What is known of a partition at one moment."""
-
-    start: int
-    end: int
-    flushed: int
-    """Everything before it was forced to the device, or so the broker said."""
-    start_stored: int
-    """The log start offset that was checkpointed."""
-
-
-@dataclass(frozen=True)
-class Moment:
-    """What is known of the whole broker at one moment of the record."""
-
-    at: int
-    topics: dict[str, uuid.UUID]
-    partitions: dict[Key, PartitionState]
-
-
-@dataclass
-class Life:
-    """The record of one life of the disk, and what the test knows of it."""
-
-    root: Path
-    entries: list[Entry] = field(default_factory=list)
-    moments: list[Moment] = field(default_factory=list)
-    rows: dict[Key, list[Row]] = field(default_factory=dict)
-    records: dict[Key, Records] = field(default_factory=dict)
-    """Of compacted partitions, whose batches do not stay what they were."""
-    told: list[str] = field(default_factory=list)
-
-
-class Inline(ThreadPoolExecutor):
-    """Workers that do their work at once, so that the same seed makes the same record."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # type: ignore[override]
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except BaseException as error:
-            future.set_exception(error)
-        return future
-
-
-class Host:
-    """A broker in this process whose background work is done when the test says so."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, root: Path, settings: dict[str, str], ops: FileOps) -> None:
-        self.loop = loop
-        directories = ",".join(str(root / name) for name in settings["directories"].split(","))
-        texts = {
-            "listeners": "PLAINTEXT://127.0.0.1:0",
-            "log.dirs": directories,
-            **{name: value for name, value in settings.items() if name != "directories"},
-        }
-        self.server = Server(BrokerConfig(texts), ops)
-        self.server._workers = Inline(1)
-        self.run(self.server.start())
-
-    def run(self, work: Any) -> Any:
-        return self.loop.run_until_complete(work)
-
-    def settle(self) -> None:
-        """Let callbacks run that are due now."""
-        self.run(asyncio.sleep(0))
-        self.run(asyncio.sleep(0))
-
-    def kill(self) -> None:
-        """The process is gone; what it had asked of the file system is not."""
-        server = self.server
-        for task in list(server._background):
-            task.cancel()
-        assert server.acceptor is not None
-        server.acceptor.stop_accepting()
-        server.logs.unlock()
-        for task in asyncio.all_tasks(self.loop):
-            task.cancel()
-        self.settle()
-
-    def stop(self) -> None:
-        self.run(self.server.stop())
-
-    @property
-    def topics(self) -> dict[str, uuid.UUID]:
-        return {name: topic.topic_id for name, topic in self.server.store.state.topics.items()}
-
-    def partitions(self) -> dict[Key, Partition]:
-        ids = self.topics
-        return {(ids[partition.topic], partition.index): partition for partition in self.server.replicas}
-
-
-def rows_of(log: PartitionLog) -> list[Row]:
-    """Every batch that a log serves."""
-    rows: list[Row] = []
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        data = log.read(offset, 1 << 20).read()
-        if not data and log.config.compact:
-            break
-        before = len(rows)
-        for position, header in iter_headers(memoryview(data)):
-            sequence = (
-                (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK if header.producer_id >= 0 else -1
-            )
-            rows.append(
-                Row(
-                    header.base_offset, header.last_offset, header.partition_leader_epoch, header.producer_id,
-                    sequence, header.is_control, bytes(data[position : position + header.size]),
-                )
-            )  # fmt: skip
-        assert len(rows) > before, f"nothing at {offset} of {log}"
-        offset = rows[-1].last + 1
-    return rows
-
-
-def all_rows(log: PartitionLog) -> list[Row]:
-    """Every batch of a log, those before its log start offset too, which a power cut may bring back."""
-    start, log.log_start_offset = log.log_start_offset, log.segments[0].base_offset
-    try:
-        return rows_of(log)
-    finally:
-        log.log_start_offset = start
 
 
 class Driver:
@@ -422,104 +271,6 @@ class Driver:
         self.host = Host(self.loop, self.life.root, self.settings, self.ops)
 
 
-class Judge:
-    """Starts a broker on what a power cut left and compares it with what is known.
-
-    * It starts, with no log directory offline.
-    * Every topic whose creation was answered is there, and none whose deletion was answered.
-    * Every batch that was forced to the device is there, byte for byte at its offset; what else is there was appended,
-      in the order in which it was, without a gap, and each batch whole.
-    * The log begins nowhere after the log start offset it had, and nowhere before the checkpointed one.
-    * Leader epochs, producers and aborted transactions are those of the batches.
-    * Appends go on at the log end offset.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, life: Life, settings: dict[str, str]) -> None:
-        self.loop = loop
-        self.life = life
-        self.settings = settings
-
-    def judge(self, image: Path, at: int) -> None:
-        moments = self.life.moments
-        index = bisect_right([moment.at for moment in moments], at) - 1
-        before = moments[index] if index >= 0 else Moment(0, {}, {})
-        after = moments[min(index + 1, len(moments) - 1)]
-        host = Host(self.loop, image, self.settings, NoSync())
-        try:
-            logs = host.server.logs
-            assert not logs.offline_dirs, f"offline: {[d.offline for d in logs.offline_dirs]}"
-            for name, topic_id in before.topics.items():
-                if after.topics.get(name) == topic_id:
-                    assert host.topics.get(name) == topic_id, f"topic {name} is lost"
-            for name, topic_id in host.topics.items():
-                assert topic_id in (before.topics.get(name), after.topics.get(name)), f"topic {name} is back"
-            for key, partition in host.partitions().items():
-                self.check(partition, key, before.partitions.get(key), after.partitions.get(key))
-        finally:
-            host.kill()
-
-    def check(
-        self, partition: Partition, key: Key, before: PartitionState | None, after: PartitionState | None
-    ) -> None:
-        log = partition.log
-        assert log.offline is None
-        where = f"{log} (known: {before} to {after})"
-        start, end = log.log_start_offset, log.log_end_offset
-        upper = after or before
-        assert upper is not None, f"{where}: a partition that never was"
-        assert start <= max(upper.start, before.start if before else 0), f"{where}: begins too late"
-        if before is not None:
-            assert end >= before.flushed, f"{where}: flushed records are lost"
-            assert start >= before.start_stored, f"{where}: deleted records are back"
-        if log.config.compact:
-            compacted.check(log, self.life.records.get(key, {}), before.flushed if before else 0, where)
-            self.check_append(partition, end)
-            return
-        rows = rows_of(log)
-        known = self.life.rows.get(key, [])
-        expected = [row for row in known if start <= row.last and row.last < end]
-        if rows != expected:
-            told = "; ".join(
-                f"{name} {[row[:6] for row in some[-8:]]}" for name, some in (("found", rows), ("appended", expected))
-            )
-            raise AssertionError(f"{where}: not what was appended: {told}")
-        assert not rows or rows[-1].last + 1 == end, f"{where}: ends with {rows[-1][:4]}"
-        self.check_state(log, rows, where)
-        self.check_append(partition, end)
-
-    def check_append(self, partition: Partition, end: int) -> None:
-        if partition.is_leader:
-            data = batch(1, key=b"k")
-            info = partition.log.append(data, leader_epoch=max(partition.leader_epoch, 0), now_ms=NOW)
-            assert info.first_offset == end
-
-    def check_state(self, log: PartitionLog, rows: list[Row], where: str) -> None:
-        # As in Kafka, epochs before a log start offset are forgotten, whether or not a crash brings the records back.
-        first = log.epochs.entries()[0][1] if log.epochs.entries() else 0
-        for row in rows:
-            if row.base >= first:
-                assert log.epochs.epoch_for_offset(row.base) == row.epoch, f"{where}: {log.epochs.entries()}, {row[:4]}"
-            assert rows_at(log, row.last) == row.base, f"{where}: {row.last} is not found in {row[:4]}"
-        for producer in PRODUCERS:
-            written = [row for row in rows if row.producer == producer and not row.marker]
-            if written:
-                entry = log.producers.producers.get(producer)
-                assert entry is not None, f"{where}: producer {producer} is forgotten"
-                assert entry.batches[-1].last_offset == written[-1].last, (
-                    f"{where}: producer {producer}: {entry.batches}"
-                )
-                assert entry.batches[-1].last_sequence == written[-1].last_sequence
-                markers = [row.base for row in rows if row.producer == producer and row.marker]
-                if markers and markers[-1] > written[-1].last:
-                    assert entry.transaction_first_offset < 0, f"{where}: a decided transaction is open"
-
-
-def rows_at(log: PartitionLog, offset: int) -> int:
-    """Base offset of the batch that a read of ``offset`` begins with."""
-    ((_, header), *_) = iter_headers(memoryview(log.read(offset, 1).read()))
-    return header.base_offset
-
-
 def one_life(
     loop: asyncio.AbstractEventLoop, chance: random.Random, place: Path, root: Path, settings: dict[str, str]
 ) -> Path:
@@ -554,13 +305,6 @@ def one_life(
         shutil.rmtree(image)
     disk.image(image, random.Random(seed).randrange)
     return image
-
-
-@contextlib.contextmanager
-def standing_clock() -> Iterator[None]:
-    """The broker's clock stands still: the same seed makes the same record."""
-    with mock.patch("broker.server.now_ms", return_value=NOW):
-        yield
 
 
 def run_schedule(seed: int, keep: Path | None = None) -> int:

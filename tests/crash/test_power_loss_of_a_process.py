@@ -18,9 +18,9 @@ import pytest
 from confluent_kafka import Producer
 
 from kafkalog.records.batch import decode_batch, iter_headers
+from tests.crash.host import Host, standing_clock
 from tests.crash.lossy_disk import Disk, NoSync, read_record
 from tests.crash.recorded_broker import RecordedBroker
-from tests.crash.schedules import Host, standing_clock
 from tests.crash.test_kill_broker import create_topic, read_all
 from tests.support.kafkalog_broker import KafkalogBroker
 

@@ -1,0 +1,141 @@
+"""A broker in this process, whose work is done when the test says so, and what its partitions serve."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+from broker.config.server import BrokerConfig
+from broker.log.file_ops import FileOps
+from broker.log.partition_log import PartitionLog
+from broker.log.producer_state import SEQUENCE_MASK
+from broker.replica.partition import Partition
+from broker.server import Server
+from kafkalog.records.batch import iter_headers
+from tests.log.support import NOW
+
+Key = tuple[uuid.UUID, int]
+"""A partition of one incarnation of a topic."""
+
+
+class Row(NamedTuple):
+    """One batch as it was appended."""
+
+    base: int
+    last: int
+    epoch: int
+    producer: int
+    last_sequence: int
+    marker: bool
+    data: bytes
+
+
+class Inline(ThreadPoolExecutor):
+    """Workers that do their work at once, so that the same seed makes the same record."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # type: ignore[override]
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+
+class Host:
+    """A broker in this process whose background work is done when the test says so."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, root: Path, settings: dict[str, str], ops: FileOps) -> None:
+        self.loop = loop
+        directories = ",".join(str(root / name) for name in settings["directories"].split(","))
+        texts = {
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": directories,
+            **{name: value for name, value in settings.items() if name != "directories"},
+        }
+        self.server = Server(BrokerConfig(texts), ops)
+        self.server._workers = Inline(1)
+        self.run(self.server.start())
+
+    def run(self, work: Any) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def settle(self) -> None:
+        """Let callbacks run that are due now."""
+        self.run(asyncio.sleep(0))
+        self.run(asyncio.sleep(0))
+
+    def kill(self) -> None:
+        """The process is gone; what it had asked of the file system is not."""
+        server = self.server
+        for task in list(server._background):
+            task.cancel()
+        assert server.acceptor is not None
+        server.acceptor.stop_accepting()
+        server.logs.unlock()
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.settle()
+
+    def stop(self) -> None:
+        self.run(self.server.stop())
+
+    @property
+    def topics(self) -> dict[str, uuid.UUID]:
+        return {name: topic.topic_id for name, topic in self.server.store.state.topics.items()}
+
+    def partitions(self) -> dict[Key, Partition]:
+        ids = self.topics
+        return {(ids[partition.topic], partition.index): partition for partition in self.server.replicas}
+
+
+def rows_of(log: PartitionLog) -> list[Row]:
+    """Every batch that a log serves."""
+    rows: list[Row] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, 1 << 20).read()
+        if not data and log.config.compact:
+            break
+        before = len(rows)
+        for position, header in iter_headers(memoryview(data)):
+            sequence = (
+                (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK if header.producer_id >= 0 else -1
+            )
+            rows.append(
+                Row(
+                    header.base_offset, header.last_offset, header.partition_leader_epoch, header.producer_id,
+                    sequence, header.is_control, bytes(data[position : position + header.size]),
+                )
+            )  # fmt: skip
+        assert len(rows) > before, f"nothing at {offset} of {log}"
+        offset = rows[-1].last + 1
+    return rows
+
+
+def all_rows(log: PartitionLog) -> list[Row]:
+    """Every batch of a log, those before its log start offset too, which a power cut may bring back."""
+    start, log.log_start_offset = log.log_start_offset, log.segments[0].base_offset
+    try:
+        return rows_of(log)
+    finally:
+        log.log_start_offset = start
+
+
+def rows_at(log: PartitionLog, offset: int) -> int:
+    """Base offset of the batch that a read of ``offset`` begins with."""
+    ((_, header), *_) = iter_headers(memoryview(log.read(offset, 1).read()))
+    return header.base_offset
+
+
+@contextlib.contextmanager
+def standing_clock() -> Iterator[None]:
+    """The broker's clock stands still: the same seed makes the same record."""
+    with mock.patch("broker.server.now_ms", return_value=NOW):
+        yield
