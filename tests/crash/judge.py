@@ -8,8 +8,10 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker.log.control import parse_marker
 from broker.log.partition_log import PartitionLog
 from broker.replica.partition import Partition
+from kafkalog.records.batch import iter_headers
 from tests.crash import compacted
 from tests.crash.compacted import Records
 from tests.crash.host import Host, Key, Row, rows_at, rows_of
@@ -132,6 +134,9 @@ class Judge:
             if row.base >= first:
                 assert log.epochs.epoch_for_offset(row.base) == row.epoch, f"{where}: {log.epochs.entries()}, {row[:4]}"
             assert rows_at(log, row.last) == row.base, f"{where}: {row.last} is not found in {row[:4]}"
+        if rows and rows[0].base == 0:
+            found = {row[:3] for row in log.aborted_transactions(0, log.log_end_offset)}
+            assert found == aborted_in(rows), f"{where}: aborted transactions"
         for producer in PRODUCERS:
             written = [row for row in rows if row.producer == producer and not row.marker]
             if written:
@@ -144,3 +149,19 @@ class Judge:
                 markers = [row.base for row in rows if row.producer == producer and row.marker]
                 if markers and markers[-1] > written[-1].last:
                     assert entry.transaction_first_offset < 0, f"{where}: a decided transaction is open"
+
+
+def aborted_in(rows: list[Row]) -> set[tuple[int, int, int]]:
+    """``(producer id, first offset, offset of the marker)`` of each transaction that the batches abort."""
+    begun: dict[int, int] = {}
+    found = set()
+    for row in rows:
+        ((_, header),) = iter_headers(memoryview(row.data))
+        if row.marker:
+            end = parse_marker(memoryview(row.data))
+            first = begun.pop(row.producer, None)
+            if first is not None and end is not None and end.aborted:
+                found.add((row.producer, first, row.last))
+        elif header.is_transactional:
+            begun.setdefault(row.producer, row.base)
+    return found
