@@ -103,7 +103,7 @@ def compile_cleaning() -> None:
 
 
 def load_checking() -> None:
-    """Take the kernels that check logs from numba's cache, or compile them: the tools that look into files need them."""
+    """Take the kernels that check logs from the cache, or compile them: the tools that look into files need them."""
     with _lock:
         _compile(_checking_signatures)
 
