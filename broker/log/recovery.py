@@ -272,6 +272,8 @@ def recover_segment(
         before_cut(next_offset)
     segment.cut(valid)
     segment.finish()
+    # The recovery point may vouch for all of it already, and nobody would miss what is not in this index.
+    segment.transaction_index.sync()
     return next_offset
 
 
@@ -385,6 +387,7 @@ def rebuild_transaction_index(segments: list[Segment], segment: Segment, ops: Fi
     for position, header in headers(file.fd, 0, segment.size):
         batch = os.pread(file.fd, header.size, position) if header.is_control else b""
         note_producer(producers, header, memoryview(batch), segment)
+    segment.transaction_index.sync()
 
 
 def _largest(segment: Segment) -> int:

@@ -136,7 +136,7 @@ class Judge:
             assert rows_at(log, row.last) == row.base, f"{where}: {row.last} is not found in {row[:4]}"
         if rows and rows[0].base == 0:
             found = {row[:3] for row in log.aborted_transactions(0, log.log_end_offset)}
-            assert found == aborted_in(rows), f"{where}: aborted transactions"
+            assert found == aborted_in(rows), f"{where}: aborted {sorted(found)}, not {sorted(aborted_in(rows))}"
         for producer in PRODUCERS:
             written = [row for row in rows if row.producer == producer and not row.marker]
             if written:

@@ -18,9 +18,10 @@ from broker.log.config import LogConfig
 from broker.log.file_ops import FileOps
 from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
+from broker.log.validation import Origin
 from kafkalog.protocol.errors import KafkaStorageError
 from tests.crash.lossy_disk import Disk, Entry, NoSync, RecordingOps
-from tests.log.support import NOW, FaultyOps, batch, open_log, stored
+from tests.log.support import NOW, FaultyOps, batch, marker, open_log, stored
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_bytes=1200, file_delete_delay_ms=0)
 
@@ -153,6 +154,27 @@ def test_segments_that_recovery_removed_do_not_come_back_behind_new_records(reco
         again.append(batch((value,), timestamp=NOW), leader_epoch=0, now_ms=NOW)
     found = stored(open_log(recorded.cut(everything, nothing), CONFIG))
     assert [row.base_offset for row in found] == list(range(base))
+
+
+def test_aborted_transactions_are_not_forgotten_by_a_crash_after_a_recovery(recorded: Recorded) -> None:
+    """Their index is built anew, though everything is flushed; after a roll no recovery looks at it again."""
+    log = open_log(recorded.root, CONFIG, ops=recorded.ops)
+    log.append(
+        batch(1, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True),
+        leader_epoch=0, now_ms=NOW, in_transaction=True,
+    )  # fmt: skip
+    log.append(marker(7), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+    log.flush()
+    again = open_log(recorded.root, CONFIG, recovery_point=2, ops=recorded.ops)
+    again.roll(NOW)
+
+    def cuts_alone(count: int) -> int:
+        # Of a write the last sectors behind its first, of which there are none.
+        return min(2, count - 1)
+
+    image = open_log(recorded.cut(cuts_alone, everything), CONFIG, recovery_point=2)
+    assert image.active_segment.base_offset == 2
+    assert [row[:3] for row in image.aborted_transactions(0, 2)] == [(7, 0, 1)]
 
 
 def test_a_crash_of_a_recovery_leaves_no_gap_that_looks_like_compactions(recorded: Recorded) -> None:
