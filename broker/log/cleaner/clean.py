@@ -71,11 +71,15 @@ class LogCleaning:
         self._sleep = sleep
         self._functions = functions
         self._buffer = bytearray(config.buffer_bytes)
+        self._old_horizon = 0
 
     def run(self) -> int:
         """Clean the log; returns the offset up to which it is clean."""
         started = time.monotonic()
         job, stats = self.job, self.stats
+        # Now, for afterwards the segment may have been replaced, and its file be gone.
+        clean = [segment for segment in job.segments if segment.base_offset < job.first_dirty_offset]
+        self._old_horizon = _modified_ms(clean[-1]) - job.config.delete_retention_ms if clean else 0
         offsets = self._build_map()
         stats.index_seconds = time.monotonic() - started
         stats.buffer_utilization = offsets.utilization
@@ -170,9 +174,7 @@ class LogCleaning:
 
     def old_tombstones_stay(self, segment: Segment) -> bool:
         """Whether tombstones of message formats v0 and v1 stay in ``segment``."""
-        clean = [each for each in self.job.segments if each.base_offset < self.job.first_dirty_offset]
-        horizon = _modified_ms(clean[-1]) - self.job.config.delete_retention_ms if clean else 0
-        return _modified_ms(segment) > horizon
+        return _modified_ms(segment) > self._old_horizon
 
     # -- reading ---------------------------------------------------------------------------------------------
 
