@@ -130,14 +130,21 @@ class _Progress:
 
 
 def _send(producer: Producer, log: OldLog, topic: str, partition: int, progress: _Progress) -> None:
+    from broker.log.kafka_0_7 import BrokenLogError
+
     under_way: list[DeliveryFuture] = []
     behind = progress.done
-    for message in log.messages(progress.done):
-        # Only behind a whole message of the log can an import go on.
-        if len(under_way) >= FLUSH_EVERY and message.offset >= behind:
-            _wait(producer, under_way, progress, behind)
-        under_way.append(producer.send(topic, message.payload, partition=partition))
-        behind = message.next_offset
+    try:
+        for message in log.messages(progress.done):
+            # Only behind a whole message of the log can an import go on.
+            if len(under_way) >= FLUSH_EVERY and message.offset >= behind:
+                _wait(producer, under_way, progress, behind)
+            under_way.append(producer.send(topic, message.payload, partition=partition))
+            behind = message.next_offset
+    except BrokenLogError:
+        # What was read before is written all the same, and must be counted.
+        _wait(producer, under_way, progress, behind)
+        raise
     _wait(producer, under_way, progress, behind)
 
 
