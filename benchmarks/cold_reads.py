@@ -29,7 +29,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchmarks.peers import big_log, raw_fetch, report
-from benchmarks.peers.brokers import NAMES, OURS, Broker
+from benchmarks.peers.brokers import NAMES, OURS, Broker, stop_when_told
 from benchmarks.startup import started
 from kafkalog.protocol.codec import encode_request
 from tests.peers import probe
@@ -139,6 +139,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     """Measure and print two tables."""
+    stop_when_told()
     options = arguments()
     if options.reader:
         read_cold(options.reader[0], int(options.reader[1]))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.cold_reads import HOT, WARM_UP_S, HotTraffic
 from benchmarks.peers import report
-from benchmarks.peers.brokers import OURS
+from benchmarks.peers.brokers import OURS, stop_when_told
 from benchmarks.scale import PER_TOPIC
 from benchmarks.startup import started
 from tests.peers.process import free_port
@@ -42,6 +42,7 @@ def scrape_until(stop: threading.Event, url: str, spent: list[float], sizes: lis
 
 def main() -> None:
     """Measure and print a table."""
+    stop_when_told()
     options = arguments()
     address = f"127.0.0.1:{free_port()}"
     rows = []

@@ -93,11 +93,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=3, help="runs of each case on each broker, in turns")
 
 
+def stop_when_told() -> None:
+    """Have SIGTERM end the benchmark as an exception does, so that its brokers are stopped too."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
 @contextmanager
 def running(names: Sequence[str], directory: Path | None, overrides: Sequence[str] = ()) -> Iterator[list[Broker]]:
     """Start the named brokers with the defaults that their distributions ship; stop them at the end."""
-    # So that a benchmark that is told to stop stops its brokers too.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    stop_when_told()
     root = Path(tempfile.mkdtemp(prefix="kafkalog-bench-", dir=directory))
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, root, ignore_errors=True)
