@@ -68,6 +68,8 @@ def clean(
     def swap(new: Segment, old: Sequence[Segment]) -> None:
         if not log.replace_segments(new, old, now_ms):
             raise CleaningAbortedError("its segments have changed")
+        # As soon as may be, as a worker does beside it.
+        log.remove_deleted(now_ms)
         ops.fsync_dir(str(log.dir))
 
     run = LogCleaning(job, config, Throttle(config.io_max_bytes_per_second), swap, ops=ops, functions=functions)

@@ -327,6 +327,19 @@ def test_who_reads_a_segment_reads_it_to_the_end(tmp_path: Path) -> None:
     assert offsets(log) == [39]
 
 
+def test_files_may_go_while_the_next_segments_are_cleaned(tmp_path: Path) -> None:
+    log = open_log(tmp_path, COMPACT.with_changes(file_delete_delay_ms=0))
+    for _ in range(3):
+        for index in range(60):
+            append(log, (b"%d" % index, b"v" * 40))
+        expected = table_of(log)
+        stats = clean_whole(log)
+        assert stats is not None
+        assert stats.segments_after > 1
+        assert table_of(log) == expected
+    assert len(records_of(log)) == 60
+
+
 def test_a_flush_beside_a_replacement_does_no_harm(tmp_path: Path) -> None:
     log = open_log(tmp_path, COMPACT)
     append(log, (b"a", b"1"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from broker.log.cleaner.config import CleanerConfig
 from broker.log.cleaner.grouping import SegmentSize, group
 from broker.log.cleaner.selection import Cleanable, LogFacts, examine, filthiest
 from broker.log.cleaner.throttle import Throttle
@@ -206,3 +207,29 @@ def test_the_rate_holds_over_an_interval() -> None:
     throttle.rate = 1.7976931348623157e308
     now[0] += 1.0
     assert throttle.delay(1 << 40) == 0
+
+
+# -- the settings
+
+
+def test_memory_is_shared_by_the_threads() -> None:
+    config = CleanerConfig(threads=4, dedupe_buffer_size=64 << 20, io_buffer_size=512 << 10)
+    assert (config.map_bytes, config.buffer_bytes) == (16 << 20, 64 << 10)
+    assert CleanerConfig(dedupe_buffer_size=1 << 40).map_bytes == (1 << 31) - 1
+
+
+@pytest.mark.parametrize(("threads", "memory", "enabled", "bad"), [
+    (1, (1 << 20) + 1, True, False), (1, 1 << 20, True, True), (4, 4 << 20, True, True), (4, 1, False, False),
+])  # fmt: skip
+def test_a_thread_needs_a_megabyte(threads: int, memory: int, enabled: bool, bad: bool) -> None:
+    fault = CleanerConfig(threads=threads, dedupe_buffer_size=memory, enabled=enabled).fault()
+    assert (fault is not None) is bad
+
+
+@pytest.mark.parametrize(("before", "after", "said"), [
+    (1, 2, None), (2, 1, None), (4, 8, None), (4, 2, None), (4, 9, "more than double"), (4, 1, "less than half"),
+    (1, 0, "at least 1"),
+])  # fmt: skip
+def test_threads_change_by_a_factor_of_two_at_most(before: int, after: int, said: str | None) -> None:
+    fault = CleanerConfig(threads=before).fault_of_change(CleanerConfig(threads=after))
+    assert fault is None if said is None else said in (fault or "")
