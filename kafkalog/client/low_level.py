@@ -1,0 +1,255 @@
+"""Fetch by offset and size, as Kafka's first consumers did: one call, one partition, one message set, what it says.
+
+What Kafka 0.7 to 0.10 called SimpleConsumer (here that name is the consumer of assigned partitions, `simple.py`). The
+caller says where to read and how much; a message set may end within a message, which is left for the next fetch.
+
+Up to Fetch 2 a broker sends no more than the size that was asked for, so a message that is larger never comes in whole:
+the consumer asks again for twice as much, up to ``max_fetch_size``. Since Fetch 3 (KIP-74) the first batch always comes
+in whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkalog.protocol.errors import KafkaError, error_for
+from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from kafkalog.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from kafkalog.records.any_format import decode_any, iter_any_headers, timestamp_type
+from kafkalog.records.batch import LOG_OVERHEAD, MAGIC
+
+from .closing import Closing
+from .cluster import Cluster
+from .config import ClientConfig
+from .connection import Connection
+from .errors import ClientError, InvalidResponseError
+from .retry import Retry
+from .types import ConsumerRecord, TopicPartition
+
+CUT_UP_TO = 2
+"""The last version of Fetch whose answers are never larger than what was asked for."""
+NEWEST = 12
+"""Later ones name topics by their ids."""
+FETCH_SIZE = 1 << 20
+MAX_FETCH_SIZE = 64 << 20
+_OFFSETS_BEFORE = 0
+"""The version of ListOffsets that answers with the offsets of segments."""
+
+
+class MessageSizeTooLargeError(ClientError):
+    """A message is larger than the consumer may fetch; the text says how large, and which option to raise."""
+
+
+class MessageSet:
+    """What one fetch brought of one partition.
+
+    Attributes:
+        data: batches or messages as the log holds them, the first of which may begin before the offset asked for, and
+            perhaps a piece of one more.
+        error: what the broker reports of the partition, or None.
+        high_watermark: the offset up to which consumers may read, -1 where the broker reports an error.
+        fetch_size: the bytes asked for, after growing.
+    """
+
+    def __init__(self, tp: TopicPartition, offset: int, data: memoryview, fetched: PartitionData, size: int) -> None:
+        self._tp = tp
+        self.offset = offset
+        self.data = data
+        self.error: KafkaError | None = error_for(fetched.error_code) if fetched.error_code else None
+        self.high_watermark = fetched.high_watermark
+        self.fetch_size = size
+        whole = list(iter_any_headers(data))
+        self.valid_bytes = whole[-1][0] + whole[-1][1].size if whole else 0
+        """Bytes of whole messages, as 0.7 called them: what follows is a piece of one."""
+        self.next_offset = max(offset, whole[-1][1].next_offset) if whole else offset
+        """Where to fetch next."""
+        self._whole = whole
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """The records from the offset asked for on; markers of transactions are left out. Raises RecordsError."""
+        for position, header in self._whole:
+            if header.magic == MAGIC and header.is_control:
+                continue
+            kind = max(timestamp_type(header), 0)
+            for each in decode_any(self.data, position)[1]:
+                if each.offset >= self.offset:
+                    yield ConsumerRecord(
+                        *self._tp, each.offset, each.timestamp, kind, each.key, each.value, each.headers
+                    )
+
+    def raise_error(self) -> MessageSet:
+        """Itself, where the broker reports no error of the partition; else the error is raised."""
+        if self.error is not None:
+            raise type(self.error)(f"partition {self._tp} at offset {self.offset}: {self.error.message}")
+        return self
+
+
+class LowLevelConsumer(Closing):
+    """See the module. Not safe for several threads at once.
+
+    Args:
+        fetch_size: bytes of a fetch, unless it says itself (Kafka 0.8's ``fetch.message.max.bytes``).
+        max_fetch_size: what it may grow to, for a message that does not fit.
+        max_version: of Fetch; 2 or less for message sets that are cut at the fetch size. The newest unless given.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        fetch_size: int = FETCH_SIZE,
+        max_fetch_size: int = MAX_FETCH_SIZE,
+        max_version: int = NEWEST,
+        cluster: Cluster | None = None,
+    ) -> None:
+        if not 0 < fetch_size <= max_fetch_size:
+            raise ValueError(f"fetch_size={fetch_size}: must be from 1 to max_fetch_size={max_fetch_size}")
+        if not 0 <= max_version <= NEWEST:
+            raise ValueError(f"max_version={max_version}: must be from 0 to {NEWEST}")
+        self._config = config
+        self._own_cluster = cluster is None
+        self._cluster = cluster or Cluster(config)
+        self._fetch_size = fetch_size
+        self._max_fetch_size = max_fetch_size
+        self._max_version = max_version
+        self._connections: dict[int, Connection] = {}
+
+    def fetch(self, topic: str, partition: int, offset: int, fetch_size: int | None = None) -> MessageSet:
+        """The messages from ``offset`` on, in at most ``fetch_size`` bytes, or as many more as the first one needs.
+
+        An empty set where nothing comes in ``fetch.max.wait.ms``. What the broker says of the partition is the set's
+        ``error``, so that a caller may go by it; a lost connection or a moved leader is followed.
+
+        Raises:
+            MessageSizeTooLargeError: the message at ``offset`` does not fit in ``max_fetch_size``.
+            ClientTimeoutError: no leader answered in ``default.api.timeout.ms``.
+        """
+        tp = TopicPartition(topic, partition)
+        size = self._fetch_size if fetch_size is None else fetch_size
+        while True:
+            found = self._fetch(tp, offset, size)
+            if found.error is not None or found.valid_bytes:
+                return found
+            # Apache Kafka sends nothing at all where it would have to convert a batch that does not fit.
+            is_cut = self._max_version <= CUT_UP_TO and offset < found.high_watermark
+            if not len(found) and not is_cut:
+                return found
+            size = self._grown(tp, offset, size, found.data)
+
+    def _grown(self, tp: TopicPartition, offset: int, size: int, piece: memoryview) -> int:
+        """The next fetch size, where ``piece`` is all that came of a message."""
+        needed = size + 1
+        if len(piece) >= LOG_OVERHEAD:
+            needed = max(needed, LOG_OVERHEAD + int.from_bytes(piece[8:LOG_OVERHEAD], "big", signed=True))
+        if needed > self._max_fetch_size:
+            raise MessageSizeTooLargeError(
+                f"the message at offset {offset} of {tp} has {needed} bytes or more and max_fetch_size is "
+                f"{self._max_fetch_size}: raise max_fetch_size"
+            )
+        while size < needed:
+            size *= 2
+        return min(size, self._max_fetch_size)
+
+    def messages(self, topic: str, partition: int, offset: int) -> Iterator[ConsumerRecord]:
+        """Every record from ``offset`` on up to the high watermark at the time, fetch after fetch.
+
+        Raises what `fetch` does, the error that the broker reports, RecordsError.
+        """
+        while True:
+            found = self.fetch(topic, partition, offset).raise_error()
+            yield from found
+            if found.next_offset <= offset or found.next_offset >= found.high_watermark:
+                return
+            offset = found.next_offset
+
+    def get_offsets_before(self, topic: str, partition: int, timestamp: int, max_offsets: int = 1) -> list[int]:
+        """Offsets at which segments begin that were last changed at or before ``timestamp`` (ms), newest first.
+
+        -1 (latest) and -2 (earliest) are as in ListOffsets; with -1 the end of the log comes first.
+
+        Raises the error that the broker reports, UnsupportedVersionError where it knows no ListOffsets 0.
+        """
+        tp = TopicPartition(topic, partition)
+        wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, max_num_offsets=max_offsets)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
+
+        def ask() -> list[int]:
+            response: ListOffsetsResponse = self._connected(tp).request(request, max_version=_OFFSETS_BEFORE)
+            (answer,) = response.topics[0].partitions
+            if answer.error_code:
+                error = error_for(answer.error_code)
+                raise type(error)(f"partition {tp}: {error.message}")
+            return list(answer.old_style_offsets)
+
+        return Retry(self._config, None).run(ask, lambda error: self._look_again(tp))
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        if self._own_cluster:
+            self._cluster.close()
+
+    def _fetch(self, tp: TopicPartition, offset: int, size: int) -> MessageSet:
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=round(self._config.fetch_max_wait * 1000),
+            min_bytes=1,
+            max_bytes=size,
+            session_epoch=-1,
+            topics=[
+                FetchTopic(
+                    topic=tp.topic,
+                    partitions=[FetchPartition(partition=tp.partition, fetch_offset=offset, partition_max_bytes=size)],
+                )
+            ],
+        )
+
+        def ask() -> MessageSet:
+            response: FetchResponse = self._connected(tp).request(
+                request,
+                max_version=self._max_version,
+                timeout=self._config.request_timeout + self._config.fetch_max_wait,
+            )
+            if response.error_code:
+                raise error_for(response.error_code)
+            for topic in response.responses:
+                for data in topic.partitions:
+                    if topic.topic == tp.topic and data.partition_index == tp.partition:
+                        return _message_set(tp, offset, data, size)
+            raise InvalidResponseError(f"a fetch of {tp} was answered without it")
+
+        return Retry(self._config, None).run(ask, lambda error: self._look_again(tp))
+
+    def _connected(self, tp: TopicPartition) -> Connection:
+        leader = self._cluster.leader_now(tp)
+        connection = self._connections.get(leader.broker.node_id)
+        if connection is None or connection.closed or connection.expired:
+            connection = self._connections[leader.broker.node_id] = self._cluster.connect(leader.broker)
+        return connection
+
+    def _look_again(self, tp: TopicPartition) -> None:
+        """After an error: the leader or its connection may be other than they were."""
+        for node_id, connection in list(self._connections.items()):
+            if connection.closed:
+                del self._connections[node_id]
+        self._cluster.forget([tp.topic])
+
+
+def _message_set(tp: TopicPartition, offset: int, data: PartitionData, size: int) -> MessageSet:
+    if data.error_code:
+        error = error_for(data.error_code)
+        if error.retriable:
+            # A moved leader; `Retry` asks for the new one.
+            raise error
+    records = memoryview(b"") if data.records is None else data.records
+    return MessageSet(tp, offset, records, data, size)
