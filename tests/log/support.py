@@ -84,7 +84,8 @@ def open_log(
     now_ms: int = NOW,
     ops: FileOps = OS,
 ) -> PartitionLog:
-    """The log of partition t-0 in ``directory``, made if it is not there."""
+    """The log of partition t-0 in ``directory``, both made if they are not there."""
+    directory.mkdir(parents=True, exist_ok=True)
     return PartitionLog.open(
         directory / "t-0",
         config or LogConfig(),
