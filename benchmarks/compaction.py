@@ -1,0 +1,199 @@
+"""How fast a log is compacted: kafkalog's cleaner beside Apache Kafka's, on the same data.
+
+Run from the repository: ``python -m benchmarks.compaction [--quick]``.
+
+One partition is written once: records with a key of 16 bytes, drawn evenly from a number of keys, and a value of 100
+bytes, in batches of 16 KiB and segments of 64 MiB. Each broker is then started on a copy of it that was never cleaned,
+with one cleaner thread and otherwise the defaults of its distribution, in turns. Both say in their log how much they
+cleaned and how long it took, from the first key taken into the map to the last segment put in place: these are the
+figures. What is left must be the same number of records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.peers import report
+from benchmarks.peers.brokers import OURS
+from broker.log.config import LogConfig
+from broker.log.partition_log import PartitionLog
+from kafkalog.records.arrow import encode_arrow
+from kafkalog.records.compression import Codec
+from tests.peers import kafka
+from tests.peers.clients.confluent import ConfluentClient
+from tests.support.kafkalog_broker import KafkalogBroker
+
+TOPIC = "compacted"
+KEY_BYTES = 16
+VALUE_BYTES = 100
+BATCH_BYTES = 16 << 10
+SEGMENT_BYTES = 64 << 20
+CHUNK = 200_000
+DEADLINE_S = 300.0
+NOW_MS = 1_700_000_000_000
+PEERS = {f"Kafka {version}": version for version in kafka.VERSIONS}
+NAMES = (OURS, *PEERS)
+
+OUR_LINE = re.compile(
+    rf"cleaned log {TOPIC}-0 .*?: ([\d.]+) MB of log processed in ([\d.]+) seconds "
+    r".*?; ([\d.]+) MB and (\d+) records left"
+)
+KAFKA_LINE = re.compile(
+    rf"cleaned log {TOPIC}-0 .*?([\d.,]+) MB of log processed in ([\d.,]+) seconds"
+    r".*?End size: ([\d.,]+) MB \(([\d,]+) messages\)",
+    re.S,
+)
+
+
+class Cleaned(NamedTuple):
+    """What a broker says of a cleaning."""
+
+    megabytes: float
+    seconds: float
+    megabytes_left: float
+    records_left: int
+
+
+def write_partition(directory: Path, records: int, keys: int, codec: Codec) -> int:
+    """A partition's directory, never cleaned; bytes of its log."""
+    config = LogConfig(segment_bytes=SEGMENT_BYTES, cleanup_policy=("compact",))
+    directory.mkdir(parents=True, exist_ok=True)
+    log = PartitionLog.open(directory / f"{TOPIC}-0", config, clean=False, now_ms=NOW_MS)
+    random = np.random.default_rng(1)
+    for start in range(0, records, CHUNK):
+        count = min(CHUNK, records - start)
+        names = np.char.encode(np.char.mod(f"%0{KEY_BYTES}d", random.integers(0, keys, count)))
+        filler = random.integers(97, 105, (count, VALUE_BYTES), np.uint8).tobytes()
+        values = pa.Array.from_buffers(
+            pa.binary(), count,
+            [None, pa.py_buffer(np.arange(0, (count + 1) * VALUE_BYTES, VALUE_BYTES, np.int32)), pa.py_buffer(filler)],
+        )  # fmt: skip
+        for batch in encode_arrow(
+            pa.array(names.tolist(), pa.binary()), values, NOW_MS, codec=codec, max_batch_bytes=BATCH_BYTES
+        ):
+            log.append(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    size = log.size
+    log.close()
+    return size
+
+
+def copy_partition(source: Path, target: Path) -> None:
+    """Put the files of `source` in the place of those of `target`, but for the topic's identity."""
+    for file in target.iterdir():
+        if file.name != "partition.metadata":
+            file.unlink()
+    for file in source.iterdir():
+        if file.name != "partition.metadata":
+            shutil.copy(file, target / file.name)
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def wait_for(path: Path, line: re.Pattern[str]) -> Cleaned:
+    """What the first line in the file says that matches."""
+    end = time.monotonic() + DEADLINE_S
+    while True:
+        found = line.search(path.read_text(errors="replace"))
+        if found is not None:
+            return Cleaned(number(found[1]), number(found[2]), number(found[3]), int(number(found[4])))
+        if time.monotonic() > end:
+            raise TimeoutError(f"{path} does not tell of a cleaning")
+        time.sleep(0.1)
+
+
+def ours(source: Path, home: Path, overrides: Sequence[str]) -> Cleaned:
+    """Start kafkalog on a copy of the partition, and see it cleaned."""
+    settings = {"log.cleanup.policy": "compact", "log.segment.bytes": str(SEGMENT_BYTES), "log.cleaner.threads": "1"}
+    home.mkdir(parents=True)
+    broker = KafkalogBroker(home, {**settings, **dict(item.split("=", 1) for item in overrides)})
+    shutil.copytree(source, broker.log_dir / f"{TOPIC}-0")
+    with broker:
+        return wait_for(broker.output, OUR_LINE)
+
+
+def theirs(version: str, source: Path, home: Path) -> Cleaned:
+    """The same of Apache Kafka, whose topic has to be made before the partition takes its place."""
+    settings = {"log.cleanup.policy": "compact", "log.segment.bytes": str(SEGMENT_BYTES), "log.cleaner.threads": "1"}
+    home.mkdir(parents=True)
+    peer = kafka.ApacheKafka(version, directory=home, config=settings)
+    # What the log cleaner does is said at INFO.
+    with (
+        mock.patch.object(kafka, "_RELOAD4J", kafka._RELOAD4J.replace("WARN", "INFO")),
+        mock.patch.object(kafka, "_LOG4J2", kafka._LOG4J2.replace("level=warn", "level=info")),
+    ):
+        with peer, closing(ConfluentClient(peer.bootstrap)) as client:
+            client.create_topic(TOPIC)
+        copy_partition(source, peer.log_dir / f"{TOPIC}-0")
+        with peer:
+            return wait_for(peer.log, KAFKA_LINE)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--brokers", nargs="+", default=[OURS, f"Kafka {kafka.KAFKA_3}"], choices=NAMES, metavar="NAME")
+    parser.add_argument("--records", type=int, default=3_000_000)
+    parser.add_argument("--keys", type=int, default=500_000)
+    parser.add_argument("--codecs", nargs="+", default=["none", "lz4"], choices=[codec.name.lower() for codec in Codec])
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--dir", type=Path, help="where the logs are (default: a temporary directory)")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--quick", action="store_true", help="one run of fewer records: a look, not a measurement")
+    options = parser.parse_args()
+    if options.quick:
+        options.records, options.keys, options.runs = options.records // 6, options.keys // 6, 1
+    rows = []
+    root = Path(tempfile.mkdtemp(prefix="kafkalog-bench-", dir=options.dir))
+    try:
+        for codec in options.codecs:
+            source = root / codec
+            size = write_partition(source, options.records, options.keys, Codec[codec.upper()])
+            found: dict[str, list[Cleaned]] = {name: [] for name in options.brokers}
+            for run in range(options.runs):
+                for name in options.brokers:
+                    home = root / f"{codec}-{run}-{name.replace(' ', '-')}"
+                    partition = source / f"{TOPIC}-0"
+                    made = (
+                        ours(partition, home, options.override)
+                        if name == OURS
+                        else theirs(PEERS[name], partition, home)
+                    )
+                    found[name].append(made)
+                    shutil.rmtree(home, ignore_errors=True)
+            left = {name: {made.records_left for made in several} for name, several in found.items()}
+            if len(set().union(*left.values())) != 1:
+                print(f"records left differ: {left}")
+            rates = {name: [each.megabytes / each.seconds for each in several] for name, several in found.items()}
+            rows.append(report.compare(f"{codec}, {size >> 20} MB, MB/s", rates, ",.0f"))
+            spent = {name: [each.seconds for each in several] for name, several in found.items()}
+            rows.append(
+                [
+                    f"{codec}, s",
+                    *(f"{statistics.median(each):.1f}" for each in spent.values()),
+                    *[""] * (len(spent) - 1),
+                ]
+            )
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    print(report.machine())
+    print(f"{options.records:,} records, {options.keys:,} keys, {options.runs} runs in turns, medians")
+    print(report.table(report.header("compaction, one thread", options.brokers), rows))
+
+
+if __name__ == "__main__":
+    main()
