@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
 from broker.controller.configs import effective_config
+from broker.controller.topics import INTERNAL_TOPICS
 from broker.log.cleaner.cleaner import LogCleaner
 from broker.log.cold import read_largest_timestamp
 from broker.log.file_ops import OS, FileOps
@@ -146,6 +147,8 @@ class Server:
         await loop.run_in_executor(None, self.logs.load_all, configs)
         if fresh:
             state = await self._adopt()
+            for log in self.logs:
+                log.config = effective.log_config(parse_topic_config(state.topics[log.topic].config))
         elif self.store.behind:
             self.store.write(state)
         self.replicas = ReplicaManager(loop, self.broker_id, effective, self.logs)
@@ -225,9 +228,15 @@ class Server:
                 states.append(PartitionState((self.broker_id,), (self.broker_id,), self.broker_id, epoch))
                 if log is not None and log.topic_id is None:
                     log.assign_topic_id(topic_id)
-            topics.append(TopicState(name, topic_id, tuple(states)))
+            topics.append(TopicState(name, topic_id, tuple(states), self._careful_config(name, partitions)))
         if topics:
-            logger.info("registered %d topics found in the log directories", len(topics))
+            logger.warning(
+                "Registered %d topics found in the log directories, whose configurations are not known: those that "
+                "were compacted before are compacted, of the others nothing is removed until retention.ms and "
+                "retention.bytes are set for them. They are %s",
+                len(topics),
+                ", ".join(sorted(topic.name for topic in topics)),
+            )
         # An id given again would let the log take a new producer's records for the old one's, and drop them.
         used = max((producer for log in self.logs for producer in log.producers.producers), default=-1)
 
@@ -237,6 +246,13 @@ class Server:
 
         # Stored even when empty: from now on a directory that the registry does not name is a stray.
         return await self.store.commit(register)
+
+    def _careful_config(self, name: str, partitions: Iterable[int]) -> dict[str, str]:
+        """For a topic whose own is not known: the broker's defaults would remove records that it was to keep."""
+        logs = (self.logs.get(name, index) for index in partitions)
+        if name in INTERNAL_TOPICS or any(log is not None and log.cleaned_offset is not None for log in logs):
+            return {"cleanup.policy": "compact"}
+        return {"retention.bytes": "-1", "retention.ms": "-1"}
 
     def _remove_strays(self, state: ClusterState) -> None:
         """Finish deletions that a crash cut short; set aside logs that the registry does not name."""

@@ -12,9 +12,11 @@ import pytest
 from broker.metadata.local import FILE_NAME
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkalog.records.batch import Record, encode_batch
 from tests.peers.process import PeerFailedError
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.wire import batch, create_topic, end_offset, exchange, produce
+from tests.support.waiting import wait_until
+from tests.support.wire import batch, create_topic, end_offset, exchange, list_offset, produce
 
 
 def new_producer(sock: socket.socket) -> int:
@@ -46,6 +48,43 @@ def test_producer_ids_found_in_the_log_are_not_given_again(start_broker: Callabl
         records = batch([b"new"], producer_id=new, producer_epoch=0, base_sequence=0, timestamp=now_ms)
         assert produce(sock, "t", records).base_offset == 3
         assert end_offset(sock, "t") == 4
+
+
+def test_nothing_is_removed_by_a_retention_that_nobody_set(start_broker: Callable[..., KafkalogBroker]) -> None:
+    """The topic's own configuration was in Kafka's ZooKeeper, or in the registry that is gone."""
+    broker = start_broker({"log.retention.check.interval.ms": "50", "log.segment.bytes": "1000"})
+
+    def fill(sock: socket.socket, topic: str) -> None:
+        for _ in range(4):
+            assert produce(sock, topic, batch([bytes(700)], timestamp=1)).error_code == ErrorCode.NONE
+
+    with broker.connect() as sock:
+        create_topic(sock, "kept", 1, retention_ms="-1")
+        fill(sock, "kept")
+    broker.stop()
+    (broker.log_dir / FILE_NAME).unlink()
+    broker.start()
+    assert "are not known" in broker.logged()
+    with broker.connect() as sock:
+        create_topic(sock, "control", 1)
+        fill(sock, "control")
+        wait_until(lambda: list_offset(sock, "control", timestamp=-2).offset > 0, "retention of the other topic")
+        assert list_offset(sock, "kept", timestamp=-2).offset == 0
+
+
+def test_what_was_compacted_is_compacted(start_broker: Callable[..., KafkalogBroker]) -> None:
+    broker = start_broker()
+    with broker.connect() as sock:
+        create_topic(sock, "compacted", 1, cleanup_policy="compact")
+        keyed = encode_batch([Record(0, time.time_ns() // 1_000_000, b"k", b"v", ())])
+        assert produce(sock, "compacted", keyed).error_code == ErrorCode.NONE
+    broker.stop()
+    (broker.log_dir / FILE_NAME).unlink()
+    (broker.log_dir / "cleaner-offset-checkpoint").write_text("0\n1\ncompacted 0 1\n")
+    broker.start()
+    with broker.connect() as sock:
+        refused = produce(sock, "compacted", batch([b"no key"]))
+        assert refused.error_code == ErrorCode.INVALID_RECORD
 
 
 def test_the_registry_is_found_when_log_dirs_change_their_order(
