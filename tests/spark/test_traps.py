@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from spark_kafkalog import offsets
 from spark_kafkalog.options import SourceOptions
 from spark_kafkalog.schema import source_schema
+from spark_kafkalog.source import SmallBatch
 from spark_kafkalog.stream import KafkalogStreamReader
 from tests.spark.conftest import Reads
 from tests.spark.test_stream import Sink, wait_for
@@ -137,7 +138,9 @@ def test_a_repeated_first_batch_reads_what_was_planned(topics: Topics) -> None:
     # From then on it is an offset like any other.
     last = after.latestOffset(end, ReadAllAvailable())
     assert offsets.initial_of(last) is None
-    assert [(task.start, task.end) for task in after.partitions(end, last)] == [(15, 25)]  # type: ignore[attr-defined]
+    (task,) = after.partitions(end, last)
+    assert isinstance(task, SmallBatch)
+    assert [(each.start, each.end) for each in task.ranges] == [(15, 25)]
     after.stop()
 
 
