@@ -160,7 +160,7 @@ def _check_old(records: memoryview, config: LogConfig, origin: Origin, label: st
 def _check_new(records: memoryview, config: LogConfig, origin: Origin, label: str) -> _Source:
     """A batch of v2 for a topic of an older format."""
     if len(records) < HEADER_SIZE:
-        refuse_length(len(records), len(records), label)
+        raise InvalidRecordError(f"{len(records)} bytes sent to {label} are no record batch")
     header = read_any_header(records)
     if header.size != len(records):
         refuse_length(header.size, len(records), label)

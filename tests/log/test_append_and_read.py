@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -269,7 +270,10 @@ def test_reads_agree_with_a_list_of_batches(
             everything = b"".join(readable)
             got = log.read(offset, max_bytes, max_offset=limit).read()
             wanted = max(max_bytes, len(readable[0])) if readable else 0
-            assert got == everything[:wanted]
+            # A piece of a batch follows the last whole one only within a segment.
+            whole = max(total for total in itertools.accumulate(map(len, readable), initial=0) if total <= wanted)
+            assert len(got) >= whole
+            assert everything[:wanted].startswith(got)
             for position, _ in iter_headers(got):
                 decode_batch(got, position)
 
