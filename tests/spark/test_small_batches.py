@@ -199,6 +199,9 @@ def test_in_spark(reads: Reads, topics: Topics, tmp_path: Path) -> None:
 
     def run(query: Any, total: int) -> None:
         wait_for(lambda: sum(len(rows) for _, rows in list(seen.values())) >= total, f"{total} rows", query)
+        # Stopped before the commit, Spark would run the batch again at the next start, and tell no lag for it.
+        commit = tmp_path / "checkpoint" / "commits" / str(max(seen))
+        wait_for(commit.exists, f"the commit of batch {max(seen)}", query)
 
     topics.produce(topic, numbers(30))
     query = start()
