@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -26,15 +27,15 @@ class Choice(Enum):
 
 
 @dataclass(frozen=True)
-class Action:
+class Action(ABC):
     """One change to one file of a partition; what it takes away is kept in the backup."""
 
     path: str
 
     @property
+    @abstractmethod
     def text(self) -> str:
         """What it does, for the user."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
