@@ -11,10 +11,6 @@ partition that may lie in it.
 
 The periodic acts (``run_flushes``, ``run_retention``, the checkpoints) are the broker's to schedule, on its
 loop or on a worker. Checkpoints may be asked for by several threads: they are written one after the other.
-
-A checkpoint's rows name a topic, not which of the topics of that name. So before a partition is made of which
-a checkpoint still has a row, left by a deleted topic, the checkpoint is written without it: read after a crash,
-it would vouch for, or hide, records of the new one.
 """
 
 from __future__ import annotations
@@ -23,15 +19,17 @@ import logging
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
 
 from broker.log import names
+from broker.log.checkpoint_writer import CheckpointWriter, Write
 from broker.log.checkpoints import CorruptCheckpointError
 from broker.log.config import LogConfig
-from broker.log.file_ops import NO_SPACE, OS, FileOps
+from broker.log.deletions import Deletions
+from broker.log.file_ops import OS, FileOps
 from broker.log.log_dir import LogDir, LogDirUnusableError
 from broker.log.partition_log import PartitionLog
 from broker.log.retention import TIME_AND_SIZE, RetentionPolicy
@@ -41,7 +39,6 @@ from kafkalog.records.errors import RecordsError
 logger = logging.getLogger(__name__)
 
 TopicPartition = tuple[str, int]
-_Write = Callable[[LogDir, Mapping[TopicPartition, int]], None]
 
 
 class DuplicateLogError(Exception):
@@ -81,17 +78,13 @@ class LogManager:
         self._ops = ops
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._counts: Counter[Path] = Counter()
-        self._doomed: list[tuple[int, Path]] = []
-        self._checkpointing = threading.Lock()
-        # Partitions that each checkpoint file has a row of.
-        self._rows: dict[_Write, Set[TopicPartition]] = {}
         self._failing = threading.Lock()
         # A log ended before its checkpointed recovery point when it was opened.
         self._lowered = False
-        # Partitions whose directory was renamed without forcing that to the device, and to which new name.
-        self._renamed: dict[Path, dict[TopicPartition, Path]] = {}
         self.on_directory_failure: Callable[[Path], None] = lambda path: None
         self.log_dirs: list[LogDir] = []
+        self._checkpoints = CheckpointWriter(self.log_dirs, self.fail_directory)
+        self._deletions = Deletions(ops, self.fail_directory)
         try:
             self._lock_all([Path(path).absolute() for path in log_dirs])
         except BaseException:
@@ -213,10 +206,10 @@ class LogManager:
         starts = directory.read_log_start_offsets()
         watermarks = directory.read_high_watermarks()
         cleaned = directory.read_cleaned_offsets()
-        self._note_rows(LogDir.write_recovery_points, points)
-        self._note_rows(LogDir.write_log_start_offsets, starts)
-        self._note_rows(LogDir.write_high_watermarks, watermarks)
-        self._note_rows(LogDir.write_cleaned_offsets, cleaned)
+        self._checkpoints.note(LogDir.write_recovery_points, points)
+        self._checkpoints.note(LogDir.write_log_start_offsets, starts)
+        self._checkpoints.note(LogDir.write_high_watermarks, watermarks)
+        self._checkpoints.note(LogDir.write_cleaned_offsets, cleaned)
 
         def load(found: tuple[str, TopicPartition]) -> PartitionLog:
             path, key = found
@@ -256,7 +249,7 @@ class LogManager:
             if key is None:
                 logger.warning("Ignoring %s, which is not named topic-partition", path)
             elif name.endswith(names.DELETE_DIR):
-                self._doomed.append((now_ms, Path(path)))
+                self._deletions.add(Path(path), now_ms)
             elif name.endswith((names.FUTURE_DIR, names.STRAY_DIR)):
                 logger.warning("Ignoring %s, a replica that is not in use", path)
             else:
@@ -313,7 +306,7 @@ class LogManager:
             )
         directory = min(online, key=self._count_in) if len(online) > 1 else online[0]
         self._forget_rows((topic, partition))
-        self._settle_names(topic, partition, directory)
+        self._deletions.settle((topic, partition), besides=directory.path)
         if directory.offline is not None:
             raise KafkaStorageError(f"Cannot create {topic}-{partition}: {directory.path} is offline")
         try:
@@ -336,27 +329,6 @@ class LogManager:
             raise KafkaStorageError(f"Cannot create {topic}-{partition}: {directory.path} is offline")
         return log
 
-    def _settle_names(self, topic: str, partition: int, directory: LogDir) -> None:
-        """Force the removal of a deleted partition's log from other log directories, before one is made here.
-
-        Were it to come back in a power failure, one partition would lie in two directories.
-        """
-        for path, renamed in list(self._renamed.items()):
-            if path != directory.path and (topic, partition) in renamed:
-                self._sync_names(path)
-
-    def _sync_names(self, path: Path) -> None:
-        renamed = self._renamed.get(path, {})
-        covered = dict(renamed)
-        try:
-            self._ops.fsync_dir(str(path))
-        except OSError as error:
-            self.fail_directory(path, f"cannot force it to the device: {error}")
-            raise KafkaStorageError(f"Cannot force {path} to the device: {error}") from error
-        for key, target in covered.items():
-            if renamed.get(key) == target:
-                del renamed[key]
-
     def _count_in(self, directory: LogDir) -> int:
         return self._counts[directory.path]
 
@@ -375,10 +347,10 @@ class LogManager:
         delay = log.config.file_delete_delay_ms
         path = log.rename_for_delete(sync=sync)
         if not sync:
-            self._renamed.setdefault(path.parent, {})[topic, partition] = path
+            self._deletions.renamed((topic, partition), path)
         del self._logs[topic, partition]
         self._counts[log.log_dir] -= 1
-        self._doomed.append((self._clock() + delay, path))
+        self._deletions.add(path, self._clock() + delay)
 
     def sync_directories(self) -> None:
         """Force the names of all partitions' directories to the device. Blocks: for a worker's thread.
@@ -387,7 +359,7 @@ class LogManager:
             KafkaStorageError: the disk failed.
         """
         for directory in self.online_dirs:
-            self._sync_names(directory.path)
+            self._deletions.sync(directory.path)
 
     def set_aside(self, topic: str, partition: int) -> None:
         """Take a log that belongs to no known topic out of service, and keep it: its directory is renamed
@@ -414,14 +386,7 @@ class LogManager:
                 removed += log.remove_deleted(now_ms)
             except OSError as error:
                 logger.error("Cannot remove deleted segments of %s: %s", log.dir, error)
-        # In place: the loop's thread may add some meanwhile.
-        for entry in list(self._doomed):
-            when, path = entry
-            if when <= now_ms:
-                self._doomed.remove(entry)
-                self._ops.rmtree(str(path))
-                removed += 1
-        return removed
+        return removed + self._deletions.run(now_ms)
 
     # -- periodic work ---------------------------------------------------------------------------------------
 
@@ -479,56 +444,23 @@ class LogManager:
         """Write up to where each log was compacted, for those that were."""
         self._checkpoint(LogDir.write_cleaned_offsets, lambda log: log.cleaned_offset)
 
-    def _note_rows(self, write: _Write, rows: Mapping[TopicPartition, int]) -> None:
-        self._rows[write] = self._rows.get(write, frozenset()) | rows.keys()
-
     def _forget_rows(self, key: TopicPartition) -> None:
         """Rewrite the checkpoints that have a row of a partition that is not there any more.
 
         Raises:
             KafkaStorageError: there is no room for it.
         """
-        if not self._has_rows(key):
+        if not self._checkpoints.mentions(key):
             return
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
         self.checkpoint_cleaned_offsets()
-        if self._has_rows(key):
+        if self._checkpoints.mentions(key):
             raise KafkaStorageError(f"Cannot create {key[0]}-{key[1]}: no space left for the checkpoints")
 
-    def _has_rows(self, key: TopicPartition) -> bool:
-        with self._checkpointing:
-            return any(key in rows for rows in self._rows.values())
-
-    def _checkpoint(self, write: _Write, value: Callable[[PartitionLog], int | None]) -> bool:
-        with self._checkpointing:
-            return self._write_checkpoint(write, value)
-
-    def _write_checkpoint(self, write: _Write, value: Callable[[PartitionLog], int | None]) -> bool:
-        rows: dict[Path, dict[TopicPartition, int]] = {directory.path: {} for directory in self.log_dirs}
-        for key, log in list(self._logs.items()):
-            offset = value(log)
-            if offset is not None:
-                rows[log.log_dir][key] = offset
-        still: Set[TopicPartition] = frozenset()
-        full = False
-        for directory in self.online_dirs:
-            try:
-                write(directory, rows[directory.path])
-            except OSError as error:
-                if error.errno not in NO_SPACE:
-                    self.fail_directory(directory.path, f"cannot write a checkpoint: {error}")
-                    continue
-                # The older one says less, and nothing that is wrong: appends go on when there is room again.
-                logger.error(
-                    "Cannot write a checkpoint in %s: %s. The one before stays in force; make room, or a crash will "
-                    "have more to check", directory.path, error,
-                )  # fmt: skip
-                still = self._rows.get(write, frozenset())
-                full = True
-        self._rows[write] = frozenset(still).union(*rows.values())
-        return not full
+    def _checkpoint(self, write: Write, value: Callable[[PartitionLog], int | None]) -> bool:
+        return self._checkpoints.write(write, self._logs, value)
 
     def fail_directory(self, path: Path, reason: str) -> None:
         """Take a log directory and every log in it out of service. On any thread; the first reason stays."""

@@ -4,9 +4,8 @@ A segment holds the batches from its base offset (its name) up to the next segme
 active segment, is appended to. Files are opened and indexes loaded on first use: opening a partition reads
 none of them.
 
-Positions are found in three steps, cheapest first: the base offsets of the newest batches in a small
-dictionary, which serves everyone who reads at the tail; the sparse offset index; a walk over batch headers
-from the index's entry.
+Positions are found in three steps, cheapest first: those of the newest batches, which are kept (`batch_positions`);
+the sparse offset index; a walk over batch headers from the index's entry.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from zlib import crc32
 
 from broker import page_cache
 from broker.log import names
+from broker.log.batch_positions import BatchPositions
 from broker.log.batch_scan import batch_size, find_batch, headers
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps, write_all
@@ -34,9 +34,6 @@ from kafkalog.records.errors import CorruptRecordError
 
 logger = logging.getLogger(__name__)
 
-# Newest batches whose positions are kept, twice this many at most (two generations).
-RECENT_BATCHES = 64
-
 # A largest timestamp that has not been looked up yet.
 UNKNOWN_TIMESTAMP = -2
 
@@ -49,10 +46,10 @@ class Segment:
     """See the module. Not safe for use from several threads, but for :meth:`flush`."""
 
     __slots__ = (
-        "__weakref__", "_aborted_changes", "_distrusted", "_file", "_found_offset", "_found_position", "_index",
-        "_last_file", "_limit_offset", "_limit_position", "_none_aborted_at", "_older", "_ops", "_recent",
-        "_roll_timestamp", "_time_index", "_writable", "base_offset", "bytes_since_index", "config", "created_ms",
-        "directory", "jitter_ms", "max_timestamp", "max_timestamp_offset", "size", "suffix", "used",
+        "__weakref__", "_aborted_changes", "_distrusted", "_file", "_index", "_last_file", "_none_aborted_at",
+        "_ops", "_positions", "_roll_timestamp", "_time_index", "_writable", "base_offset", "bytes_since_index",
+        "config", "created_ms", "directory", "jitter_ms", "max_timestamp", "max_timestamp_offset", "size", "suffix",
+        "used",
     )  # fmt: skip
 
     def __init__(
@@ -81,15 +78,9 @@ class Segment:
         # Aborted transactions were looked for and not found when so many changes had been counted.
         self._aborted_changes = 0
         self._none_aborted_at = -1
-        self._recent: dict[int, int] = {}
-        self._older: dict[int, int] = {}
-        self._limit_offset = -1
-        self._limit_position = 0
-        # What another look-up found last.
-        self._found_offset = -1
+        self._positions = BatchPositions()
         # Its index was found not to fit the log, and was built anew.
         self._distrusted = False
-        self._found_position = 0
 
     @classmethod
     def create(
@@ -230,12 +221,9 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self.bytes_since_index = 0
         self._roll_timestamp = None
-        self._forget_positions()
+        self._positions.clear()
         self._writable = True
         return index, time_index
-
-    def _forget_positions(self) -> None:
-        self._recent, self._older, self._limit_offset, self._found_offset = {}, {}, -1, -1
 
     def activate(self) -> None:
         """Make a loaded segment ready for appends: indexes at full size, largest timestamp known."""
@@ -310,9 +298,7 @@ class Segment:
         self.size = position + len(data)
 
     def note_batch(self, position: int, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """Take a batch into account that lies at ``position``: indexes, timestamps, the map of recent
-        batches.
-        """
+        """Take a batch into account that lies at ``position``: indexes, timestamps, positions of recent batches."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
@@ -323,11 +309,7 @@ class Segment:
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
             self.bytes_since_index = 0
         self.bytes_since_index += size
-        recent = self._recent
-        if len(recent) >= RECENT_BATCHES:
-            self._older = recent
-            self._recent = recent = {}
-        recent[base_offset] = position
+        self._positions.note(base_offset, position)
 
     # -- finding and reading ---------------------------------------------------------------------------------
 
@@ -337,14 +319,8 @@ class Segment:
         Raises:
             CorruptRecordError: the log does not read as batches.
         """
-        position = self._recent.get(offset)
-        if position is None:
-            position = self._older.get(offset)
-            if position is None:
-                if offset == self._found_offset:
-                    return self._found_position
-                return self._search(offset)
-        return position
+        position = self._positions.get(offset)
+        return self._search(offset) if position is None else position
 
     def _search(self, offset: int) -> int | None:
         """What the index and the log say; an index that does not fit the log is built anew, once."""
@@ -388,11 +364,11 @@ class Segment:
 
     def remembers(self, offset: int) -> bool:
         """Whether a batch that begins at ``offset`` is among the newest, whose positions are known."""
-        return offset in self._recent or offset in self._older
+        return self._positions.remembers(offset)
 
     def note_position(self, offset: int, position: int) -> None:
         """A look-up done elsewhere has found the batch that holds ``offset``; the next :meth:`position_of` is told."""
-        self._found_offset, self._found_position = offset, position
+        self._positions.note_found(offset, position)
 
     def index_on_disk(self, *kinds: str) -> str | None:
         """Path of the first of its index files that is not in memory, of these (``names.INDEX``, ``TIME_INDEX``)."""
@@ -405,12 +381,13 @@ class Segment:
 
     def limit_for(self, offset: int) -> int:
         """Position up to which everything lies before ``offset``."""
-        if offset == self._limit_offset:
-            return self._limit_position
+        limit = self._positions.limit(offset)
+        if limit is not None:
+            return limit
         position = self.position_of(offset)
         if position is None:
             return self.size
-        self._limit_offset, self._limit_position = offset, position
+        self._positions.note_limit(offset, position)
         return position
 
     def read(self, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> FileSlice | None:
@@ -484,7 +461,7 @@ class Segment:
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
         self.bytes_since_index = 0
-        self._forget_positions()
+        self._positions.clear()
         if self.size == 0:
             self._roll_timestamp = None
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last()

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.log import names
+from broker.log.checkpoints import read_epochs
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
-from tests.log.support import NOW, batch, marker, open_log, stored, temporary_directory
+from tests.log.support import NOW, FaultyOps, batch, marker, open_log, stored, temporary_directory
 
 ONE = batch(1).nbytes
 FIVE_A_SEGMENT = LogConfig(segment_bytes=5 * ONE, index_interval_bytes=1, retention_ms=-1, file_delete_delay_ms=100)
@@ -109,6 +110,22 @@ def test_retention_drops_the_epochs_that_ended(tmp_path: Path) -> None:
     log = filled(tmp_path, FIVE_A_SEGMENT.with_changes(retention_bytes=8 * ONE))
     log.apply_retention(NOW)
     assert log.epochs.entries() == [(3, 15), (4, 20)]
+
+
+def test_moving_the_log_start_waits_for_no_device(tmp_path: Path) -> None:
+    """It is done on the event loop, for every log at each retention check."""
+    ops = FaultyOps()
+    filled(tmp_path, FIVE_A_SEGMENT).close()
+    log = open_log(tmp_path, FIVE_A_SEGMENT.with_changes(retention_bytes=8 * ONE), clean=True, ops=ops)
+    log.high_watermark = 23
+    ops.calls.clear()
+    assert len(log.apply_retention(NOW)) == 3
+    log.delete_records(21)
+    assert not {"fsync", "fsync_dir"} & {call for call, _ in ops.calls}
+    # After a crash the file's older entries are dropped once more.
+    assert open_log(tmp_path, FIVE_A_SEGMENT, log_start_offset=21).epochs.entries() == [(4, 21)]
+    log.close()
+    assert read_epochs(str(tmp_path / "t-0" / names.LEADER_EPOCH_CHECKPOINT)) == [(4, 21)]
 
 
 @given(
