@@ -113,13 +113,16 @@ class LeaderEpochCache:
                 self.flush()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended at or before ``start_offset``; the one it lies in now begins there."""
+        """Forget epochs that ended at or before ``start_offset``; the one it lies in now begins there.
+
+        The next change, or the log's end, tells the file: an fsync for each log that retention shortens would hold up
+        the event loop, and whoever opens the log forgets them again.
+        """
         ended = bisect_right(self._starts, start_offset) - 1
         if ended < 0 or (ended == 0 and self._starts[0] == start_offset):
             return
         del self._epochs[:ended], self._starts[:ended]
         self._starts[0] = start_offset
-        self.flush()
 
     def clear(self) -> None:
         """Forget everything."""
@@ -128,6 +131,11 @@ class LeaderEpochCache:
             self._starts.clear()
             self.latest_epoch = UNDEFINED_EPOCH
             self.flush()
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the file, on the device, says what the cache does."""
+        return not self.dirty and self.entries() == self._stored
 
     def covers(self, end_offset: int) -> bool:
         """Whether the latest epoch has records before ``end_offset``."""

@@ -14,7 +14,6 @@ fail from then on, and reads of what is there go on.
 
 from __future__ import annotations
 
-import logging
 import shutil
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -30,8 +29,6 @@ from broker.log.log_appender import LogAppender
 from broker.log.retention import TIME_AND_SIZE, RetentionPolicy, deletable
 from broker.log.segment import Segment
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError, OffsetOutOfRangeError
-
-logger = logging.getLogger(__name__)
 
 
 class PartitionLog(LogAppender):
@@ -132,10 +129,7 @@ class PartitionLog(LogAppender):
         self.log_start_offset = offset
         self._high_watermark = max(self._high_watermark, offset)
         self.producers.on_log_start_offset(offset)
-        try:
-            self.epochs.truncate_from_start(offset)
-        except OSError as error:
-            logger.warning("Cannot write the leader epochs of %s: %s", self._label, error)
+        self.epochs.truncate_from_start(offset)
 
     def apply_retention(self, now_ms: int, policy: RetentionPolicy = TIME_AND_SIZE) -> list[Segment]:
         """Take the segments that retention no longer wants out of the log; their files go
@@ -396,7 +390,7 @@ class PartitionLog(LogAppender):
         """
         try:
             if self.offline is None:
-                if self.epochs.dirty and self.epochs.covers(self.log_end_offset):
+                if not self.epochs.is_stored and self.epochs.covers(self.log_end_offset):
                     self.epochs.flush()
                 self.producers.take_snapshot(sync=True)
                 if self._active.finish():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -123,7 +124,8 @@ def test_moving_the_log_start_waits_for_no_device(tmp_path: Path) -> None:
     log.delete_records(21)
     assert not {"fsync", "fsync_dir"} & {call for call, _ in ops.calls}
     # After a crash the file's older entries are dropped once more.
-    assert open_log(tmp_path, FIVE_A_SEGMENT, log_start_offset=21).epochs.entries() == [(4, 21)]
+    shutil.copytree(tmp_path, tmp_path / "crashed")
+    assert open_log(tmp_path / "crashed", FIVE_A_SEGMENT, log_start_offset=21).epochs.entries() == [(4, 21)]
     log.close()
     assert read_epochs(str(tmp_path / "t-0" / names.LEADER_EPOCH_CHECKPOINT)) == [(4, 21)]
 
