@@ -99,7 +99,7 @@ def _serve(fetch: Fetch) -> None:
     request = fetch.request
     message: FetchRequest = request.message
     fetch.read()
-    if message.max_wait_ms <= 0 or not fetch.has_partitions or fetch.failed or fetch.nbytes >= fetch.min_bytes:
+    if message.max_wait_ms <= 0 or not fetch.has_partitions or fetch.failed or fetch.is_enough:
         fetch.respond()
         return
     request.connection.state = fetch
@@ -133,6 +133,11 @@ class Fetch(DelayedOperation):
     @property
     def has_partitions(self) -> bool:
         return bool(self._context.partitions)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether what was read is worth an answer before its time."""
+        return self.nbytes >= self.min_bytes or (self.nbytes > 0 and self._is_behind())
 
     def missing(self) -> list[Callable[[], None]]:
         """What a worker has to do before ``read`` gets by without the disk; nothing, for a consumer at the tail."""
@@ -224,11 +229,11 @@ class Fetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         # Reading again is worth it only when enough was added; a partition that vanished adds nothing but must be told.
-        if self.nbytes + self._added < self.min_bytes and not self._lost_partition():
+        if self.nbytes + self._added < self.min_bytes and not self._lost_partition() and not self._is_behind():
             return False
         self.read()
         self._added = 0
-        if not self.failed and self.nbytes < self.min_bytes:
+        if not self.failed and not self.is_enough:
             return False
         self.respond()
         return True
@@ -240,6 +245,18 @@ class Fetch(DelayedOperation):
     def _lost_partition(self) -> bool:
         replicas = self._request.broker.replicas
         return not all(replicas.is_online(state.name, state.partition) for state in self._context.partitions)
+
+    def _is_behind(self) -> bool:
+        """Whether a partition is read in a segment that is not appended to any more: no minimum comes together there,
+        for a response ends with the segment.
+        """
+        get = self._request.broker.replicas.get
+        isolation = self._request.message.isolation_level
+        for state in self._context.partitions:
+            partition = get(state.name, state.partition)
+            if partition is not None and partition.is_behind(state.fetch_offset, isolation):
+                return True
+        return False
 
     def respond(self) -> None:
         """Send what was read last, converted where that is needed."""

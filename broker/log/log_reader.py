@@ -65,6 +65,12 @@ class LogReader(LogState):
         except OSError as error:
             raise KafkaStorageError(f"Cannot read {self._label}: {error}") from error
 
+    def is_in_older_segment(self, offset: int, end: int) -> bool:
+        """Whether ``offset`` lies in an older segment than ``end``, up to which one may read."""
+        if offset >= self._active.base_offset or offset >= end:
+            return False
+        return bisect_right(self._bases, offset) < bisect_right(self._bases, end)
+
     def missing(self, offset: int, max_bytes: int) -> Callable[[], None] | None:
         """What a worker has to read in before ``read`` gets by without the disk; None when nothing is missing.
 

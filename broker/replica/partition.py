@@ -139,6 +139,11 @@ class Partition:
         bound = self.log.high_watermark if isolation == READ_UNCOMMITTED else self.last_stable_offset
         return self.log.read(offset, max_bytes, max_offset=bound, min_one=min_one)
 
+    def is_behind(self, offset: int, isolation: int) -> bool:
+        """Whether a consumer at ``offset`` may read on in a later segment."""
+        end = self.log.high_watermark if isolation == READ_UNCOMMITTED else self.last_stable_offset
+        return self.log.is_in_older_segment(offset, end)
+
     def aborted_within(self, offset: int, result: ReadResult) -> list[AbortedTransaction]:
         """The aborted transactions that a reader of committed records leaves out of what it read from ``offset``."""
         return self.log.aborted_within(offset, result, self.last_stable_offset)

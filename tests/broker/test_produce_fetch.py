@@ -126,6 +126,23 @@ def test_a_long_poll_waits_for_its_minimum(broker: KafkalogBroker, wire: socket.
         assert len(values(response.responses[0].partitions[0].records)) == 3
 
 
+def test_a_fetch_from_an_older_segment_waits_for_no_minimum(broker: KafkalogBroker, wire: socket.socket) -> None:
+    """It can never come together there: what is appended goes to the active segment."""
+    name = f"topic-{uuid.uuid4().hex}"
+    create_topic(wire, name, 1, segment_bytes="2500")
+    for n in range(3):
+        produce(wire, name, batch([b"%d" % n + b"x" * 1000]))
+    found = fetch(wire, name, {0: 1}, max_wait_ms=600_000, min_bytes=5000)[0]
+    assert [offset for offset, _ in values(found.records)] == [1]
+    # One that waits is answered when the segment that it reads is left.
+    with broker.connect() as waiting:
+        waiting.sendall(encode_request(fetch_request(name, {0: 2}, max_wait_ms=600_000, min_bytes=5000), 12, 1, "t"))
+        for n in range(2):
+            produce(wire, name, batch([b"%d" % n + b"x" * 1000]))
+        _, response = decode_response(FetchRequest, 12, receive_frame(waiting))
+        assert [offset for offset, _ in values(response.responses[0].partitions[0].records)] == [2, 3]
+
+
 def test_a_client_that_leaves_while_it_waits(broker: KafkalogBroker, wire: socket.socket, topic: str) -> None:
     for _ in range(20):
         with broker.connect() as waiting:
