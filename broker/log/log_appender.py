@@ -140,7 +140,10 @@ class LogAppender(LogReader):
         if self.recovery_point >= first:
             self._unflushed_since_ms = now_ms
         self._last_append_ms = now_ms
-        append_time = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
+        append_time = -1
+        if config.message_timestamp_type == LOG_APPEND_TIME:
+            # v1 was stamped when it was checked, perhaps by a worker before now; v0 stores no time.
+            append_time = timestamp if prepared.magic else now_ms
         return AppendInfo(first, last, timestamp, append_time, self.log_start_offset, False)
 
     def _forget_epochs(self, magic: int) -> None:

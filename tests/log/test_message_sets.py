@@ -117,6 +117,16 @@ def test_log_append_time(tmp_path: Path, target: int, codec: Codec) -> None:
     assert [record.value for _, record in stored(log)] == [b"a", b"b"] * 3
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_log_append_time_is_answered_as_it_is_stored(tmp_path: Path, codec: Codec) -> None:
+    """A worker may have checked the set, and stamped it, some time before it is appended."""
+    settings = config(1, message_timestamp_type=LOG_APPEND_TIME)
+    log = open_log(tmp_path, settings)
+    prepared = prepare_set(sent([b"a", b"b"], 1, codec), settings, NOW, Origin.CLIENT, "t-0")
+    info = log.append_prepared(prepared, leader_epoch=0, now_ms=NOW + 7)
+    assert {record.timestamp for _, record in stored(log)} == {info.log_append_time} == {info.max_timestamp}
+
+
 @pytest.mark.parametrize("target", FORMATS)
 def test_the_topics_codec(tmp_path: Path, target: int) -> None:
     log = open_log(tmp_path, config(target, compression_type="gzip"))
