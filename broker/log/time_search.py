@@ -54,8 +54,9 @@ def first_with_timestamp(
     if header.magic < MAGIC:
         return _first_in_message(header, batch, timestamp, start_offset)
     epoch = header.partition_leader_epoch
-    if header.is_log_append_time:
-        return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), epoch)
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    if append_time is not None and header.records_count == header.last_offset_delta + 1:
+        return TimestampOffset(append_time, max(header.base_offset, start_offset), epoch)
     # Of each record no more is read than is asked for: a batch may hold many thousands.
     section, at, end = records_section(batch, 0, header, DEFAULT_MAX_SIZE)
     least, first = timestamp - header.base_timestamp, start_offset - header.base_offset
@@ -66,12 +67,11 @@ def first_with_timestamp(
             raise CorruptRecordError(f"a record of {length} bytes in a batch at offset {header.base_offset}")
         # After its attributes, one byte.
         timestamp_delta, body = read_varlong(section, body + 1, at)
-        if timestamp_delta >= least:
+        if append_time is not None or timestamp_delta >= least:
             offset_delta, _ = read_varint(section, body, at)
             if offset_delta >= first:
-                return TimestampOffset(
-                    header.base_timestamp + timestamp_delta, header.base_offset + offset_delta, epoch
-                )
+                found = header.base_timestamp + timestamp_delta if append_time is None else append_time
+                return TimestampOffset(found, header.base_offset + offset_delta, epoch)
     return None
 
 

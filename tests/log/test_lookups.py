@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from broker.log.config import LOG_APPEND_TIME, LogConfig
 from broker.log.partition_log import PartitionLog
-from kafkalog.records.batch import Record, decode_batch, encode_batch, iter_headers
+from kafkalog.records.batch import Record, decode_batch, encode_batch, iter_headers, set_log_append_time
 from kafkalog.records.compression import Codec
 from tests.log.support import NOW, batch, open_log, temporary_directory
 
@@ -77,6 +77,19 @@ def test_log_append_time_is_the_batch_s(tmp_path: Path) -> None:
     latest = log.max_timestamp_offset()
     assert latest is not None
     assert latest.timestamp == NOW + 20
+
+
+def test_log_append_time_where_compaction_has_left_gaps(tmp_path: Path) -> None:
+    """A batch keeps its first offset when its first records go, and its header when all go."""
+    log = open_log(tmp_path)
+    record = Record(2, NOW, b"k", b"v")
+    for records, base in (([record], 0), ([], 5), ([record._replace(offset=9)], 6)):
+        log.append_as_follower(memoryview(encode_batch(records, base_offset=base, log_append_time=True)), now_ms=NOW)
+    assert log.offset_for_timestamp(NOW) == (NOW, 2, -1)
+    empty = memoryview(encode_batch([], base_offset=10, log_append_time=True))
+    set_log_append_time(empty, 0, NOW + 1)
+    log.append_as_follower(empty, now_ms=NOW)
+    assert log.offset_for_timestamp(NOW + 1) is None
 
 
 def test_records_without_timestamps_are_not_found_by_time(tmp_path: Path) -> None:
