@@ -203,7 +203,7 @@ class OldLog:
         """Append messages, as one compressed message with a ``codec``; their offset (of the first).
 
         Raises:
-            OSError: they could not be written.
+            OSError: they could not be written; none of them is in the log.
         """
         data = encode_messages(payloads, magic=magic, codec=codec)
         segment = self._segments[-1]
@@ -213,7 +213,12 @@ class OldLog:
             segment = self._add(segment.end)
         if self._fd < 0:
             self._fd = self._ops.open(str(segment.path), os.O_RDWR)
-        write_all(self._ops, self._fd, memoryview(data), segment.size)
+        try:
+            write_all(self._ops, self._fd, memoryview(data), segment.size)
+        except OSError:
+            # What was written may be whole messages, which the next start would take for appended ones.
+            self._ops.ftruncate(self._fd, segment.size)
+            raise
         offset = segment.end
         segment.size += len(data)
         return offset

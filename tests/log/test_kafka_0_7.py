@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from broker.log.kafka_0_7 import BrokenLogError, OldLog, dump_lines, partition_d
 from kafkalog.records.compression import Codec
 from kafkalog.records.kafka_0_7 import encode_message, iter_shallow
 
-from .support import temporary_directory
+from .support import FaultyOps, temporary_directory
 
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY)
 
@@ -104,6 +105,18 @@ def test_a_torn_or_damaged_end_is_cut_off(cut: int, flip: int) -> None:
         again.append([b"on"])
         again.close()
         assert read(OldLog.open(directory / "t-0")) == [*seen, b"on"]
+
+
+def test_an_append_that_failed_leaves_nothing(tmp_path: Path) -> None:
+    ops = FaultyOps(errno.ENOSPC)
+    log = OldLog.open(tmp_path / "t-0", writable=True, ops=ops)
+    log.append([b"a"])
+    ops.fail["pwrite"] = 1
+    with pytest.raises(OSError, match="injected"):
+        log.append([b"b" * 10, b"c" * 10, b"d" * 10])
+    ops.heal()
+    log.close()
+    assert read(OldLog.open(tmp_path / "t-0")) == [b"a"]
 
 
 def test_a_missing_segment_is_an_error(tmp_path: Path) -> None:
