@@ -129,11 +129,14 @@ class LowLevelConsumer(Closing):
         ``error``, so that a caller may go by it; a lost connection or a moved leader is followed.
 
         Raises:
+            ValueError: ``fetch_size`` is no number of bytes from 1 on.
             MessageSizeTooLargeError: the message at ``offset`` does not fit in ``max_fetch_size``.
             ClientTimeoutError: no leader answered in ``default.api.timeout.ms``.
         """
         tp = TopicPartition(topic, partition)
         size = self._fetch_size if fetch_size is None else fetch_size
+        if size < 1:
+            raise ValueError(f"fetch_size={size}: must be from 1 to max_fetch_size={self._max_fetch_size}")
         while True:
             found = self._fetch(tp, offset, size)
             if found.error is not None or found.valid_bytes:
