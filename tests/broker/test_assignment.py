@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -48,7 +49,7 @@ def test_mistakes_are_named() -> None:
 @pytest.mark.parametrize(
     "assignments", [{1: [0]}, {0: [0], 2: [0]}, {0: []}, {0: [0], 1: [0, 1]}, {0: [0, 0]}, {0: [7]}]
 )
-def test_bad_manual_assignments(assignments: dict[int, list[int]]) -> None:
+def test_bad_manual_assignments(assignments: dict[int, Sequence[int]]) -> None:
     with pytest.raises(InvalidReplicaAssignmentError):
         check_manual(assignments, [0, 1])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ def dirs(tmp_path: Path) -> list[Path]:
 
 
 @pytest.fixture
-def broker(start_broker: Callable[..., KafkalogBroker], dirs: list[Path]) -> Iterator[KafkalogBroker]:
+def broker(start_broker: Callable[..., KafkalogBroker], dirs: list[Path]) -> KafkalogBroker:
     """With two log directories and a topic ``t`` of two partitions, one in each."""
     broker = start_broker({"log.dirs": ",".join(map(str, dirs)), **CHECKPOINTS})
     with broker.connect() as sock:
@@ -59,7 +59,7 @@ def metadata(sock: socket.socket, topic: str = "t") -> dict[int, tuple[int, int,
     }
 
 
-HEALTHY = (ErrorCode.NONE, 0, [0], [])
+HEALTHY: tuple[int, int, list[int], list[int]] = (ErrorCode.NONE, 0, [0], [])
 LOST = (ErrorCode.LEADER_NOT_AVAILABLE, -1, [0], [0])
 
 

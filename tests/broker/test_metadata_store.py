@@ -7,6 +7,7 @@ import base64
 import errno
 import os
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -181,6 +182,10 @@ def test_memory_is_what_the_disk_shows_whatever_fails(tmp_path: Path, call: str)
     asyncio.run(main())
 
 
+def adding(name: str) -> Callable[[ClusterState], ClusterState]:
+    return lambda state: state.with_topics(topic(name, 1, {}))
+
+
 def test_a_change_is_stored_while_one_directory_takes_it(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
 
@@ -191,7 +196,7 @@ def test_a_change_is_stored_while_one_directory_takes_it(tmp_path: Path) -> None
         store.on_failure = lambda directory, reason: store.drop(directory)
         store.load("given")
         for name in "ab":
-            await store.commit(lambda state, name=name: state.with_topics(topic(name, 1, {})))
+            await store.commit(adding(name))
         assert set(LocalStore(two).load().topics) == {"a", "b"}
         assert set(LocalStore(one).load().topics) == {"a"}
         again = LocalStore(one, two)

@@ -73,6 +73,10 @@ def test_ours_are_the_same_but_for_what_codecs_choose(magic: int, codec: Codec) 
         assert heads[0] == heads[1]
 
 
+def unhexed(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)
+
+
 @pytest.mark.peer
 def test_java_reads_ours(tmp_path: Path) -> None:
     require(kafka.missing(kafka.KAFKA_3))
@@ -94,7 +98,7 @@ def test_java_reads_ours(tmp_path: Path) -> None:
         assert {(each["magic"], each["codec"]) for each in batches} == {(magic, codec.name.lower())}
         assert batches[-1]["timestamp_type"] == (1 if magic else -1)
         found = [
-            Record(offset, time, *(None if text is None else bytes.fromhex(text) for text in (key, value)))
+            Record(offset, time, unhexed(key), unhexed(value))
             for each in batches
             for offset, time, key, value in each["records"]
         ]

@@ -439,11 +439,11 @@ def test_damage_ends_a_tail(log: Path) -> None:
 # -- stats ---------------------------------------------------------------------------------------------------
 
 
-def total(log: Path, **options: bool) -> Stats:
+def total(log: Path, *, deep: bool = False, count_keys: bool = False) -> Stats:
     partition = targets.partition_at(str(log))
     stats = Stats()
     for base in partition.bases:
-        stats.add(segment_stats(partition, base, **options))
+        stats.add(segment_stats(partition, base, deep=deep, count_keys=count_keys))
     return stats
 
 

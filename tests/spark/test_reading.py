@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -326,7 +326,9 @@ class Scripted:
     A record batch, b"" for nothing new, or None for no answer at all.
     """
 
-    def __init__(self, answer: Callable[[int], bytes | None], start: int = 0, **options: str) -> None:
+    def __init__(
+        self, answer: Callable[[int], bytes | None], start: int = 0, options: Mapping[str, str] | None = None
+    ) -> None:
         from kafkalog.protocol.messages.fetch import FetchRequest
         from kafkalog.protocol.messages.metadata import MetadataRequest
         from tests.client.scripted import ScriptedBroker, metadata
@@ -334,7 +336,7 @@ class Scripted:
         self._answer = answer
         self.server = ScriptedBroker({FetchRequest: self._fetch})
         self.server.handlers[MetadataRequest] = lambda request: metadata({1: self.server}, {("t", 0): 1})
-        given = {"kafka.bootstrap.servers": self.server.address, "subscribe": "t", **options}
+        given = {"kafka.bootstrap.servers": self.server.address, "subscribe": "t", **(options or {})}
         self.reading = reader_module._RangeReader(TopicPartition("t", 0), start, 9, SourceOptions.parse(given))
 
     def _fetch(self, request: FetchRequest) -> FetchResponse | None:
@@ -392,7 +394,10 @@ def test_a_leader_that_answers_with_what_was_read_before() -> None:
         return records_at(0, 2) if time.monotonic() < until else records_at(2, 7)
 
     options = {"kafkaConsumer.pollTimeoutMs": "300"}
-    with Scripted(answer, start=2, **options) as batches, pytest.raises(TimeoutError, match="Cannot fetch record"):
+    with (
+        Scripted(answer, start=2, options=options) as batches,
+        pytest.raises(TimeoutError, match="Cannot fetch record"),
+    ):
         next(batches)
 
 
@@ -402,8 +407,8 @@ def test_a_broker_that_does_not_know_its_topics_yet(mark: str | None) -> None:
     from kafkalog.protocol.messages.metadata import MetadataRequest
     from tests.client.scripted import metadata
 
-    quick = {"kafka.retry.backoff.ms": "1", "kafka.retry.backoff.max.ms": "1"}
-    scripted = Scripted(lambda offset: records_at(offset, 9), failOnDataLoss="false", **quick)
+    options = {"failOnDataLoss": "false", "kafka.retry.backoff.ms": "1", "kafka.retry.backoff.max.ms": "1"}
+    scripted = Scripted(lambda offset: records_at(offset, 9), options=options)
     known = scripted.server.handlers[MetadataRequest]
     left = iter(range(30))
     scripted.server.handlers[MetadataRequest] = lambda request: (
@@ -425,7 +430,7 @@ def test_the_time_that_spark_takes_for_rows_does_not_count(monkeypatch: pytest.M
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late, sleep=time.sleep)
     monkeypatch.setattr(reader_module, "time", clock)
-    with Scripted(answer, **{"kafkaConsumer.pollTimeoutMs": "30000"}) as batches:
+    with Scripted(answer, options={"kafkaConsumer.pollTimeoutMs": "30000"}) as batches:
         assert next(batches) == [b"0"]
         late = 100.0
         assert next(batches) == numbers(8, 1)
@@ -444,7 +449,7 @@ def test_what_was_asked_for_in_advance_is_asked_for_again() -> None:
 
     gave_up = False
     options = {"kafkaConsumer.pollTimeoutMs": "1000", "kafka.request.timeout.ms": "100", "kafka.fetch.max.wait.ms": "1"}
-    scripted = Scripted(answer, **options)
+    scripted = Scripted(answer, options=options)
     with scripted as batches:
         assert next(batches) == [b"0"]
         assert scripted.reading._under_way is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from kafkalog.protocol.codec import decode_response, encode_request
@@ -61,7 +62,7 @@ def exchange(sock: socket.socket, message: Any, version: int, correlation_id: in
 
 
 def batch(
-    values: list[bytes | None],
+    values: Sequence[bytes | None],
     *,
     codec: Codec = Codec.NONE,
     timestamp: int = 1_700_000_000_000,

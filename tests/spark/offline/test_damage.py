@@ -301,7 +301,7 @@ def test_where_a_path_may_point(tmp_path: Path) -> None:
 
     def topics(path: Path | str, **options: object) -> list[tuple[str, int, int]]:
         schema = chosen("topic", "partition", "offset")
-        return [tuple(row.values()) for row in rows(path, schema, **options)]  # type: ignore[misc]
+        return [tuple(row.values()) for row in rows(path, schema, **options)]
 
     a, b = [("a", 0, 0), ("a", 0, 1)], [("b", 0, 0), ("b", 0, 1)]
     assert topics(tmp_path) == a + b

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.records.control import ControlRecordType
+from spark_kafkalog.offline import partition
+from spark_kafkalog.offline.files import FileSystem
+from spark_kafkalog.offline.plan import Segment
 from spark_kafkalog.offline.segment import CorruptLogError
+from spark_kafkalog.offline.transactions import Walk
 from tests.log.support import temporary_directory
 from tests.spark.offline.written import batch, marker, offsets, plan, write_segment, write_snapshot
 
@@ -24,7 +30,7 @@ class Step(NamedTuple):
 
     producer: int
     act: str
-    count: int
+    size: int
     rolls: bool
 
 
@@ -46,27 +52,27 @@ class History:
                 self.segments.append([])
                 self.bases.append(offset)
                 self.under_way_at[offset] = dict(under_way)
-            records = list(range(offset, offset + step.count))
-            fields = {"producer_id": step.producer, "producer_epoch": 0, "base_sequence": offset}
+            records = list(range(offset, offset + step.size))
+            sent = partial(batch, offset, step.size, producer_id=step.producer, producer_epoch=0, base_sequence=offset)
             if step.act == "plain":
-                self.segments[-1].append(batch(offset, step.count, **fields))
+                self.segments[-1].append(sent())
                 self.committed += records
             elif step.act == "send":
-                self.segments[-1].append(batch(offset, step.count, is_transactional=True, **fields))
+                self.segments[-1].append(sent(is_transactional=True))
                 waiting.setdefault(step.producer, []).extend(records)
                 under_way.setdefault(step.producer, offset)
             else:
                 kind = ControlRecordType.COMMIT if step.act == "commit" else ControlRecordType.ABORT
                 self.segments[-1].append(marker(offset, step.producer, kind))
                 records = []
-                sent = waiting.pop(step.producer, [])
+                ended = waiting.pop(step.producer, [])
                 first = under_way.pop(step.producer, None)
                 if step.act == "commit":
-                    self.committed += sent
+                    self.committed += ended
                 elif first is not None:
                     self.aborted.append((len(self.segments) - 1, step.producer, first, offset))
             self.all += records
-            offset += step.count if records else 1
+            offset += step.size if records else 1
         self.end = offset
         self.under_way_at[offset] = dict(under_way)
         self.stable = min(under_way.values(), default=offset)
@@ -199,18 +205,20 @@ def test_damage_outside_of_transactions_is_skipped(tmp_path: Path) -> None:
 
 def test_the_index_spares_looking_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An aborted transaction that goes on behind a piece, and an index that tells: no more is read than the piece."""
-    from spark_kafkalog.offline import read
-
     sends = [Step(1, "send", 1, n % 10 == 9) for n in range(60)]
     history = History([*sends, Step(1, "abort", 1, False), Step(1, "plain", 1, False)])
     history.write(tmp_path / "t-0", index_every=1, indexed=set(range(10)), snapshots=set(history.under_way_at))
     opened: list[str] = []
-    original = read.walk
 
-    def counting(fs, segments, *args):  # type: ignore[no-untyped-def]
-        return original(fs, (opened.append(each.path) or each for each in segments), *args)
+    def counting(fs: FileSystem, segments: Iterable[Segment], since: int, at: int | None = None) -> Walk:
+        def counted() -> Iterator[Segment]:
+            for each in segments:
+                opened.append(each.path)
+                yield each
 
-    monkeypatch.setattr(read, "walk", counting)
+        return partition.walk(fs, counted(), since, at)
+
+    monkeypatch.setattr("spark_kafkalog.offline.read.walk", counting)
     assert offsets(tmp_path, **COMMITTED, maxBytesPerPartition=1) == [61]
     pieces = sum(len(task.pieces) for task in plan(tmp_path, **COMMITTED, maxBytesPerPartition=1))
     assert len(opened) < 1.5 * pieces
