@@ -418,20 +418,30 @@ class PartitionLog(LogAppender):
         target = self.dir.parent / names.delete_dir(self.topic, self.partition, kind)
         # Before the files have other names: a flush beside this must not take their absence for a failed disk.
         self._leaving = True
+        self._move_segments(target)
         try:
             self._ops.rename(str(self.dir), str(target))
-            if sync:
-                self._ops.fsync_dir(str(self.dir.parent))
         except OSError as error:
             self._leaving = False
+            self._move_segments(self.dir)
             raise self._storage_error("delete", error) from error
-        self.offline = "it was deleted"
         self.dir = target
+        try:
+            if sync:
+                self._ops.fsync_dir(str(target.parent))
+        except OSError as error:
+            # What is appended from here on would go with the directory.
+            self._go_offline(f"cannot force its new name to the device: {error}")
+            raise KafkaStorageError(f"Cannot delete {self._label}: {error}") from error
+        self.offline = "it was deleted"
         self._deletions.clear()
         for segment in self._segments:
             segment.release()
-            segment.directory = str(target)
         return target
+
+    def _move_segments(self, directory: Path) -> None:
+        for segment in self._segments:
+            segment.move(str(directory))
 
     def delete(self) -> None:
         """Remove the log and its directory, at once.

@@ -514,6 +514,13 @@ class Segment:
         self._writable = False
         return True
 
+    def move(self, directory: str) -> None:
+        """Its directory gets another name: a flush beside this must not find a new log's files under the old one."""
+        self.directory = directory
+        for index, kind in ((self._index, names.INDEX), (self._time_index, names.TIME_INDEX)):
+            if index is not None:
+                index.path = self.path(kind)
+
     def release(self) -> None:
         """Let go of the descriptor and the maps; slices in flight keep the file open."""
         self._file = self._last_file = self._index = self._time_index = None

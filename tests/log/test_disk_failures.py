@@ -214,6 +214,24 @@ def test_a_truncation_that_fails_takes_the_log_offline_and_leaves_a_prefix(tmp_p
     assert [row.base_offset for row in stored(again)] == list(range(again.log_end_offset))
 
 
+@pytest.mark.parametrize("call", ["rename", "fsync_dir"])
+def test_a_log_that_could_not_be_deleted_takes_appends_only_where_they_last(tmp_path: Path, call: str) -> None:
+    """A directory that has its new name is removed at the next start, whatever was appended to it."""
+    log = open_log(tmp_path, ops=(ops := FaultyOps()))
+    log.append(batch(1), leader_epoch=0, now_ms=NOW)
+    ops.fail[call] = 1
+    with pytest.raises(KafkaStorageError):
+        log.rename_for_delete()
+    ops.heal()
+    if call == "rename":
+        assert log.append(batch(1), leader_epoch=0, now_ms=NOW).first_offset == 1
+        log.close()
+        assert open_log(tmp_path, clean=True).log_end_offset == 2
+    else:
+        with pytest.raises(KafkaStorageError):
+            log.append(batch(1), leader_epoch=0, now_ms=NOW)
+
+
 def test_a_directory_that_cannot_be_written_when_a_log_is_made(tmp_path: Path) -> None:
     ops = FaultyOps(errno.ENOSPC)
     ops.fail = {"ftruncate": 1}

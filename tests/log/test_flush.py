@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread, current_thread
 
 import pytest
 
+from broker.log import names
 from broker.log.config import LogConfig
 from broker.log.file_ops import FileOps
 from broker.log.partition_log import PartitionLog
 from kafkalog.protocol.errors import KafkaStorageError
 from tests.log.support import NOW, FaultyOps, batch, open_log
+
+
+class RecreatedOps(FileOps):
+    """Calls ``at_index`` while the offset index is forced to the device."""
+
+    __slots__ = ("at_index",)
+
+    def __init__(self) -> None:
+        self.at_index: Callable[[], None] | None = None
+
+    def fsync(self, fd: int) -> None:
+        if self.at_index is not None and os.readlink(f"/proc/self/fd/{fd}").endswith(names.INDEX):
+            self.at_index()
+            self.at_index = None
+        super().fsync(fd)
 
 
 def test_a_flush_syncs_log_then_indexes_then_names_and_moves_the_recovery_point(tmp_path: Path) -> None:
@@ -217,6 +234,23 @@ def test_a_segment_deleted_during_a_flush_is_no_failure(tmp_path: Path) -> None:
     log.append(batch(1), leader_epoch=0, now_ms=NOW)
     log.flush()
     assert log.recovery_point == 7
+
+
+def test_a_flush_of_a_deleted_log_writes_nothing_into_the_next_one_of_its_name(tmp_path: Path) -> None:
+    config = LogConfig(index_interval_bytes=1)
+    log = open_log(tmp_path, config, ops=(ops := RecreatedOps()))
+    for at in range(10):
+        log.append(batch(2, timestamp=NOW + at), leader_epoch=0, now_ms=NOW)
+    made: list[PartitionLog] = []
+
+    def recreate() -> None:
+        log.rename_for_delete()
+        made.append(open_log(tmp_path, config))
+
+    ops.at_index = recreate
+    log.flush()
+    assert log.offline == "it was deleted"
+    assert not any(Path(made[0].segments[0].path(names.TIME_INDEX)).read_bytes())
 
 
 def test_closing_forces_the_indexes_that_it_trims(tmp_path: Path) -> None:
