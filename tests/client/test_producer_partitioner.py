@@ -29,7 +29,7 @@ def test_known_hashes(data: bytes, signed: int) -> None:
 
 @given(st.binary(max_size=64), st.integers(1, 1000))
 def test_agrees_with_another_implementation(key: bytes, partitions: int) -> None:
-    from kafka.partitioner.default import murmur2 as other  # type: ignore[import-untyped]
+    from kafka.partitioner.default import murmur2 as other
 
     assert murmur2(key) == other(key) & 0xFFFFFFFF
     assert partition_for_key(key, partitions) == (other(key) & 0x7FFFFFFF) % partitions

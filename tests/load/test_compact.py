@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -29,9 +30,10 @@ from spark_kafkalog.load.compact import (
     plan_merges,
 )
 from spark_kafkalog.load.files import Files
+from spark_kafkalog.load.formats import ParquetFormat
 from spark_kafkalog.load.names import COMPACTING, file_name, load_name, parse_file_name
 from spark_kafkalog.load.runner import ThreadRunner
-from spark_kafkalog.load.staging import SweptError
+from spark_kafkalog.load.staging import Judge, Staging, SweptError
 from spark_kafkalog.options import OptionsError
 from tests.load.loading import Loading, data_files, rows_of
 from tests.spark.topics import T0_MS
@@ -202,10 +204,13 @@ def test_no_more_than_a_row_group_is_in_memory(local_loading: Loading, monkeypat
         local_loading.topics.produce(topic, records, partition=0, config={"batch.num.messages": 4})
         local_loading.load(topic, min_splits=1)
     sizes: list[int] = []
-    write = compaction.ParquetFormat.write
-    monkeypatch.setattr(
-        compaction.ParquetFormat, "write", lambda self, batch: (sizes.append(batch.num_rows), write(self, batch))[1]
-    )
+    real = ParquetFormat.write
+
+    def write(self: ParquetFormat, batch: pa.RecordBatch) -> None:
+        sizes.append(batch.num_rows)
+        real(self, batch)
+
+    monkeypatch.setattr(ParquetFormat, "write", write)
     run(local_loading, topic)
     assert sum(sizes) == 80
     assert max(sizes) <= 4
@@ -289,7 +294,7 @@ def interrupted(loading: Loading, topic: str, at: str, count: int, monkeypatch: 
 
     with monkeypatch.context() as patched:
         patched.setattr(faults, "point", point)
-        patched.setattr(compaction.Staging, "__exit__", lambda self, *_: self._ended.set())
+        patched.setattr(Staging, "__exit__", lambda self, *_: self._ended.set())
         try:
             run(loading, topic)
         except KilledError:
@@ -325,7 +330,7 @@ def die_and_finish(loading: Loading, at: str, monkeypatch: pytest.MonkeyPatch) -
             # Half way: every row once, or no answer.
             assert loading.rows(topic) == rows
         # It is taken for dead because its process is this one, whose leases are all stale by now.
-        monkeypatch.setattr(compaction.Judge, "is_dead", lambda self, run: True)
+        monkeypatch.setattr(Judge, "is_dead", lambda self, run: True)
         run(loading, topic)
         monkeypatch.undo()
         assert loading.rows(topic) == rows
@@ -342,7 +347,7 @@ def test_a_load_finishes_a_compaction_that_died(loading: Loading, monkeypatch: p
     assert interrupted(loading, topic, "hidden", 3, monkeypatch)
     with pytest.raises(Exception, match=r"(?i)parquet|magic"):
         loading.rows(topic)
-    monkeypatch.setattr(compaction.Judge, "is_dead", lambda self, run: True)
+    monkeypatch.setattr(Judge, "is_dead", lambda self, run: True)
     sent = loading.topics.produce(topic, [b"x"] * 3)
     loading.load(topic)
     assert len(loading.rows(topic)) == len(rows) + len(sent)
@@ -354,7 +359,7 @@ def test_a_load_without_anything_new_finishes_a_compaction_that_died(
     """Readers fail until somebody does."""
     topic, rows = fill(loading, "finishes-empty", 2)
     assert interrupted(loading, topic, "hidden", 3, monkeypatch)
-    monkeypatch.setattr(compaction.Judge, "is_dead", lambda self, run: True)
+    monkeypatch.setattr(Judge, "is_dead", lambda self, run: True)
     assert loading.load(topic).document is None
     assert loading.rows(topic) == rows
     assert COMPACTING not in loading.names(topic)
@@ -372,7 +377,7 @@ def test_a_former_owner_that_wakes_up_can_do_nothing(loading: Loading, monkeypat
         if name == "compact-hidden" and count > 3:
             monkeypatch.setattr(faults, "point", real)
             with monkeypatch.context() as patched:
-                patched.setattr(compaction.Judge, "is_dead", lambda self, run: True)
+                patched.setattr(Judge, "is_dead", lambda self, run: True)
                 run(loading, topic)
 
     monkeypatch.setattr(faults, "point", point)
@@ -479,7 +484,9 @@ def _duckdb(path: str) -> int:
     import duckdb
 
     files = f"read_parquet('{path}/load=*/*/*/*.parquet', hive_partitioning=true)"
-    return int(duckdb.sql(f"SELECT count(value) FROM {files}").fetchall()[0][0])
+    found = duckdb.sql(f"SELECT count(value) FROM {files}")
+    assert found is not None
+    return int(found.fetchall()[0][0])
 
 
 @pytest.mark.parametrize("reader", [_pyarrow, _duckdb])
@@ -492,7 +499,7 @@ def test_real_readers_fail_where_there_is_a_sign(
     assert interrupted(local_loading, topic, "hidden", 2, monkeypatch)
     with pytest.raises(Exception, match=r"(?i)magic|parquet"):
         reader(path)
-    monkeypatch.setattr(compaction.Judge, "is_dead", lambda self, run: True)
+    monkeypatch.setattr(Judge, "is_dead", lambda self, run: True)
     run(local_loading, topic)
     assert reader(path) == len(rows)
 

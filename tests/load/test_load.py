@@ -16,7 +16,7 @@ from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 from spark_kafkalog.discovery import Discovery
 from spark_kafkalog.load import compact, job, write
 from spark_kafkalog.load.formats import SCHEMA, read_raw
-from spark_kafkalog.load.names import NO_HOUR
+from spark_kafkalog.load.names import NO_HOUR, hour_path
 from spark_kafkalog.load.options import parse_time, parse_until
 from spark_kafkalog.load.plan import LostOffsetsError, PlanError, RecreatedTopicError
 from spark_kafkalog.load.published import LostRaceError
@@ -133,7 +133,7 @@ def record_batch(times: list[int], size: int = 0) -> pa.RecordBatch:
 def test_records_without_a_time() -> None:
     found = dict(write.by_hour(record_batch([-1, 5, -1000, 253_402_300_800_000, 1 << 52])))
     assert {hour: part.num_rows for hour, part in found.items()} == {None: 4, 0: 1}
-    assert write.hour_path(None) == NO_HOUR
+    assert hour_path(None) == NO_HOUR
 
 
 def test_rows_of_an_hour_that_wait_keep_no_others_in_memory() -> None:
@@ -402,11 +402,11 @@ def test_avro(loading: Loading) -> None:
     loading.topics.produce(topic, [record, {"value": None}, *numbers(2500)], partition=0)
     loaded = loading.load(topic, format="avro")
     assert loaded.document is not None
-    rows = [
-        row
-        for file in data_files(loading.files, loading.path(topic))
-        for row in fastavro.reader(io.BytesIO(loading.files.read(file)))
-    ]
+    rows: list[dict[str, Any]] = []
+    for file in data_files(loading.files, loading.path(topic)):
+        for row in fastavro.reader(io.BytesIO(loading.files.read(file))):
+            assert isinstance(row, dict)
+            rows.append(row)
     rows.sort(key=lambda row: row["offset"])
     assert [row["offset"] for row in rows] == list(range(2502)) == list(range(loaded.document.rows))
     assert (rows[0]["key"], rows[0]["headers"]) == (b"k", [{"key": "a", "value": b"1"}])

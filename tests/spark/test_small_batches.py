@@ -148,7 +148,7 @@ def test_batches_that_take_long_are_left_to_tasks(small: Any, topics: Topics, mo
     topic = topics.create("small-slow")
     topics.produce(topic, numbers(100))
     reader, now = small(topic), 0.0
-    monkeypatch.setattr(small_batches.time, "monotonic", lambda: now)
+    monkeypatch.setattr("spark_kafkalog.small_batches.time.monotonic", lambda: now)
 
     def run(took: float) -> bool:
         nonlocal now

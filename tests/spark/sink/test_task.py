@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka import KafkaConsumer  # type: ignore[import-untyped]
+from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 
 from kafkalog.client.errors import ClientTimeoutError

@@ -6,7 +6,7 @@ import datetime
 import io
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from tests.client import certificates
 from tests.peers.cache import require
 from tests.spark.values.registry_server import RegistryServer
 
-EVERYTHING = {
+EVERYTHING: dict[str, Any] = {
     "type": "record",
     "name": "Everything",
     "namespace": "org.example",
@@ -106,7 +106,7 @@ def written(schema: Any, datum: Any) -> bytes:
     return stream.getvalue()
 
 
-def decode(decoder: AvroDecoder, values: list[bytes | None]) -> list[Any]:
+def decode(decoder: AvroDecoder, values: Sequence[bytes | None]) -> list[Any]:
     found, bad = decoder.decode(pa.array(values, pa.binary()))
     found.validate(full=True)
     assert found.type == decoder.type
@@ -131,7 +131,7 @@ def read(found: Typed, values: list[bytes | None]) -> list[tuple[Any, Any]]:
     """Value and corrupt record of each."""
     batch = pa.record_batch({"value": pa.array(values, pa.binary())})
     made = found.batch(batch, ("value", "_corrupt_record"))
-    return [tuple(row.values()) for row in made.to_pylist()]  # type: ignore[misc]
+    return [tuple(row.values()) for row in made.to_pylist()]
 
 
 def serializer(registry: RegistryServer, topic: str, schema: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -19,7 +20,7 @@ from spark_kafkalog.values.ddl import parse_ddl
 from spark_kafkalog.values.from_json import JsonDecoder
 
 
-def decode(ddl: str | StructType, values: list[bytes | None]) -> list[Any]:
+def decode(ddl: str | StructType, values: Sequence[bytes | None]) -> list[Any]:
     """What becomes of each value: a row, None, or "corrupt"."""
     decoder = JsonDecoder(parse_ddl(ddl) if isinstance(ddl, str) else ddl)
     found, bad = decoder.decode(pa.array(values, pa.binary()))
