@@ -6,13 +6,14 @@ serves the old.
 
 from __future__ import annotations
 
-from . import batch
+from . import batch, table
 
 # How a loop over batches ended.
 DONE = 0
 """No whole batch is left."""
 SPECIAL = 1
-"""The batch at the position is Python's: compressed, of a transaction, of another magic, or damaged."""
+"""The batch at the position is Python's: of a codec that the loop does not do, of a transaction, of another magic, or
+damaged."""
 FULL = 2
 """Indexing: the map holds what it may hold. Filtering: the output has to be written out first."""
 BAD = 3
@@ -38,7 +39,11 @@ LATEST_OFFSET = 5
 START_OFFSET = 6
 """Records before it are not taken."""
 INDEXED_RECORDS = 7
-MAP_STATE = 8
+TURN = 8
+"""Hashes that the kernel has put in its ring so far."""
+WAITING = 9
+"""How many of them are not in the map yet: none between two calls."""
+MAP_STATE = 10
 
 # A filter's state.
 NOW = 0
@@ -70,6 +75,9 @@ KEEP_ALL = 1
 GROWTH = 20
 """Bytes that a record grows by at most when its timestamp delta counts from another time."""
 
+SLACK = table.SLACK
+"""Bytes behind what is decompressed that may be written, too."""
+
 HEADER_SIZE = batch.HEADER_SIZE
 LOG_OVERHEAD = batch.LOG_OVERHEAD
 MAGIC = batch.MAGIC
@@ -84,4 +92,5 @@ COUNT_AT = batch.HEADER_SIZE - 4
 MIN_RECORD_LENGTH = batch.MIN_RECORD_SIZE - 1
 LOG_APPEND_TIME_FLAG = batch.LOG_APPEND_TIME_FLAG
 DELETE_HORIZON_FLAG = batch.DELETE_HORIZON_FLAG
+CODEC_MASK = batch.CODEC_MASK
 SPECIAL_FLAGS = batch.CODEC_MASK | batch.TRANSACTIONAL_FLAG | batch.CONTROL_FLAG

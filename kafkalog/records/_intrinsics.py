@@ -108,6 +108,21 @@ def load_64(typing_context: Any, base: Any, index: Any) -> Any:
 
 
 @intrinsic
+def prefetch(typing_context: Any, base: Any, at: Any) -> Any:
+    """Have the processor bring what lies at base + at to its caches; whether that is there does not matter."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, word, word, word])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        # To read, of the highest locality, data.
+        builder.call(function, [_pointer(builder, args[0], args[1], ir.IntType(8)), *map(word, (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@intrinsic
 def store_8(typing_context: Any, base: Any, at: Any, value: Any) -> Any:
     """The low byte of `value` to base + at."""
 

@@ -4,17 +4,22 @@ Keys are hashed with SipHash-2-4 to 128 bits under a secret of the process, and 
 as Kafka takes equal MD5 sums: n keys hold two of one hash with a chance of n * n / 2**129, and without the secret
 nobody can make two on purpose. The map is a table of cells (hash, offset + 1) with linear probing.
 
-Ordinary batches (not compressed, not of a transaction) are read, filtered and written here, many in one call; the
-others come one at a time through Python, which decompresses them. Each byte is read only after its position was
-compared with its section's end. `_plain_clean.py` is the twin in plain Python.
+Ordinary batches (of no transaction, and not compressed or with lz4) are read, filtered and written here, many in one
+call; the others come one at a time through Python, which decompresses them. Keys are taken from snappy as well. Each
+byte is read only after its position was compared with its section's end. `_plain_clean.py` is the twin in plain Python.
+
+A look-up in a large map waits for memory much longer than hashing the key takes. So many are asked for ahead.
 
 Importing this module imports numba; only `cleaning.py` does so, and has it compile. Everything compiled stands in this
-file, since numba's cache notices changes of a kernel's own file only.
+file, since numba's cache notices changes of a kernel's own file only; but for what reads lz4 and snappy: who changes
+that in `_numba_unpack.py` must change this file, too.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from . import _clean_layout as c
 from ._intrinsics import (
@@ -28,20 +33,43 @@ from ._intrinsics import (
     big_endian_64,
     byte,
     call_crc32c,
+    call_lz4,
     copy,
     little_endian_32,
     load_64,
     njit,
+    prefetch,
     store_8,
     store_64,
     types,
 )
+from ._numba_unpack import LZ4, SNAPPY, lz4_block_max, unpack_lz4, unpack_snappy
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 OUT = types.Array(types.uint8, 1, "C")
 
 FAILED = -1
 LOW_63 = 0x7FFFFFFFFFFFFFFF
+
+RING = 16
+"""Hashes that wait while their cells come from memory: by the time the first one's turn comes, it is there."""
+RING_MASK = RING - 1
+
+GROUP = 64
+"""Records whose cells are asked for before the first of them is read."""
+# A record of a group: the words of a cell, and what is to be known if it stays.
+TIME = c.CELL
+TOMBSTONE = c.CELL + 1
+MEMBER = c.CELL + 2
+STAYS = 0
+GOES = -1
+
+LZ4_HEADER = 0x04224D18_60_40_82
+"""Of a frame of independent blocks of 64 KiB, with neither checksums nor a size."""
+LZ4_BLOCK = 64 << 10
+LZ4_STORED = 1 << 31
+LZ4_FRAME_BYTES = 7 + 4
+LZ4_BLOCK_BYTES = 4
 
 
 @njit(**INLINE)
@@ -191,30 +219,88 @@ def find(cells: Any, slots: Any, first: Any, more: Any) -> Any:
             slot = 0
 
 
+@njit(**INLINE)
+def put_oldest(ring: Any, turn: Any, cells: Any, m: Any) -> Any:
+    """Note the hash and offset that stand in the ring's place for `turn` in the map."""
+    place = (turn & RING_MASK) * c.CELL
+    first, more = load_64(ring, place), load_64(ring, place + c.HASH_MORE)
+    cell = find(cells, m[c.SLOTS], first, more)
+    if not load_64(cells, cell + c.NEXT_OFFSET):
+        store_64(cells, cell, first)
+        store_64(cells, cell + c.HASH_MORE, more)
+        m[c.ENTRIES] += 1
+    store_64(cells, cell + c.NEXT_OFFSET, load_64(ring, place + c.NEXT_OFFSET))
+
+
+@njit(**INLINE)
+def drain(ring: Any, turn: Any, cells: Any, m: Any) -> Any:
+    """Put what waits in the ring, of which `turn` is the next turn, into the map."""
+    waiting = m[c.WAITING]
+    for at in range(turn - waiting, turn):
+        put_oldest(ring, at, cells, m)
+    m[c.WAITING] = 0
+
+
+@njit(**INLINE)
+def fetch_ahead(cells: Any, slots: Any, first: Any) -> Any:
+    """Have the cell where the look-up of a hash begins brought from memory, which takes longer than the hash did."""
+    at = cells + ((((first >> 32) & 0xFFFFFFFF) * slots) >> 32) * c.CELL_BYTES
+    prefetch(at, 0)
+    # A cell may lie in two of the processor's lines.
+    prefetch(at, c.CELL_BYTES - 8)
+
+
 @njit(**INNER)
-def index_section(base: Any, at: Any, end: Any, count: Any, base_offset: Any, last: Any, cells: Any, m: Any) -> Any:
-    """Take the keys of the `count` records at `at` into the map: DONE, FULL or BAD."""
+def index_section(
+    base: Any, at: Any, end: Any, count: Any, base_offset: Any, last: Any, cells: Any, m: Any, ring: Any
+) -> Any:
+    """Take the keys of the `count` records at `at` into the map: DONE, FULL or BAD.
+
+    Where the map has room for all of them in any case, they wait in the ring while their cells come from memory; up to
+    a ring of them still do afterwards (`drain`). None does where it is FULL.
+    """
     slots, capacity, start = m[c.SLOTS], m[c.CAPACITY], m[c.START_OFFSET]
+    turn = m[c.TURN]
+    ahead = m[c.ENTRIES] + m[c.WAITING] + count <= capacity
+    if not ahead:
+        drain(ring, turn, cells, m)
+    waiting = m[c.WAITING]
     previous = -1
+    status = c.DONE
+    indexed = 0
     for _ in range(count):
         stop, _, delta, key_at, key_length, _ = record_at(base, at, end)
         if stop < 0 or delta <= previous or delta > last:
-            return c.BAD
+            status = c.BAD
+            break
         previous = delta
         at = stop
         offset = base_offset + delta
         if key_length >= 0 and offset >= start:
-            if m[c.ENTRIES] >= capacity:
-                return c.FULL
+            if not ahead and m[c.ENTRIES] >= capacity:
+                status = c.FULL
+                break
+            if waiting == RING:
+                put_oldest(ring, turn - RING, cells, m)
+                waiting -= 1
             first, more = hash_key(base + key_at, key_length, m[c.KEY], m[c.KEY_MORE])
-            cell = find(cells, slots, first, more)
-            if not load_64(cells, cell + c.NEXT_OFFSET):
-                store_64(cells, cell, first)
-                store_64(cells, cell + c.HASH_MORE, more)
-                m[c.ENTRIES] += 1
-            store_64(cells, cell + c.NEXT_OFFSET, offset + 1)
-        m[c.INDEXED_RECORDS] += 1
-    return c.DONE if at == end else c.BAD
+            fetch_ahead(cells, slots, first)
+            place = (turn & RING_MASK) * c.CELL
+            store_64(ring, place, first)
+            store_64(ring, place + c.HASH_MORE, more)
+            store_64(ring, place + c.NEXT_OFFSET, offset + 1)
+            turn += 1
+            waiting += 1
+            if not ahead:
+                put_oldest(ring, turn - 1, cells, m)
+                waiting = 0
+        indexed += 1
+    m[c.INDEXED_RECORDS] += indexed
+    m[c.TURN] = turn
+    m[c.WAITING] = waiting
+    if status == c.DONE and at != end:
+        return c.BAD
+    return status
 
 
 @njit(**OPTIONS)
@@ -222,13 +308,19 @@ def index_records(data: Any, start: Any, end: Any, count: Any, base_offset: Any,
     """`index_section` of data[start:end], which are the records of one batch, uncompressed."""
     if start < 0 or end > len(data):
         return c.BAD
-    return index_section(address(data), start, end, count, base_offset, last, address(cells), m)
+    base, table = address(data), address(cells)
+    memory = np.empty(RING * c.CELL, np.int64)
+    ring = address(memory)
+    status = index_section(base, start, end, count, base_offset, last, table, m, ring)
+    drain(ring, m[c.TURN], table, m)
+    return status
 
 
 @njit(**INLINE)
-def ordinary(base: Any, pos: Any, end: Any, crc_function: Any) -> Any:
+def ordinary(base: Any, pos: Any, end: Any, crc_function: Any, codecs: Any) -> Any:
     """Size of the batch at `pos` where the kernels do it, 0 where it is not whole, FAILED where it is Python's.
 
+    `codecs` has a bit for each codec that the caller reads.
     Of a batch that is not in whole there, Python learns when it has read more, or that there is no more.
     """
     if end - pos < c.HEADER_SIZE:
@@ -240,7 +332,8 @@ def ordinary(base: Any, pos: Any, end: Any, crc_function: Any) -> Any:
         return 0
     count = big_endian_64(base, pos + c.COUNT_AT - 4) << 32 >> 32
     last = big_endian_64(base, pos + c.LAST_OFFSET_DELTA_AT) >> 32
-    if byte(base, pos + c.ATTRIBUTES_AT + 1) & c.SPECIAL_FLAGS or count < 0 or last < 0:
+    flags = byte(base, pos + c.ATTRIBUTES_AT + 1) & c.SPECIAL_FLAGS
+    if (flags and not (codecs >> flags) & 1) or count < 0 or last < 0:
         return FAILED
     crc = (big_endian_64(base, pos + c.CRC_AT) >> 32) & 0xFFFFFFFF
     if call_crc32c(crc_function, base + pos + c.ATTRIBUTES_AT, size - c.ATTRIBUTES_AT) != crc:
@@ -248,25 +341,54 @@ def ordinary(base: Any, pos: Any, end: Any, crc_function: Any) -> Any:
     return size
 
 
+@njit(**INNER)
+def unpack(codec: Any, source: Any, end: Any, target: Any, limit: Any, lz4: Any) -> Any:
+    """Decompress lz4 or snappy to `target`; the size, at most `limit`, or FAILED where Python is to see about it."""
+    if codec == SNAPPY:
+        return unpack_snappy(source, end, target, limit)
+    block_max = lz4_block_max(source, end) if lz4 else 0
+    if not block_max:
+        return FAILED
+    return unpack_lz4(lz4, source, end, block_max, target, limit)
+
+
 @njit(**OPTIONS)
-def index_batches(data: Any, pos: Any, end: Any, cells: Any, m: Any, crc_function: Any) -> Any:
-    """Take the keys of the ordinary batches in data[pos:end] into the map: how it ended, and at which position."""
-    base, table = address(data), address(cells)
+def index_batches(data: Any, pos: Any, end: Any, cells: Any, m: Any, room: Any, crc_function: Any, lz4: Any) -> Any:
+    """Take the keys of the ordinary batches in data[pos:end] into the map: how it ended, and at which position.
+
+    Those that are compressed with lz4 or snappy are decompressed to `room`, if they fit there.
+    """
+    base, table, space = address(data), address(cells), address(room)
     if pos < 0 or end > len(data):
         return c.BAD, pos
+    limit = len(room) - c.SLACK
+    codecs = (1 << LZ4 | 1 << SNAPPY) if limit > 0 else 0
+    memory = np.empty(RING * c.CELL, np.int64)
+    ring = address(memory)
     while True:
-        size = ordinary(base, pos, end, crc_function)
+        size = ordinary(base, pos, end, crc_function, codecs)
         if size <= 0:
-            return c.DONE if size == 0 else c.SPECIAL, pos
+            status = c.DONE if size == 0 else c.SPECIAL
+            break
         base_offset = big_endian_64(base, pos)
         last = big_endian_64(base, pos + c.LAST_OFFSET_DELTA_AT) >> 32
         count = big_endian_64(base, pos + c.COUNT_AT - 4) << 32 >> 32
-        status = index_section(base, pos + c.HEADER_SIZE, pos + size, count, base_offset, last, table, m)
+        codec = byte(base, pos + c.ATTRIBUTES_AT + 1) & c.CODEC_MASK
+        records, at, stop = base, pos + c.HEADER_SIZE, pos + size
+        if codec and at < stop:
+            stop = unpack(codec, base + at, base + stop, space, limit, lz4)
+            records, at = space, 0
+            if stop < 0 or count * (c.MIN_RECORD_LENGTH + 1) > stop:
+                status = c.SPECIAL
+                break
+        status = index_section(records, at, stop, count, base_offset, last, table, m, ring)
         if status != c.DONE:
-            return status, pos
+            break
         if base_offset + last >= m[c.START_OFFSET]:
             m[c.LATEST_OFFSET] = base_offset + last
         pos += size
+    drain(ring, m[c.TURN], table, m)
+    return status, pos
 
 
 # -- the filter
@@ -275,42 +397,66 @@ def index_batches(data: Any, pos: Any, end: Any, cells: Any, m: Any, crc_functio
 @njit(**INNER)
 def mark(
     base: Any, at: Any, end: Any, count: Any, base_offset: Any, last: Any, mode: Any, tombstones_stay: Any,
-    cells: Any, m: Any, f: Any, flags: Any,
+    cells: Any, m: Any, f: Any, flags: Any, group: Any,
 ) -> Any:  # fmt: skip
     """Note in `flags` which of the `count` records at `at` stay: DONE or BAD, how many, tombstones among them.
 
-    Also the largest timestamp delta of those that stay.
+    Also the largest timestamp delta of those that stay. The records are looked at in groups: first each key is hashed
+    and its cell asked for, then the cells are read.
     """
     slots, latest = m[c.SLOTS], m[c.LATEST_OFFSET]
-    kept = tombstones = 0
+    kept = tombstones = unkeyed = 0
     most = -LOW_63
     previous = -1
-    for index in range(count):
-        stop, timestamp_delta, delta, key_at, key_length, value_length = record_at(base, at, end)
-        if stop < 0 or delta <= previous or delta > last:
-            return c.BAD, 0, 0, 0
-        previous = delta
-        at = stop
-        offset = base_offset + delta
-        stays = 1
-        if mode == c.BY_MAP and offset <= latest:
-            if key_length < 0:
-                f[c.RECORDS_WITHOUT_KEY] += 1
-                stays = 0
-            elif value_length < 0 and not tombstones_stay:
-                stays = 0
+    index = 0
+    while index < count:
+        size = min(count - index, GROUP)
+        for member in range(size):
+            stop, timestamp_delta, delta, key_at, key_length, value_length = record_at(base, at, end)
+            if stop < 0 or delta <= previous or delta > last:
+                return c.BAD, 0, 0, 0
+            previous = delta
+            at = stop
+            offset = base_offset + delta
+            # What is looked up is at or after an offset; the others stay or go as they are.
+            wanted = STAYS
+            place = member * MEMBER
+            if mode == c.BY_MAP and offset <= latest:
+                if key_length < 0:
+                    unkeyed += 1
+                    wanted = GOES
+                elif value_length < 0 and not tombstones_stay:
+                    wanted = GOES
+                else:
+                    wanted = offset + 1
+                    first, more = hash_key(base + key_at, key_length, m[c.KEY], m[c.KEY_MORE])
+                    fetch_ahead(cells, slots, first)
+                    store_64(group, place, first)
+                    store_64(group, place + c.HASH_MORE, more)
+            store_64(group, place + c.NEXT_OFFSET, wanted)
+            store_64(group, place + TIME, timestamp_delta)
+            store_64(group, place + TOMBSTONE, 1 if value_length < 0 else 0)
+        for member in range(size):
+            place = member * MEMBER
+            stays = load_64(group, place + c.NEXT_OFFSET)
+            if stays > 0:
+                cell = find(cells, slots, load_64(group, place), load_64(group, place + c.HASH_MORE))
+                stays = 1 if stays >= load_64(cells, cell + c.NEXT_OFFSET) else 0
+            elif stays == STAYS:
+                stays = 1
             else:
-                first, more = hash_key(base + key_at, key_length, m[c.KEY], m[c.KEY_MORE])
-                stays = 1 if offset + 1 >= load_64(cells, find(cells, slots, first, more) + c.NEXT_OFFSET) else 0
-        store_8(flags, index, stays)
-        if stays:
-            kept += 1
-            tombstones += value_length < 0
-            most = max(most, timestamp_delta)
+                stays = 0
+            store_8(flags, index + member, stays)
+            if stays:
+                kept += 1
+                tombstones += load_64(group, place + TOMBSTONE)
+                most = max(most, load_64(group, place + TIME))
+        index += size
     if at != end:
         return c.BAD, 0, 0, 0
     f[c.RECORDS_READ] += count
     f[c.RECORDS_KEPT] += kept
+    f[c.RECORDS_WITHOUT_KEY] += unkeyed
     return c.DONE, kept, tombstones, most
 
 
@@ -388,40 +534,89 @@ def seal(
     put_integer(out, c.CRC_AT, call_crc32c(crc_function, out + c.ATTRIBUTES_AT, size - c.ATTRIBUTES_AT), 4)
 
 
+@njit(**INNER)
+def pack_lz4(source: Any, size: Any, target: Any, lz4: Any) -> Any:
+    """Write the lz4 frame of `size` bytes to `target`, as `compression.compress` does; its size.
+
+    Needs room for `LZ4_FRAME_BYTES`, and for the bytes and `LZ4_BLOCK_BYTES` more for each block.
+    """
+    # Magic, flags, blocks of 64 KiB, and the header's checksum.
+    put_integer(target, 0, LZ4_HEADER, 7)
+    done, written = 0, 7
+    while done < size:
+        length = min(size - done, LZ4_BLOCK)
+        packed = call_lz4(lz4, source + done, target + written + 4, length, length - 1)
+        if packed > 0:
+            word = packed
+        else:
+            word = length | LZ4_STORED
+            packed = length
+            copy(target + written + 4, source + done, length)
+        for at in range(4):
+            store_8(target, written + at, (word >> (8 * at)) & 0xFF)
+        written += 4 + packed
+        done += length
+    put_integer(target, written, 0, 4)
+    return written + 4
+
+
 @njit(**OPTIONS)
 def filter_batches(
     data: Any, pos: Any, end: Any, cells: Any, m: Any, f: Any, owners: Any, flags: Any, out: Any, rows: Any,
-    crc_function: Any,
+    room: Any, crc_function: Any, lz4: Any, lz4_compress: Any,
 ) -> Any:  # fmt: skip
     """Write what stays of the ordinary batches in data[pos:end] to `out`: how it ended, and at which position.
 
     FULL asks for room: for a batch of which everything stays and grows, and for a row of `rows`. `flags` has a byte
-    for each byte of `data`, so for each record.
+    for each byte of `data`, so for each record. Batches compressed with lz4 are decompressed to `room`, and what stays
+    of one is written behind that, to be compressed again; one that does not fit is Python's, as is one with more
+    records than `flags` has bytes.
     """
     base, table, marks = address(data), address(cells), address(flags)
-    target = address(out)
+    target, space = address(out), address(room)
     if pos < 0 or end > len(data) or len(flags) < len(data):
         return c.BAD, pos
+    codecs = 1 << LZ4 if lz4 and lz4_compress else 0
+    memory = np.empty(GROUP * MEMBER, np.int64)
+    group = address(memory)
     while True:
-        size = ordinary(base, pos, end, crc_function)
+        size = ordinary(base, pos, end, crc_function, codecs)
         if size <= 0:
             return c.DONE if size == 0 else c.SPECIAL, pos
         here = base + pos
         count = big_endian_64(here, c.COUNT_AT - 4) << 32 >> 32
         used = f[c.OUT_USED]
-        if count * (c.MIN_RECORD_LENGTH + 1) > size - c.HEADER_SIZE:
+        attributes = (big_endian_64(here, c.ATTRIBUTES_AT) >> 48) & 0xFFFF
+        source, at, stop = here, c.HEADER_SIZE, size
+        most_written = size + c.GROWTH * count
+        codec = attributes & c.CODEC_MASK if size > c.HEADER_SIZE else 0
+        if codec:
+            stop = unpack(codec, here + at, here + size, space, len(room) - c.SLACK, lz4)
+            source, at = space, 0
+            grown = stop + c.GROWTH * count
+            most_written = max(
+                size, c.HEADER_SIZE + LZ4_FRAME_BYTES + grown + LZ4_BLOCK_BYTES * (1 + grown // LZ4_BLOCK)
+            )
+            if (
+                stop < 0
+                or count * (c.MIN_RECORD_LENGTH + 1) > stop
+                or count > len(flags)
+                or stop + c.SLACK + grown > len(room)
+                or most_written > len(out)
+            ):
+                return c.SPECIAL, pos
+        elif count * (c.MIN_RECORD_LENGTH + 1) > size - c.HEADER_SIZE:
             return c.BAD, pos
-        if size + c.GROWTH * count > len(out) - used or f[c.INDEX_ROWS] >= rows.shape[0]:
+        if most_written > len(out) - used or f[c.INDEX_ROWS] >= rows.shape[0]:
             return c.FULL, pos
         base_offset = big_endian_64(here, 0)
         last = big_endian_64(here, c.LAST_OFFSET_DELTA_AT) >> 32
-        attributes = (big_endian_64(here, c.ATTRIBUTES_AT) >> 48) & 0xFFFF
         base_timestamp = big_endian_64(here, c.BASE_TIMESTAMP_AT)
         max_timestamp = big_endian_64(here, c.MAX_TIMESTAMP_AT)
         has_horizon = attributes & c.DELETE_HORIZON_FLAG
         status, kept, tombstones, most = mark(
-            here, c.HEADER_SIZE, size, count, base_offset, last, c.BY_MAP,
-            not has_horizon or f[c.NOW] < base_timestamp, table, m, f, marks,
+            source, at, stop, count, base_offset, last, c.BY_MAP,
+            not has_horizon or f[c.NOW] < base_timestamp, table, m, f, marks, group,
         )  # fmt: skip
         if status != c.DONE:
             return status, pos
@@ -442,13 +637,18 @@ def filter_batches(
                     shift = base_timestamp - (f[c.NOW] + f[c.DELETE_RETENTION])
                     base_timestamp -= shift
                 records = begin + c.HEADER_SIZE
-                written = write_kept(here, c.HEADER_SIZE, size, count, marks, shift, records) - begin
+                if codec:
+                    plain = space + stop + c.SLACK
+                    left = write_kept(source, at, stop, count, marks, shift, plain) - plain
+                    written = c.HEADER_SIZE + pack_lz4(plain, left, records, lz4_compress)
+                else:
+                    written = write_kept(source, at, stop, count, marks, shift, records) - begin
                 seal(here, begin, written, attributes, base_timestamp, max_timestamp, kept, crc_function)
         else:
             producer_id = big_endian_64(here, c.PRODUCER_AT)
             if producer_id >= 0 and keeps_state(owners, producer_id, base_offset + last):
                 written = c.HEADER_SIZE
-                attributes &= ~c.DELETE_HORIZON_FLAG
+                attributes &= ~(c.DELETE_HORIZON_FLAG | c.CODEC_MASK)
                 seal(here, begin, written, attributes, -1, max_timestamp, 0, crc_function)
         if written:
             note(f, rows, f[c.OUT_POSITION] + used, written, base_offset + last, max_timestamp)
@@ -463,9 +663,10 @@ def filter_section(
     """`mark` of data[start:end], the records of one batch, uncompressed."""
     if start < 0 or end > len(data) or count > len(flags):
         return c.BAD, 0, 0, 0
+    memory = np.empty(GROUP * MEMBER, np.int64)
     return mark(
         address(data), start, end, count, base_offset, last, mode, tombstones_stay, address(cells), m, f,
-        address(flags),
+        address(flags), address(memory),
     )  # fmt: skip
 
 
@@ -483,8 +684,10 @@ def write_section(data: Any, start: Any, end: Any, count: Any, flags: Any, shift
 
 SIGNATURES: dict[Any, Any] = {
     index_records: INT(BYTES, INT, INT, INT, INT, INT, WORDS, WORDS),
-    index_batches: types.UniTuple(INT, 2)(BYTES, INT, INT, WORDS, WORDS, INT),
-    filter_batches: types.UniTuple(INT, 2)(BYTES, INT, INT, WORDS, WORDS, WORDS, WORDS, OUT, OUT, TABLE, INT),
+    index_batches: types.UniTuple(INT, 2)(BYTES, INT, INT, WORDS, WORDS, OUT, INT, INT),
+    filter_batches: types.UniTuple(INT, 2)(
+        BYTES, INT, INT, WORDS, WORDS, WORDS, WORDS, OUT, OUT, TABLE, OUT, INT, INT, INT
+    ),
     filter_section: types.UniTuple(INT, 4)(BYTES, INT, INT, INT, INT, INT, INT, INT, WORDS, WORDS, WORDS, OUT),
     write_section: INT(BYTES, INT, INT, INT, OUT, INT, OUT),
 }

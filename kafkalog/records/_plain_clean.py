@@ -2,7 +2,8 @@
 tested against.
 
 Written from the format (`batch.py`) and Kafka's rules, not from the compiled twin, and for clearness rather than speed.
-Signatures, arrays and answers are the same; see `_numba_clean.py` for what each does.
+Signatures, arrays and answers are the same; see `_numba_clean.py` for what each does. But compressed batches are left to
+the caller, always.
 """
 
 from __future__ import annotations
@@ -159,7 +160,9 @@ def _ordinary(data: Any, pos: int, end: int) -> tuple[int, BatchHeader | None]:
     return c.DONE, header
 
 
-def index_batches(data: Any, pos: int, end: int, cells: Any, m: Any, crc_function: int) -> tuple[int, int]:
+def index_batches(
+    data: Any, pos: int, end: int, cells: Any, m: Any, room: Any, crc_function: int, lz4: int
+) -> tuple[int, int]:
     while True:
         status, header = _ordinary(data, pos, end)
         if header is None:
@@ -226,7 +229,7 @@ def write_section(data: Any, start: int, end: int, count: int, flags: Any, shift
 
 def filter_batches(
     data: Any, pos: int, end: int, cells: Any, m: Any, f: Any, owners: Any, flags: Any, out: Any, rows: Any,
-    crc_function: int,
+    room: Any, crc_function: int, lz4: int, lz4_compress: int,
 ) -> tuple[int, int]:  # fmt: skip
     last_offsets = {int(owners[at]): int(owners[at + 1]) for at in range(0, len(owners), 2)}
     while True:

@@ -32,6 +32,7 @@ from . import _clean_layout as c
 from . import _plain_clean, kernels, native
 from .batch import (
     DELETE_HORIZON_FLAG,
+    HEADER_SIZE,
     MIN_RECORD_SIZE,
     NO_TIMESTAMP,
     BatchHeader,
@@ -41,7 +42,7 @@ from .batch import (
     records_section,
     verify_crc,
 )
-from .compression import Codec, compress
+from .compression import Codec, compress, decompress_into
 from .errors import InvalidRecordError
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,10 @@ _SECRET = (
     int.from_bytes(secrets.token_bytes(8), "little", signed=True),
 )
 _INDEX_ROWS = 4096
+ROOM_BYTES = 1 << 20
+"""Memory to decompress to, to begin with: enough for batches of the usual sizes, and for what stays of them."""
+MOST_ROOM_BYTES = 32 << 20
+"""What is kept of it from one batch to the next; a larger batch gets memory of its own."""
 
 
 class Functions(NamedTuple):
@@ -115,6 +120,44 @@ def _output(data: bytearray, functions: Functions) -> Any:
     return np.frombuffer(data, np.uint8) if functions.compiled else memoryview(data)
 
 
+class Room:
+    """Memory that one batch after another is decompressed to, with as much for what is written of it.
+
+    It stays in the processor's caches that way, and its pages are not asked for anew.
+    """
+
+    def __init__(self) -> None:
+        # An array has no zeros written to pages that nothing uses.
+        self.array = np.empty(ROOM_BYTES, np.uint8)
+        self._view = self.array.data
+        self._rest = np.empty(0, np.uint8)
+
+    def reserve(self, size: int) -> memoryview:
+        """Memory of so many bytes."""
+        if size > len(self.array):
+            memory = np.empty(size, np.uint8)
+            if size > MOST_ROOM_BYTES:
+                return memory.data
+            self.array, self._view = memory, memory.data
+        return self._view[:size]
+
+    def expect(self, size: int, count: int) -> None:
+        """Be large enough for the kernels to do a batch of so many bytes and records, unless that is too large."""
+        needed = 2 * (size + c.SLACK) + c.GROWTH * count
+        if len(self.array) < needed <= MOST_ROOM_BYTES:
+            # More than this one needs, since the next one may be a little larger.
+            self.reserve(min(needed + needed // 4, MOST_ROOM_BYTES))
+
+    def rest(self, size: int) -> Any:
+        """Other memory, of at least so many bytes."""
+        if size > len(self._rest):
+            memory = np.empty(max(size, ROOM_BYTES), np.uint8)
+            if size > MOST_ROOM_BYTES:
+                return memory
+            self._rest = memory
+        return self._rest
+
+
 class OffsetMap:
     """The latest offset of each key, by the key's hash. 24 bytes a slot, as in Kafka.
 
@@ -153,8 +196,10 @@ class OffsetMap:
         # Pages that are never written are never taken.
         self.cells = np.zeros(slots * c.CELL, np.int64)
         self.state = np.zeros(c.MAP_STATE, np.int64)
-        self.state[:] = [*secret, slots, capacity, 0, -1, start_offset, 0]
+        self.state[:] = [*secret, slots, capacity, 0, -1, start_offset, 0, 0, 0]
+        self.room = Room()
         self._crc_function = native.crc32c_address()
+        self._lz4_function = native.lz4_address()
 
     @property
     def entries(self) -> int:
@@ -199,8 +244,9 @@ class OffsetMap:
         """
         functions = self.functions
         status, pos = functions.index_batches(
-            _input(data, functions), pos, end, self.cells, self.state, self._crc_function
-        )
+            _input(data, functions), pos, end, self.cells, self.state, self.room.array, self._crc_function,
+            self._lz4_function,
+        )  # fmt: skip
         if status == c.BAD:
             raise _invalid(data, pos)
         return status, pos
@@ -212,7 +258,7 @@ class OffsetMap:
             RecordsError: the batch is damaged.
         """
         verify_crc(data, pos, header)
-        section, start, end = _section(data, pos, header)
+        section, start, end = _section(data, pos, header, self.room)
         functions = self.functions
         status = functions.index_records(
             _input(section, functions), start, end, header.records_count, header.base_offset,
@@ -273,6 +319,7 @@ class BatchFilter:
         self._rows = np.zeros((_INDEX_ROWS, c.ROW), np.int64)
         self._flags = np.zeros(0, np.uint8)
         self._crc_function = native.crc32c_address()
+        self._lz4_functions = native.lz4_address(), native.lz4_compress_address()
 
     @property
     def used(self) -> int:
@@ -328,7 +375,8 @@ class BatchFilter:
         rows = self._rows
         status, pos = functions.filter_batches(
             _input(data, functions), pos, end, self.offsets.cells, self.offsets.state, self.state, self._owners,
-            self._flags, _output(self.out, functions), rows, self._crc_function,
+            self._flags, _output(self.out, functions), rows, self.offsets.room.array, self._crc_function,
+            *self._lz4_functions,
         )  # fmt: skip
         if status == c.BAD:
             raise _invalid(data, pos)
@@ -365,7 +413,7 @@ class BatchFilter:
         kept = tombstones = 0
         section, start, end = data, 0, 0
         if not discard and header.records_count > 0:
-            section, start, end = _section(data, pos, header)
+            section, start, end = _section(data, pos, header, self.offsets.room)
             kept, tombstones, most = self._mark(section, start, end, data, pos, header, keep_all)
         if not kept:
             return self._empty(header) if keep_header else None
@@ -380,12 +428,12 @@ class BatchFilter:
             horizon = self.now_ms + self._retention
             shift = header.base_timestamp - horizon
             new = new._replace(base_timestamp=horizon, attributes=header.attributes | DELETE_HORIZON_FLAG)
-        room = bytearray(end - start + (c.GROWTH * header.records_count if shift else 0))
+        room = self.offsets.room.rest(end - start + (c.GROWTH * header.records_count if shift else 0))
         functions = self.offsets.functions
         size = functions.write_section(
-            _input(section, functions), start, end, header.records_count, self._flags, shift, _output(room, functions)
+            _input(section, functions), start, end, header.records_count, self._flags, shift, room
         )
-        batch = pack_header(new, compress(header.codec, memoryview(room)[:size]))
+        batch = pack_header(new, compress(header.codec, room.data[:size]))
         return Written(batch, read_header(batch))
 
     def filter_records(self, records: Sequence[Record], *, tombstones_stay: bool) -> list[Record]:
@@ -430,8 +478,24 @@ class BatchFilter:
             self._flags = np.zeros(size, np.uint8)
 
 
-def _section(data: Any, pos: int, header: BatchHeader) -> tuple[Any, int, int]:
-    section, start, end = records_section(data, pos, header)
+def _section(data: Any, pos: int, header: BatchHeader, room: Room) -> tuple[Any, int, int]:
+    """The batch's records, uncompressed: where they are, in `room` perhaps, and there."""
+    start, end = pos + HEADER_SIZE, pos + header.size
+    if header.codec in (Codec.SNAPPY, Codec.ZSTD) and start < end:
+        # The others take memory of their own in any case.
+        into: list[memoryview] = []
+
+        def reserve(size: int) -> memoryview:
+            into.append(room.reserve(size))
+            return into[0]
+
+        size = decompress_into(header.codec, memoryview(data)[start:end], reserve)
+        section: Any = into[0]
+        start, end = 0, size
+    else:
+        section, start, end = records_section(data, pos, header)
+    if header.codec in (Codec.SNAPPY, Codec.LZ4):
+        room.expect(end - start, header.records_count)
     if not 0 <= header.records_count * MIN_RECORD_SIZE <= end - start:
         raise InvalidRecordError(f"{header.records_count} records cannot be in {end - start} bytes")
     return section, start, end

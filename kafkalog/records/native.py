@@ -46,5 +46,16 @@ def lz4_address() -> int:
         return 0
 
 
+@cache
+def lz4_compress_address() -> int:
+    """Of ``int LZ4_compress_default(const char *source, char *target, int length, int room)``; 0 comes of no room."""
+    try:
+        from lz4.block import _block
+
+        return _address(ctypes.CDLL(_block.__file__).LZ4_compress_default)
+    except (ImportError, AttributeError, OSError):
+        return 0
+
+
 def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 from typing import NamedTuple
 
 import pytest
@@ -18,10 +19,11 @@ from kafkalog.records.batch import (
     decode_batch,
     encode_batch,
     iter_headers,
+    pack_header,
     read_header,
 )
 from kafkalog.records.compression import Codec
-from kafkalog.records.errors import CorruptRecordError
+from kafkalog.records.errors import CorruptRecordError, RecordsError
 
 NOW = 1_700_000_000_000
 RETENTION = 86_400_000
@@ -166,15 +168,21 @@ def clean(
         if status == cleaning.FULL and not filter_.used:
             filter_.grow(log, pos)
         result += filter_.out[: filter_.used]
-        rows.append(filter_.index_state())
+        rows += filter_.index_state()[0]
         filter_.begin(len(result), *filter_.index_state()[1:])
         if status == cleaning.SPECIAL:
             header = read_header(log, pos)
             keep = header.has_producer_id and last.get(header.producer_id) == header.last_offset
             written = filter_.filter_batch(log, pos, header, keep_header=keep)
-            result += written.data if written else b""
+            if written:
+                # As a segment takes it into account.
+                at = len(result), len(written.data), written.header.last_offset, written.header.max_timestamp
+                _plain_clean._note(filter_.state, filter_._rows, *at)
+                result += written.data
             pos += header.size
+            rows += filter_.index_state()[0]
             filter_.begin(len(result), *filter_.index_state()[1:])
+    rows.append(filter_.index_state()[1:])
     counts = [filter_.records_read, filter_.records_kept, filter_.records_without_key]
     return bytes(result), [rows, counts, offsets.entries, offsets.latest_offset, offsets.indexed_records]
 
@@ -299,6 +307,73 @@ def test_damage_is_told_and_never_given_a_right_checksum(
     assert filter_.filter(log, 0, len(log)) == (cleaning.SPECIAL, 0)
     with pytest.raises(CorruptRecordError):
         filter_.filter_batch(log, 0, read_header(log))
+
+
+def many(count: int, *, base: int = 0, codec: Codec, size: int = 40, keys: int = 50) -> bytes:
+    """A batch of that many records, which compress little."""
+    random = Random(base)
+    records = [
+        Record(base + i, NOW, b"key-%d" % random.randrange(keys), random.randbytes(size // 2) + bytes(size // 2))
+        for i in range(count)
+    ]
+    return bytes(encode_batch(records, base_offset=base, codec=codec))
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_large_batches(codec: Codec, compiled: cleaning.Functions) -> None:
+    """Of more than one lz4 block, more records than wait for their cells at once, and larger than the room is first."""
+    log = b"".join(
+        many(count, base=base, codec=codec, size=size)
+        for base, count, size in ((0, 900, 100), (900, 70, 30_000), (970, 70, 30_000), (1040, 65, 20), (1105, 1, 9))
+    )
+    ours = clean(log, compiled, start=0, last={}, out=1 << 18)
+    assert ours == clean(log, cleaning.PLAIN, start=0, last={}, out=1 << 18)
+    kept = [record for pos, _ in iter_headers(ours[0]) for record in decode_batch(ours[0], pos)[1]]
+    assert len({record.key for record in kept}) == len(kept) == 50
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_the_kernels_do_common_batches_in_one_call(codec: Codec, compiled: cleaning.Functions) -> None:
+    log = b"".join(many(20, base=base, codec=codec) for base in range(0, 200, 20))
+    offsets = cleaning.OffsetMap(1 << 16, 0.9, most_keys=1000, functions=compiled)
+    assert offsets.index(log, 0, len(log)) == (cleaning.DONE, len(log))
+    filter_ = new_filter(offsets, {})
+    assert filter_.filter(log, 0, len(log)) == (cleaning.DONE, len(log))
+    assert (filter_.records_read, filter_.records_kept) == (200, offsets.entries)
+
+
+def test_keys_of_snappy_batches_are_taken_in_one_call(compiled: cleaning.Functions) -> None:
+    log = b"".join(many(20, base=base, codec=Codec.SNAPPY) for base in range(0, 200, 20))
+    offsets = cleaning.OffsetMap(1 << 16, 0.9, most_keys=1000, functions=compiled)
+    assert offsets.index(log, 0, len(log)) == (cleaning.DONE, len(log))
+    assert offsets.indexed_records == 200
+
+
+def test_batches_larger_than_the_room_make_it_larger(compiled: cleaning.Functions) -> None:
+    """The first one is Python's; the next ones are the kernel's."""
+    log = b"".join(many(60, base=base, codec=Codec.LZ4, size=30_000) for base in (0, 60, 120))
+    offsets = cleaning.OffsetMap(1 << 16, 0.9, most_keys=1000, functions=compiled)
+    assert offsets.index(log, 0, len(log)) == (cleaning.SPECIAL, 0)
+    header = read_header(log)
+    assert offsets.index_batch(log, 0, header)
+    assert offsets.index(log, header.size, len(log)) == (cleaning.DONE, len(log))
+
+
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.SNAPPY])
+def test_damaged_compression_under_a_right_checksum_is_told(codec: Codec, compiled: cleaning.Functions) -> None:
+    good = many(20, codec=codec)
+    header = read_header(good)
+    for at in range(HEADER_SIZE, len(good), 7):
+        section = bytearray(good[HEADER_SIZE:])
+        section[at - HEADER_SIZE] ^= 0xFF
+        log = bytes(pack_header(header, section))
+        results: list[object] = []
+        for functions in (compiled, cleaning.PLAIN):
+            try:
+                results.append(clean(log, functions, start=0, last={}))
+            except RecordsError as error:
+                results.append(type(error))
+        assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("functions", ["compiled", "plain"])
