@@ -32,6 +32,7 @@ from benchmarks.peers import big_log, raw_fetch, report
 from benchmarks.peers.brokers import NAMES, OURS, Broker, stop_when_told
 from benchmarks.startup import started
 from kafkalog.protocol.codec import encode_request
+from kafkalog.protocol.schema import Request
 from tests.peers import probe
 from tests.support.wire import batch, fetch_request, list_offset, produce_request, receive_frame
 
@@ -52,9 +53,8 @@ class HotTraffic:
         self._frame = self._encode(produce_request(HOT, {0: batch([os.urandom(1000)])}), PRODUCE_VERSION)
 
     @staticmethod
-    def _encode(message: object, version: int) -> bytes:
-        frame = encode_request(message, version, 1, "hot")
-        return bytes(frame) if isinstance(frame, bytes | bytearray) else b"".join(frame)
+    def _encode(message: Request, version: int) -> bytes:
+        return encode_request(message, version, 1, "hot")
 
     def run(self, seconds: float, interval: float) -> dict[str, list[float]]:
         """Milliseconds of each exchange, begun every ``interval`` seconds."""

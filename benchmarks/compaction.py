@@ -76,11 +76,9 @@ def write_partition(directory: Path, records: int, keys: int, codec: Codec) -> i
     for start in range(0, records, CHUNK):
         count = min(CHUNK, records - start)
         names = np.char.encode(np.char.mod(f"%0{KEY_BYTES}d", random.integers(0, keys, count)))
+        starts = np.arange(0, (count + 1) * VALUE_BYTES, VALUE_BYTES, dtype=np.int32)
         filler = random.integers(97, 105, (count, VALUE_BYTES), np.uint8).tobytes()
-        values = pa.Array.from_buffers(
-            pa.binary(), count,
-            [None, pa.py_buffer(np.arange(0, (count + 1) * VALUE_BYTES, VALUE_BYTES, np.int32)), pa.py_buffer(filler)],
-        )  # fmt: skip
+        values = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(starts), pa.py_buffer(filler)])
         for batch in encode_arrow(
             pa.array(names.tolist(), pa.binary()), values, NOW_MS, codec=codec, max_batch_bytes=BATCH_BYTES
         ):

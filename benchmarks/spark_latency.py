@@ -84,8 +84,10 @@ def main() -> None:
                 broker = brokers[contestant.broker]
                 topic = f"latency-{run}-{contestant.name.replace(' ', '-')}"
                 broker.create_topic(topic, options.partitions)
-                order = {"source": contestant.source, "topic": topic, "bootstrap": broker.bootstrap}
-                order |= {"trigger": options.trigger, "warm_up": warm_up, "seconds": seconds}
+                order = {
+                    "source": contestant.source, "topic": topic, "bootstrap": broker.bootstrap,
+                    "trigger": options.trigger, "warm_up": warm_up, "seconds": seconds,
+                }  # fmt: skip
                 with producing(broker, topic, options.rate):
                     answer = sparks[contestant.name].ask(order)
                 latencies = sorted(answer["latencies"])

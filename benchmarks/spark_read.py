@@ -183,13 +183,13 @@ def main() -> None:
                     compete(competing, job, load, runs, results[load, job])
     show(results, [each.name for each in contestants])
     if options.plot:
-        from benchmarks.peers.plot import draw
+        from benchmarks.peers.plot import Point, draw
 
-        points = [(job, load.partitions, load.size, load.codec, found) for (load, job), found in results.items()]
-        draw(
-            options.plot,
-            [(*point, {n: report.median([r.rate for r in f]) for n, f in found.items()}) for *point, found in points],
-        )
+        points = []
+        for (load, job), found in results.items():
+            rates = {name: report.median([result.rate for result in taken]) for name, taken in found.items()}
+            points.append(Point(job, load.partitions, load.size, load.codec, rates))
+        draw(options.plot, points)
 
 
 def compete(competing: Sequence[Session], job: str, load: Load, runs: int, found: dict[str, list[Result]]) -> None:

@@ -116,7 +116,8 @@ def main() -> None:
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
-        measure(*arguments.measure, arguments.records)
+        bootstrap, log_dir, jars = arguments.measure
+        measure(bootstrap, log_dir, jars, arguments.records)
         return
     from tests.peers.kafka import ApacheKafka
     from tests.spark import older

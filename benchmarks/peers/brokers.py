@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.peers import kafka
 from tests.support.kafkalog_broker import KafkalogBroker
@@ -25,7 +25,7 @@ OURS = "kafkalog"
 PEERS = {f"Kafka {version}": version for version in kafka.VERSIONS}
 NAMES = (OURS, *PEERS)
 _ADMIN_DEADLINE_S = 30.0
-_LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_LATEST: Any = OffsetSpec.latest()
 
 
 @dataclass(frozen=True)

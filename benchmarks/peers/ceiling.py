@@ -6,7 +6,7 @@ handed over. It reads nothing, decodes nothing, and builds the batch once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ def _batch(columns: Sequence[str], size: int) -> pa.RecordBatch:
 
 
 class _Reader:
-    def __init__(self, options: dict[str, str], columns: list[str]) -> None:
+    def __init__(self, options: Mapping[str, str], columns: list[str]) -> None:
         self._records, self._partitions = int(options["records"]), int(options["partitions"])
         self._size = int(options["size"])
         self._columns = columns

@@ -6,9 +6,19 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-Point = tuple[str, int, int, str, Mapping[str, float]]
-"""Job, partitions, bytes of a value, codec, and each contestant's rate in millions of rows a second."""
+
+class Point(NamedTuple):
+    """A measurement of each contestant."""
+
+    job: str
+    partitions: int
+    size: int
+    """Bytes of a value."""
+    codec: str
+    rates: Mapping[str, float]
+    """Millions of rows a second, by contestant."""
 
 
 def draw(path: Path, points: Sequence[Point]) -> None:
@@ -21,20 +31,21 @@ def draw(path: Path, points: Sequence[Point]) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    codec = "none" if any(point[3] == "none" for point in points) else points[0][3]
-    chosen = [point for point in points if point[3] == codec]
-    jobs = list(dict.fromkeys(point[0] for point in chosen))
+    codec = "none" if any(point.codec == "none" for point in points) else points[0].codec
+    chosen = [point for point in points if point.codec == codec]
+    jobs = list(dict.fromkeys(point.job for point in chosen))
     figure, panels = pyplot.subplots(len(jobs), 2, squeeze=False, figsize=(11, 4 * len(jobs)))
     for row, job in enumerate(jobs):
-        for panel, across, other, label, unit in (
-            (panels[row][0], 1, 2, "partitions", "B"),
-            (panels[row][1], 2, 1, "bytes of a value", "partitions"),
+        for panel, across, label, unit in (
+            (panels[row][0], True, "partitions", "B"),
+            (panels[row][1], False, "bytes of a value", "partitions"),
         ):
             lines: dict[str, list[tuple[int, float]]] = defaultdict(list)
             for point in chosen:
-                if point[0] == job:
-                    for name, rate in point[4].items():
-                        lines[f"{name}, {point[other]} {unit}"].append((point[across], rate))
+                if point.job == job:
+                    at, other = (point.partitions, point.size) if across else (point.size, point.partitions)
+                    for name, rate in point.rates.items():
+                        lines[f"{name}, {other} {unit}"].append((at, rate))
             for name, values in sorted(lines.items()):
                 panel.plot(*zip(*sorted(values), strict=True), marker="o", label=name)
             panel.set_xscale("log", base=2)
