@@ -39,7 +39,7 @@ class Row(NamedTuple):
 class Inline(ThreadPoolExecutor):
     """Workers that do their work at once, so that the same seed makes the same record."""
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # type: ignore[override]
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))

@@ -46,12 +46,16 @@ def read_all(broker: KafkalogBroker, topic: str, partition: int) -> dict[int, by
             message = consumer.poll(1.0)
             if message is None:
                 continue
-            if message.error():
-                if message.error().code() == KafkaError._PARTITION_EOF:
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
                     return records
                 continue
-            assert message.offset() not in records
-            records[message.offset()] = message.value()
+            offset, value = message.offset(), message.value()
+            assert offset is not None
+            assert value is not None
+            assert offset not in records
+            records[offset] = value
     finally:
         consumer.close()
     raise AssertionError(f"the end of {topic}-{partition} was never reached")
@@ -252,6 +256,6 @@ def test_listening_on_several_addresses(start_broker: Callable[..., KafkalogBrok
     )
     create_topic(broker, "t", 1)
     metadata = AdminClient({"bootstrap.servers": f"127.0.0.1:{outside}"}).list_topics(timeout=20)
-    assert {(b.host, b.port) for b in metadata.brokers.values()} == {("localhost", outside)}
+    assert {f"{b.host}:{b.port}" for b in metadata.brokers.values()} == {f"localhost:{outside}"}
     metadata = AdminClient({"bootstrap.servers": f"127.0.0.1:{inside}"}).list_topics(timeout=20)
-    assert {(b.host, b.port) for b in metadata.brokers.values()} == {("127.0.0.1", inside)}
+    assert {f"{b.host}:{b.port}" for b in metadata.brokers.values()} == {f"127.0.0.1:{inside}"}

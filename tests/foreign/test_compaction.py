@@ -66,7 +66,7 @@ def consume(broker: KafkalogBroker, topic: str, **config: Any) -> list[tuple[int
         }
     )  # fmt: skip
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found = []
+    found: list[tuple[int, bytes, bytes | None]] = []
     try:
         while True:
             message = consumer.poll(30)
@@ -75,7 +75,10 @@ def consume(broker: KafkalogBroker, topic: str, **config: Any) -> list[tuple[int
             if error is not None:
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 return found
-            found.append((message.offset() or 0, message.key(), message.value()))
+            offset, key = message.offset(), message.key()
+            assert offset is not None
+            assert key is not None
+            found.append((offset, key, message.value()))
     finally:
         consumer.close()
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.low_level import LowLevelConsumer, MessageSizeTooLargeError
+from kafkalog.client.low_level import FETCH_SIZE, MAX_FETCH_SIZE, NEWEST, LowLevelConsumer, MessageSizeTooLargeError
 from kafkalog.protocol.errors import ErrorCode, OffsetOutOfRangeError
 from kafkalog.records.batch import iter_headers
 from kafkalog.records.compression import Codec
@@ -61,9 +61,13 @@ def topic(wire: socket.socket) -> str:
 def make(address: str) -> Iterator[Callable[..., LowLevelConsumer]]:
     made: list[LowLevelConsumer] = []
 
-    def consumer(**options: int) -> LowLevelConsumer:
+    def consumer(
+        fetch_size: int = FETCH_SIZE, max_fetch_size: int = MAX_FETCH_SIZE, max_version: int = NEWEST
+    ) -> LowLevelConsumer:
         config = ClientConfig.from_dict({"bootstrap.servers": address, "fetch.max.wait.ms": "100"})
-        made.append(LowLevelConsumer(config, **options))
+        made.append(
+            LowLevelConsumer(config, fetch_size=fetch_size, max_fetch_size=max_fetch_size, max_version=max_version)
+        )
         return made[-1]
 
     yield consumer

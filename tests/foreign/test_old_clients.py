@@ -88,7 +88,7 @@ PYTHON = {f"kafka-python-{'.'.join(map(str, v))}": v for v in ((0, 8, 2), (0, 9)
 
 def python_writer(version: tuple[int, ...]) -> Writer:
     def write(bootstrap: str, topics: Iterable[Topic], prefix: str) -> None:
-        import kafka  # type: ignore[import-untyped]
+        import kafka
 
         for topic in topics:
             producer = kafka.KafkaProducer(
@@ -172,7 +172,10 @@ def rdkafka_reader(version: str) -> Reader:
                 message = consumer.poll(1.0)
                 if message is not None:
                     assert message.error() is None, message.error()
-                    records.append(Seen(message.offset(), message.key(), message.value()))
+                    offset, value = message.offset(), message.value()
+                    assert offset is not None
+                    assert value is not None
+                    records.append(Seen(offset, message.key(), value))
         consumer.close()
         return found
 

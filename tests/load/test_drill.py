@@ -148,7 +148,9 @@ def by_duckdb(path: str) -> Totals:
         'SELECT count(*), sum("offset"), sum(CAST(decode(value) AS BIGINT)) '
         f"FROM read_parquet('{path}/load=*/*/*/*.parquet', hive_partitioning=true)"
     )
-    rows, offsets, numbers = duckdb.sql(query).fetchall()[0]
+    found = duckdb.sql(query)
+    assert found is not None
+    rows, offsets, numbers = found.fetchall()[0]
     return int(rows), int(offsets), int(numbers)
 
 

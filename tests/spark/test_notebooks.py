@@ -23,7 +23,7 @@ OF_A_MACHINE = re.compile(r"/(?:home|Users|root|tmp|work|var|private)/")
 
 
 def code_cells(path: Path) -> list[Any]:
-    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]  # type: ignore[no-untyped-call]
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
 def kinds(cell: Any) -> list[str]:

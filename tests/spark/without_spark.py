@@ -44,7 +44,7 @@ def chosen(*columns: str) -> StructType:
 
 def copied(value: Any) -> Any:
     """As it arrives in another process."""
-    return cloudpickle.loads(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]
+    return cloudpickle.loads(cloudpickle.dumps(value))
 
 
 def read_partitions(

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-import kafka  # type: ignore[import-untyped]
-import kafka.errors  # type: ignore[import-untyped]
-from kafka.admin import ConfigResource, ConfigResourceType  # type: ignore[import-untyped]
+import kafka
+import kafka.errors
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from tests.peers.clients.base import DEADLINE_S, DEFAULT_MAX_REQUEST, ClientError, ForeignClient, Record
 
