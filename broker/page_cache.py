@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import threading
+from contextlib import suppress
+from functools import cache
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _CANNOT_TELL = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 _PIECE = 1 << 20
-_AHEAD = 4 << 20
-"""Asked for beyond what is wanted now, and not waited for: who reads what is cold will read on."""
+_SMALL_WINDOW = 1 << 20
+"""Where the kernel reads no further ahead than this (128 KiB unless told otherwise), it is told what will be wanted."""
+_REFUSED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+_KERNEL_PIECE = 128 << 10
 _STEP = 128 << 10
 """The kernel reads ahead in stretches of so many bytes, and more where a file is read on and on."""
 
@@ -106,8 +111,19 @@ def read_in(fd: int, position: int, length: int) -> None:
         OSError: the disk failed.
     """
     end = position + length
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(fd, position, length + _AHEAD, os.POSIX_FADV_WILLNEED)
+    if hasattr(os, "posix_fadvise") and _kernel_window(os.fstat(fd).st_dev) < _SMALL_WINDOW:
+        # In pieces, for of each no more than the device's optimal size is read.
+        for at in range(position, end, _KERNEL_PIECE):
+            os.posix_fadvise(fd, at, min(_KERNEL_PIECE, end - at), os.POSIX_FADV_WILLNEED)
+    sink = _sink()
+    if sink >= 0:
+        try:
+            while position < end and (count := os.sendfile(sink, fd, position, end - position)):
+                position += count
+            return
+        except OSError as error:
+            if error.errno not in _REFUSED:
+                raise
     if not hasattr(os, "preadv"):
         while position < end and (count := len(os.pread(fd, min(_PIECE, end - position), position))):
             position += count
@@ -118,6 +134,35 @@ def read_in(fd: int, position: int, length: int) -> None:
         if count == 0:
             return
         position += count
+
+
+def try_read_in(fd: int, position: int, length: int) -> None:
+    """`read_in` for somebody who may come: an error is for him to meet."""
+    with suppress(OSError):
+        read_in(fd, position, length)
+
+
+@cache
+def _sink() -> int:
+    """/dev/null, for ``sendfile``: pages are read and not copied, at a tenth of a read's processor time. -1 where
+    ``sendfile`` goes to sockets only.
+    """
+    if not sys.platform.startswith("linux"):
+        return -1
+    try:
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+@cache
+def _kernel_window(device: int) -> int:
+    """Bytes that the kernel reads ahead on a device; 0 if it does not tell."""
+    try:
+        with open(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb", "rb") as file:
+            return int(file.read()) << 10
+    except (OSError, ValueError):
+        return 0
 
 
 def read_in_file(path: str) -> None:

@@ -43,7 +43,10 @@ STORAGE_ERROR_VERSION = 5
 READ_IN_STEPS = 8
 """Times that a worker reads in what is missing before the read goes ahead all the same."""
 READ_IN_BYTES = 8 << 20
-"""Read in by one worker before the response is made; the connection sees to the rest as it sends it."""
+READ_IN_PARTITION_BYTES = 1 << 20
+"""Read in by one worker before the response is made, of all and of each; the connection sees to the rest, as it sends
+what is there.
+"""
 
 EXPECTED_ERRORS = frozenset(
     {
@@ -147,10 +150,11 @@ class Fetch(DelayedOperation):
         for state in self._context.partitions:
             partition = get(state.name, state.partition)
             if partition is not None:
-                work = partition.log.missing(state.fetch_offset, min(state.max_bytes, left))
+                size = min(state.max_bytes, left, READ_IN_PARTITION_BYTES)
+                work = partition.log.missing(state.fetch_offset, size)
                 if work is not None:
                     found.append(work)
-                    left -= min(state.max_bytes, left)
+                    left -= size
         return found
 
     def read(self) -> None:

@@ -48,6 +48,7 @@ def missing(segment: Segment, offset: int, max_bytes: int) -> Step | None:
         found = find_batch(file.fd, at, segment.size, offset, pread=pread)
     except BlockingIOError:
         length = min(max(LOOK_UP_BYTES, max_bytes), segment.size - at)
+        file.missed(at, length)
         # With the file itself, not its descriptor, which may be another's by then.
         return lambda: page_cache.read_in(file.fd, at, length)
     except CorruptRecordError:

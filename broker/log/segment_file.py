@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from broker.log.open_files import OPEN_FILES
+from broker.log.read_ahead import ReadAhead, Stretch
 
 
 class SegmentFile:
@@ -19,11 +20,22 @@ class SegmentFile:
     may then be another file's.
     """
 
-    __slots__ = ("__weakref__", "fd")
+    __slots__ = ("__weakref__", "_read_ahead", "fd")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
+        self._read_ahead: ReadAhead | None = None
         OPEN_FILES.opened(fd)
+
+    def missed(self, position: int, length: int) -> None:
+        """So many bytes at ``position`` are not in memory, and are being read in for a reader who waits."""
+        if self._read_ahead is None:
+            self._read_ahead = ReadAhead()
+        self._read_ahead.missed(position, position + length)
+
+    def stretch_after(self, position: int, length: int) -> Stretch | None:
+        """What a worker should read in, now that a reader is at these bytes."""
+        return None if self._read_ahead is None else self._read_ahead.after(position, position + length)
 
     def __del__(self) -> None:
         OPEN_FILES.closed(self.fd)

@@ -3,7 +3,7 @@
 Requests of a connection are answered in the order they came: the next frame is dispatched only when the response to
 the one before has been handed to the kernel, which also bounds the memory of a client that does not read. Responses
 are lists of chunks; a chunk with a file descriptor (a slice of a log segment) goes out by ``sendfile``, after a worker
-thread has read it in where it is not in memory.
+thread has read it in where it is not in memory. While a part is on its way, a worker reads ahead for who reads on.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import socket
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -19,19 +20,24 @@ from typing import Any, Protocol
 from broker.config.listeners import Endpoint
 from broker.net.framing import BASE_CAPACITY, FrameBuffer, FrameError
 from broker.net.memory import RequestMemory
-from broker.page_cache import read_in, resident
+from broker.page_cache import read_in, resident, try_read_in
 
 logger = logging.getLogger("kafkalog.broker.net")
 
 Chunk = Any
-"""``bytes``-like, or a slice of a file: ``fd``, ``position`` and ``length``, the latter two advanced as it is sent."""
+"""``bytes``-like, or a slice of a file: ``file`` (a `SegmentFile`), ``fd``, ``position`` and ``length``, the latter two
+advanced as it is sent.
+"""
 
 FRAMES_PER_EVENT = 32
 """Frames served before other connections get their turn."""
 CORK_LIMIT = 64 * 1024
 """Response bytes gathered over pipelined requests before they are written."""
 _MORE = getattr(socket, "MSG_MORE", 0)
-_SENDFILE_MAX = 0x7FFF_F000
+PART_BYTES = 1 << 20
+"""A slice is looked for in memory, read in and sent in parts of so many bytes."""
+MAX_READING_AHEAD = 4
+"""Workers that read ahead at once, of the process; the others are for those who wait."""
 
 
 class Dispatcher(Protocol):
@@ -49,12 +55,16 @@ class BadRequestError(ValueError):
     """A request that cannot be answered; its connection is closed with one line in the log."""
 
 
+# Weak, for a loop that ends drops the callbacks that would take them out.
+_read_ahead_now: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
 class Connection:
     """See the module. All methods run on the event loop's thread."""
 
     __slots__ = (
         "_busy", "_corked", "_dispatcher", "_frames", "_loop", "_memory", "_on_close", "_out", "_out_bytes",
-        "_read_in", "_reading", "_resume_scheduled", "_sock", "_waiting_for_disk", "_writing", "closed",
+        "_reading", "_ready_to", "_resume_scheduled", "_sock", "_waiting_for_disk", "_writing", "closed",
         "endpoint", "fd", "last_active", "peer", "state",
     )  # fmt: skip
 
@@ -80,7 +90,7 @@ class Connection:
         self._corked = False
         self._writing = False
         self._waiting_for_disk = False
-        self._read_in: Any = None
+        self._ready_to = -1
         self._reading = False
         self._resume_scheduled = False
         self.fd = sock.fileno()
@@ -278,15 +288,17 @@ class Connection:
 
     def _send_slice(self, piece: Any) -> bool:
         position, remaining = piece.position, len(piece)
-        if piece is not self._read_in:
-            if not resident(piece.fd, position, remaining):
-                self._wait_for_disk(piece)
-                return False
-            # Asked once a slice, not each time the socket takes some more of it.
-            self._read_in = piece
         while remaining:
+            if position >= self._ready_to:
+                part = min(remaining, PART_BYTES)
+                piece.position, piece.length = position, remaining
+                if not resident(piece.fd, position, part):
+                    self._wait_for_disk(piece, part)
+                    return False
+                # Asked once a part, not each time the socket takes some more of it.
+                self._has_part(piece, part)
             try:
-                sent = os.sendfile(self.fd, piece.fd, position, min(remaining, _SENDFILE_MAX))
+                sent = os.sendfile(self.fd, piece.fd, position, min(remaining, self._ready_to - position))
             except (BlockingIOError, InterruptedError):
                 piece.position, piece.length = position, remaining
                 return False
@@ -296,12 +308,32 @@ class Connection:
             position += sent
             remaining -= sent
         self._out.popleft()
-        self._read_in = None
+        self._ready_to = -1
         return True
 
-    def _wait_for_disk(self, piece: Any) -> None:
+    def _has_part(self, piece: Any, part: int) -> None:
+        """The next part of a slice is in memory: while it is sent, let the disk go on."""
+        self._ready_to = piece.position + part
+        if len(_read_ahead_now) >= MAX_READING_AHEAD:
+            return
+        stretch = piece.file.stretch_after(piece.position, part)
+        if stretch is None:
+            return
+        file = piece.file
+
+        def on_read(_: asyncio.Future[None]) -> None:
+            _read_ahead_now.discard(stretch)
+            stretch.done()
+
+        _read_ahead_now.add(stretch)
+        # With the file itself, not its descriptor, which may be another's once the slice is gone.
+        work = self._loop.run_in_executor(None, lambda: try_read_in(file.fd, stretch.position, stretch.length))
+        work.add_done_callback(on_read)
+
+    def _wait_for_disk(self, piece: Any, part: int) -> None:
         self._waiting_for_disk = True
-        work = self._loop.run_in_executor(None, read_in, piece.fd, piece.position, len(piece))
+        piece.file.missed(piece.position, part)
+        work = self._loop.run_in_executor(None, read_in, piece.fd, piece.position, part)
 
         def on_disk_read(work: asyncio.Future[None]) -> None:
             self._waiting_for_disk = False
@@ -310,7 +342,7 @@ class Connection:
                 logger.error("closing connection from %s: a log segment cannot be read: %s", self.peer, error)
                 self.close()
             elif not self.closed:
-                self._read_in = piece
+                self._has_part(piece, part)
                 self._flush()
 
         work.add_done_callback(on_disk_read)
