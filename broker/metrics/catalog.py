@@ -148,6 +148,11 @@ def _uncleanable(sources: Sources) -> Rows:
         yield (str(directory.path),), sources.cleaner.uncleanable_partitions_count(directory.path)
 
 
+def _uncleanable_bytes(sources: Sources) -> Rows:
+    for directory in sources.logs.log_dirs:
+        yield (str(directory.path),), sources.cleaner.uncleanable_bytes(directory.path)
+
+
 def _count(condition: Callable[[Any], bool]) -> Callable[[Sources], Rows]:
     return _one(lambda sources: sum(condition(partition) for partition in sources.replicas.partitions()))
 
@@ -203,6 +208,9 @@ CATALOG = (
     Metric("kafka_log_logcleanermanager_uncleanable_partitions_count", _G, ("logDirectory",),
            "Partitions whose cleaning has failed.",
            "kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count", _uncleanable),
+    Metric("kafka_log_logcleanermanager_uncleanable_bytes", _G, ("logDirectory",),
+           "Bytes that could be compacted, of partitions whose cleaning has failed.",
+           "kafka.log:type=LogCleanerManager,name=uncleanable-bytes", _uncleanable_bytes),
     # Topics
     Metric("kafka_server_brokertopicmetrics_messagesin_total", _C, _T, "Records appended.",
            "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec", _each_topic("messages_in")),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from broker.log.cleaner.config import CleanerConfig
-from broker.log.cleaner.grouping import SegmentSize, group
+from broker.log.cleaner.grouping import MOST_MEMBERS, SegmentSize, group
 from broker.log.cleaner.selection import Cleanable, LogFacts, examine, filthiest
 from broker.log.cleaner.throttle import Throttle
 from broker.log.cleaner.transactions import CleanedTransactions
@@ -135,6 +135,14 @@ def test_neighbours_are_put_together_up_to_the_size_of_a_segment() -> None:
     assert grouped(sizes(400, 400, 200, 1, 1000, 999, 1)) == [[0, 1, 2], [3], [4], [5, 6]]
     assert grouped(sizes(5000, 1)) == [[0], [1]]
     assert grouped([]) == []
+
+
+def test_a_turn_of_the_loop_replaces_no_more_than_so_many() -> None:
+    groups = grouped(sizes(*[0] * 1000))
+    assert [member for group in groups for member in group] == list(range(1000))
+    assert max(map(len, groups)) == MOST_MEMBERS
+    assert len(groups) == -(-1000 // MOST_MEMBERS)
+    assert grouped(sizes(*[0] * MOST_MEMBERS)) == [list(range(MOST_MEMBERS))]
 
 
 def test_indexes_bound_a_group_too() -> None:

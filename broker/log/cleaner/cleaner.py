@@ -161,12 +161,17 @@ class LogCleaner:
         return sum(log.log_dir == directory for log in list(self._uncleanable))
 
     def uncleanable_bytes(self, directory: Path) -> int:
-        """kafka.log:type=LogCleanerManager,name=uncleanable-bytes,logDirectory=…"""
+        """kafka.log:type=LogCleanerManager,name=uncleanable-bytes,logDirectory=…; any thread may ask."""
         now_ms = self._clock()
         total = 0
-        for log in self._uncleanable:
-            if log.dir.parent == directory and log.offline is None:
+        for log in list(self._uncleanable):
+            if log.log_dir != directory or log.offline is not None:
+                continue
+            try:
                 total += examine(facts_of(log), now_ms).cleanable_bytes
+            except Exception:
+                # What cannot be read cannot be cleaned: all of it counts.
+                total += log.size
         return total
 
     def time_since_last_run_ms(self) -> int:

@@ -2,7 +2,8 @@
 
 Segments shrink each time they are cleaned; so that they do not end as very many small ones, neighbours that fit into
 one segment together are written to one: by the bytes of their logs and of their indexes, and by their offsets, which
-have to be relative to the first one's.
+have to be relative to the first one's. How many is bounded, too, for their files are renamed in one turn of the event
+loop: very many tiny ones become few, and one when they are cleaned again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from broker.log.offset_index import MAX_RELATIVE_OFFSET
+
+MOST_MEMBERS = 64
+"""Segments that become one at most: some 250 names are changed, which takes a few milliseconds."""
 
 
 class SegmentSize(NamedTuple):
@@ -42,7 +46,8 @@ def group(
             following = segments[stop + 1].base_offset if stop + 1 < len(segments) else first_uncleanable_offset
             too_far = following - 1 - segments[start].base_offset > MAX_RELATIVE_OFFSET
             if (
-                log_bytes > max_log_bytes
+                stop - start >= MOST_MEMBERS
+                or log_bytes > max_log_bytes
                 or max(index_bytes, time_index_bytes) > max_index_bytes
                 # One without batches has no offsets to say.
                 or (too_far and segment.log_bytes > 0)
