@@ -7,31 +7,20 @@ but for what a later record of its key made superfluous; the producers' sequence
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from pathlib import Path
 from typing import NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import precondition, rule
 
 from broker.log.config import LogConfig
-from broker.log.partition_log import PartitionLog
-from broker.log.producer_state import ProducerStateManager
-from broker.log.recovery import replay
 from broker.log.validation import Origin
 from kafkalog.records.compression import Codec
-from tests.crash.lossy_disk import Disk, Entry, RecordingOps
 from tests.log.cleaning_support import clean, keyed, records_of, table_of
+from tests.log.lossy_log import PRODUCERS, LossyLogMachine
 from tests.log.support import NOW, marker, open_log
 
-CONFIG = LogConfig(
-    cleanup_policy=("compact",), segment_bytes=600, index_interval_bytes=150, segment_index_bytes=240,
-    file_delete_delay_ms=0, delete_retention_ms=100,
-)  # fmt: skip
 KEYS = [b"a", b"b", b"c", b"d"]
-PRODUCERS = (-1, 5, 6)
 
 
 class Appended(NamedTuple):
@@ -45,39 +34,26 @@ class Appended(NamedTuple):
     commits: bool | None = None
 
 
-class CompactedLog(RuleBasedStateMachine):
+class CompactedLog(LossyLogMachine):
     """See the module."""
+
+    config = LogConfig(
+        cleanup_policy=("compact",), segment_bytes=600, index_interval_bytes=150, segment_index_bytes=240,
+        file_delete_delay_ms=0, delete_retention_ms=100,
+    )  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__()
-        self.root = Path(tempfile.mkdtemp(prefix="kafkalog-compacted-"))
-        self.generation = 0
-        self.entries: list[Entry] = []
-        self.ops = RecordingOps(self.entries.append)
-        self.directory.mkdir()
-        self.log: PartitionLog
         self.rows: list[Appended] = []
         self.now = NOW
-        self.recovery_point = 0
         self.cleaned: int | None = None
-
-    def teardown(self) -> None:
-        shutil.rmtree(self.root, ignore_errors=True)
-
-    @property
-    def directory(self) -> Path:
-        return self.root / str(self.generation)
 
     def open(self, *, clean: bool) -> None:
         self.log = open_log(
-            self.directory, CONFIG, clean=clean, recovery_point=self.recovery_point, now_ms=self.now, ops=self.ops
+            self.directory, self.config, clean=clean, recovery_point=self.recovery_point, now_ms=self.now, ops=self.ops
         )
         self.log.high_watermark = self.log.log_end_offset
         self.log.cleaned_offset = self.cleaned
-
-    @initialize()
-    def begin(self) -> None:
-        self.open(clean=False)
 
     # -- what happens to a log -------------------------------------------------------------------------------
 
@@ -160,14 +136,7 @@ class CompactedLog(RuleBasedStateMachine):
         if not written or written[-1] < begun or written[-1] > moment:
             self.recovery_point = checkpoint
         forced = self.recovery_point
-        disk = Disk(str(self.directory))
-        disk.play(self.entries[:moment])
-        self.generation += 1
-        seed = data.draw(st.randoms(use_true_random=False))
-        disk.image(self.directory, seed.randrange)
-        self.entries.clear()
-        self.ops.adopt(self.directory)
-        self.open(clean=False)
+        self.lose_what_was_not_forced(data, moment)
         end = self.log.log_end_offset
         assert end >= forced
         self.rows = [row for row in self.rows if row.last < end]
@@ -183,9 +152,7 @@ class CompactedLog(RuleBasedStateMachine):
         for offset, key, value in records_of(log):
             assert appended[offset] == (key, value)
         assert table_of(log) == self.table(log.last_stable_offset)
-        fresh = ProducerStateManager(str(log.dir), CONFIG.producer_id_expiration_ms)
-        fresh.end_offset = log.segments[0].base_offset
-        replay(log.segments, fresh, log.log_end_offset)
+        fresh = self.replayed_producers()
         for producer_id, entry in log.producers.producers.items():
             found = fresh.producers[producer_id]
             assert (found.epoch, found.next_sequence) == (entry.epoch, entry.next_sequence)

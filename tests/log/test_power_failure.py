@@ -7,64 +7,40 @@ look-ups by offset and time agree with the batches, and the producer state is th
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from broker.log.config import LogConfig
-from broker.log.partition_log import PartitionLog
-from broker.log.producer_state import ProducerStateManager
-from broker.log.recovery import replay
 from broker.log.validation import Origin
-from tests.crash.lossy_disk import Disk, Entry, RecordingOps
+from tests.log.lossy_log import PRODUCERS, LossyLogMachine
 from tests.log.support import NOW, Stored, batch, marker, open_log, stored
 
-CONFIG = LogConfig(
-    segment_bytes=1000, index_interval_bytes=150, segment_index_bytes=240, file_delete_delay_ms=0, retention_bytes=4000
-)
-PRODUCERS = (-1, 5, 6)
 
-
-class LogOnALossyDisk(RuleBasedStateMachine):
+class LogOnALossyDisk(LossyLogMachine):
     """The model is the list of batches, and how far the log was forced to the disk."""
+
+    config = LogConfig(
+        segment_bytes=1000, index_interval_bytes=150, segment_index_bytes=240, file_delete_delay_ms=0,
+        retention_bytes=4000,
+    )  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__()
-        self.root = Path(tempfile.mkdtemp(prefix="kafkalog-lossy-"))
-        self.generation = 0
-        self.entries: list[Entry] = []
-        self.ops = RecordingOps(self.entries.append)
-        self.directory.mkdir()
-        self.log: PartitionLog
         self.rows: list[Stored] = []
         self.epoch = 0
         self.times: dict[int, int] = {}
-        # What the checkpoint files of the log directory say.
-        self.recovery_point = 0
+        # What the other checkpoint file of the log directory says.
         self.log_start = 0
-
-    def teardown(self) -> None:
-        shutil.rmtree(self.root, ignore_errors=True)
-
-    @property
-    def directory(self) -> Path:
-        return self.root / str(self.generation)
 
     def open(self, *, clean: bool) -> None:
         self.log = open_log(
-            self.directory, CONFIG, clean=clean, recovery_point=self.recovery_point, log_start_offset=self.log_start,
-            ops=self.ops,
+            self.directory, self.config, clean=clean, recovery_point=self.recovery_point,
+            log_start_offset=self.log_start, ops=self.ops,
         )  # fmt: skip
         self.log.high_watermark = self.log.log_end_offset
-
-    @initialize()
-    def begin(self) -> None:
-        self.open(clean=False)
 
     # -- what happens to a log -------------------------------------------------------------------------------
 
@@ -153,16 +129,7 @@ class LogOnALossyDisk(RuleBasedStateMachine):
     @rule(data=st.data())
     def lose_power(self, data: st.DataObject) -> None:
         forced = self.log.recovery_point
-        before = self.directory
-        self.generation += 1
-        seed = data.draw(st.randoms(use_true_random=False))
-        disk = Disk(str(before))
-        disk.play(self.entries)
-        disk.image(self.directory, seed.randrange)
-        shutil.rmtree(before)
-        self.entries.clear()
-        self.ops.adopt(self.directory)
-        self.open(clean=False)
+        self.lose_what_was_not_forced(data)
         end = self.log.log_end_offset
         assert end >= min(forced, self.rows[-1].last_offset + 1), f"forced up to {forced}, found {self.log}"
         self.rows = [row for row in self.rows if row.last_offset < end]
@@ -198,10 +165,7 @@ class LogOnALossyDisk(RuleBasedStateMachine):
             found = log.offset_for_timestamp(timestamp)
             assert found is not None
             assert found.offset == max(wanted, log.log_start_offset)
-        fresh = ProducerStateManager(str(log.dir), CONFIG.producer_id_expiration_ms)
-        fresh.end_offset = log.segments[0].base_offset
-        replay(log.segments, fresh, log.log_end_offset)
-        for producer_id, entry in fresh.producers.items():
+        for producer_id, entry in self.replayed_producers().producers.items():
             kept = log.producers.producers[producer_id]
             assert (kept.epoch, kept.next_sequence) == (entry.epoch, entry.next_sequence)
             # But for its time: a snapshot has one for the batch and the marker after it.

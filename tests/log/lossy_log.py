@@ -1,0 +1,72 @@
+"""What the state machines share that drive a log on a disk which loses what was not forced to it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from abc import abstractmethod
+from pathlib import Path
+from typing import ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize
+
+from broker.log.config import LogConfig
+from broker.log.partition_log import PartitionLog
+from broker.log.producer_state import ProducerStateManager
+from broker.log.recovery import replay
+from tests.crash.lossy_disk import Disk, Entry, RecordingOps
+
+PRODUCERS = (-1, 5, 6)
+
+
+class LossyLogMachine(RuleBasedStateMachine):
+    """A log whose disk is recorded in ``entries``; with each loss of power begins a generation in its own directory."""
+
+    config: ClassVar[LogConfig]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp(prefix="kafkalog-lossy-"))
+        self.generation = 0
+        self.entries: list[Entry] = []
+        self.ops = RecordingOps(self.entries.append)
+        self.directory.mkdir()
+        self.log: PartitionLog
+        # What the checkpoint file of the log directory says.
+        self.recovery_point = 0
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    @property
+    def directory(self) -> Path:
+        return self.root / str(self.generation)
+
+    @initialize()
+    def begin(self) -> None:
+        self.open(clean=False)
+
+    @abstractmethod
+    def open(self, *, clean: bool) -> None:
+        """Make ``log`` of the directory, with what the checkpoints say."""
+
+    def lose_what_was_not_forced(self, data: st.DataObject, moment: int | None = None) -> None:
+        """After so many of the entries, of all by default; then the log is opened again."""
+        before = self.directory
+        self.generation += 1
+        seed = data.draw(st.randoms(use_true_random=False))
+        disk = Disk(str(before))
+        disk.play(self.entries[:moment])
+        disk.image(self.directory, seed.randrange)
+        shutil.rmtree(before)
+        self.entries.clear()
+        self.ops.adopt(self.directory)
+        self.open(clean=False)
+
+    def replayed_producers(self) -> ProducerStateManager:
+        """The producer state that the log's batches make."""
+        fresh = ProducerStateManager(str(self.log.dir), self.config.producer_id_expiration_ms)
+        fresh.end_offset = self.log.segments[0].base_offset
+        replay(self.log.segments, fresh, self.log.log_end_offset)
+        return fresh
