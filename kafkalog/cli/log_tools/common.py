@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.client_options import Run, complain
+from kafkalog.cli.client_options import Run, complain, positive
 
 if TYPE_CHECKING:
     from broker.log.tools.targets import Targets
@@ -36,6 +36,11 @@ def add_command(
 def add_progress(parser: argparse.ArgumentParser) -> None:
     """Add ``--no-progress``."""
     parser.add_argument("--no-progress", action="store_true", help="no line of progress, even on a terminal")
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    """Add ``--threads``."""
+    parser.add_argument("--threads", type=positive, metavar="N", help="how many read at once; all processors otherwise")
 
 
 def find(paths: list[str]) -> Targets:

@@ -8,12 +8,13 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.client_options import natural, positive
+from kafkalog.cli.client_options import natural
 from kafkalog.cli.log_tools.common import (
     PATHS,
     Progress,
     add_command,
     add_progress,
+    add_threads,
     find,
     print_json,
     reporting,
@@ -46,7 +47,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--top-keys", type=natural, default=0, metavar="N", help="the keys with most records; slow, implies --deep"
     )
-    parser.add_argument("--threads", type=positive, metavar="N", help="how many read at once; all processors otherwise")
+    add_threads(parser)
     parser.add_argument("--json", action="store_true", help="one object a line for each partition or segment")
     add_progress(parser)
     parser.set_defaults(run=run_stats)

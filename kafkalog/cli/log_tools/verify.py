@@ -6,12 +6,12 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.client_options import positive
 from kafkalog.cli.log_tools.common import (
     PATHS,
     Progress,
     add_command,
     add_progress,
+    add_threads,
     find,
     print_json,
     reporting,
@@ -42,7 +42,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("path", nargs="+", metavar="PATH", help=PATHS)
     parser.add_argument("--crc-only", action="store_true", help="checksums and headers, but not the records within")
-    parser.add_argument("--threads", type=positive, metavar="N", help="how many read at once; all processors otherwise")
+    add_threads(parser)
     parser.add_argument("--json", action="store_true", help="one object a line: each finding, a partition, the summary")
     parser.add_argument("--quiet", "-q", action="store_true", help="no notes and no summary")
     add_progress(parser)
