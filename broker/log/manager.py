@@ -21,6 +21,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from uuid import UUID
 
@@ -52,7 +53,7 @@ class LogManager:
         log_dirs: locked now, made if they are not there.
         default_config: of topics without settings of their own.
         clock: milliseconds since the epoch.
-        num_recovery_threads: how many partitions are opened at once.
+        num_recovery_threads: how many partitions of each log directory are recovered at once.
 
     Attributes:
         on_directory_failure: called with its path, on whichever thread it happened, when a directory goes offline.
@@ -79,7 +80,7 @@ class LogManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._counts: Counter[Path] = Counter()
         self._failing = threading.Lock()
-        # A log ended before its checkpointed recovery point when it was opened.
+        # A log ended before its checkpointed recovery point, or cleaned offset, when it was opened.
         self._lowered = False
         self.on_directory_failure: Callable[[Path], None] = lambda path: None
         self.log_dirs: list[LogDir] = []
@@ -172,13 +173,22 @@ class LogManager:
             LogDirUnusableError: no directory is left whose logs could be read or repaired.
         """
         configs = configs_by_topic or {}
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="log-recovery") as pool:
+        failures = (OSError, CorruptCheckpointError, RecordsError)
+        loading: list[tuple[LogDir, Iterator[PartitionLog]]] = []
+        with ExitStack() as pools:
             for directory in self.online_dirs:
+                pool = pools.enter_context(ThreadPoolExecutor(self._threads, thread_name_prefix="log-recovery"))
                 try:
-                    loaded = self._load_directory(directory, configs, pool)
-                except (OSError, CorruptCheckpointError, RecordsError) as error:
+                    loading.append((directory, self._begin_loading(directory, configs, pool)))
+                except failures as error:
+                    self.fail_directory(directory.path, f"cannot load its logs: {error}")
+            for directory, logs in loading:
+                try:
+                    loaded = list(logs)
+                except failures as error:
                     self.fail_directory(directory.path, f"cannot load its logs: {error}")
                     continue
+                logger.info("Loaded %d logs from %s", len(loaded), directory.path)
                 for log in loaded:
                     key = (log.topic, log.partition)
                     if key in self._logs:
@@ -193,10 +203,12 @@ class LogManager:
         if self._lowered:
             # What was lost lies before the recovery point: it must not vouch for what is appended there from now on.
             self.checkpoint_recovery_points()
+            self.checkpoint_cleaned_offsets()
 
-    def _load_directory(
+    def _begin_loading(
         self, directory: LogDir, configs: Mapping[str, LogConfig], pool: ThreadPoolExecutor
-    ) -> list[PartitionLog]:
+    ) -> Iterator[PartitionLog]:
+        """The logs of a directory, as they are loaded: after an unclean stop by the pool, from now on."""
         now_ms = self._clock()
         clean = directory.take_clean_shutdown()
         if not clean:
@@ -230,6 +242,10 @@ class LogManager:
                 log.config = config
             log.high_watermark = watermarks.get(key, log.log_start_offset)
             log.cleaned_offset = cleaned.get(key)
+            if log.cleaned_offset is not None and log.cleaned_offset > log.log_end_offset:
+                # As in Kafka it is not believed at all. The row stays, for it tells that there may be gaps.
+                log.cleaned_offset = log.log_start_offset
+                self._lowered = True
             log.on_offline = self.fail_directory
             if log.recovery_point < points.get(key, 0):
                 self._lowered = True
@@ -237,9 +253,8 @@ class LogManager:
 
         found = list(self._partition_dirs(directory, now_ms))
         # Threads help recovery, which waits for the disk; after a clean stop they only take turns.
-        loaded = list((map if clean else pool.map)(load, found))
-        logger.info("Loaded %d logs from %s, clean stop: %s", len(found), directory.path, clean)
-        return loaded
+        logger.info("Loading %d logs from %s, clean stop: %s", len(found), directory.path, clean)
+        return (map if clean else pool.map)(load, found)
 
     def _partition_dirs(self, directory: LogDir, now_ms: int) -> Iterator[tuple[str, TopicPartition]]:
         with os.scandir(directory.path) as entries:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from uuid import UUID
 
 import pytest
 
 from broker.log import names
-from broker.log.checkpoints import read_offsets
+from broker.log.checkpoints import read_offsets, write_offsets
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps
 from broker.log.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
@@ -258,6 +260,57 @@ def test_a_log_that_cannot_be_closed_leaves_no_marker(tmp_path: Path, managers: 
     again = start(managers, tmp_path).get("t", 0)
     assert again is not None
     assert again.log_end_offset == 20
+
+
+class MeetingOps(FileOps):
+    """The recovery of a directory's first index waits for another directory's."""
+
+    __slots__ = ("barrier", "met")
+
+    def __init__(self) -> None:
+        self.barrier = Barrier(2)
+        self.met: set[str] = set()
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        directory = str(Path(path).parent)
+        if path.endswith(names.INDEX) and directory not in self.met:
+            self.met.add(directory)
+            self.barrier.wait(20)
+        return super().open(path, flags, mode)
+
+
+def test_log_directories_are_recovered_at_the_same_time(tmp_path: Path, managers: list[LogManager]) -> None:
+    """Each has threads of its own, for each may be a disk of its own: num.recovery.threads.per.data.dir."""
+    paths = tmp_path / "a", tmp_path / "b"
+    manager = start(managers, *paths)
+    for topic in ("t", "u"):
+        fill(manager, topic)
+    manager.unlock()
+    assert {log.log_dir for log in manager} == set(paths)
+    again = LogManager(paths, CONFIG, clock=Clock(), num_recovery_threads=1, ops=MeetingOps())
+    managers.append(again)
+    again.load_all()
+    assert {log.log_end_offset for log in again} == {20}
+
+
+@pytest.mark.parametrize("later", [0, 10])
+def test_a_log_that_was_cut_is_not_clean_beyond_its_end(tmp_path: Path, managers: list[LogManager], later: int) -> None:
+    """Nor is what is appended there, when the next start finds the checkpoint of before."""
+    manager = start(managers, tmp_path)
+    fill(manager, "t")
+    write_offsets(str(tmp_path / names.CLEANER_CHECKPOINT), {("t", 0): 20})
+    last = max(tmp_path.glob("t-0/*.log"))
+    os.truncate(last, last.stat().st_size - 1)
+    manager.unlock()
+    manager = start(managers, tmp_path)
+    log = manager.get("t", 0)
+    assert log is not None
+    assert (log.cleaned_offset, log.log_end_offset) == (0, 18)
+    fill(manager, "t", count=later)
+    manager.unlock()
+    log = start(managers, tmp_path).get("t", 0)
+    assert log is not None
+    assert log.cleaned_offset == 0
 
 
 def test_truncation_lowers_the_checkpoint_of_the_recovery_point(tmp_path: Path, managers: list[LogManager]) -> None:
