@@ -54,8 +54,11 @@ class Driver:
         """How many batches it has said to be done."""
         return tail(self._log, 1 << 20).count("batch ")
 
+    def wait_said(self, text: str) -> None:
+        self.process.wait_until(lambda: text in tail(self._log), DEADLINE_S)
+
     def wait_started(self) -> None:
-        self.process.wait_until(lambda: "started" in tail(self._log), DEADLINE_S)
+        self.wait_said("started")
 
     def wait_batches(self, count: int) -> None:
         self.process.wait_until(lambda: self.batches() >= count, DEADLINE_S)

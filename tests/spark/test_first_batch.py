@@ -46,7 +46,7 @@ def test_a_kill_before_the_first_batch_is_committed(
     for run in range(2):
         driver = Driver("hang", broker.bootstrap, topic, tmp_path, run, module="tests.spark.drill.first")
         processes.callback(driver.kill)
-        driver.process.wait_until(lambda run=run: "batch 0 has" in tail(tmp_path / f"driver{run}.out"), DEADLINE_S)
+        driver.wait_said("batch 0 has")
         driver.kill()
     offset_log, commits = tmp_path / "checkpoint" / "offsets", tmp_path / "checkpoint" / "commits"
     assert [file.name for file in offset_log.iterdir() if file.name.isdigit()] == ["0"]

@@ -17,7 +17,7 @@ from spark_kafkalog.schema import source_schema
 from tests.spark.conftest import Reads
 from tests.spark.topics import Topics, numbers, values_of
 
-DEADLINE_S = 240.0
+DEADLINE_S = 240
 
 
 def wait_for(condition: Callable[[], bool], what: str, query: StreamingQuery | None = None) -> None:

@@ -43,7 +43,9 @@ def main(bootstrap: str, topic: str, directory: str) -> None:
     writer = stream.writeStream.format("parquet").option("checkpointLocation", f"{directory}/checkpoint")
     query = writer.trigger(availableNow=True).start(f"{directory}/out")
     found["terminated"] = query.awaitTermination(60)
-    found["end"] = query.lastProgress["sources"][0]["endOffset"]
+    progress = query.lastProgress
+    assert progress is not None
+    found["end"] = progress["sources"][0]["endOffset"]
     found["stream"] = sorted(bytes(row.value).decode() for row in spark.read.parquet(f"{directory}/out").collect())
 
     try:

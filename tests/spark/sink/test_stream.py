@@ -14,7 +14,7 @@ from tests.spark.sink.conftest import Writes
 from tests.spark.sink.support import consume
 from tests.spark.topics import Topics, numbers
 
-DEADLINE_S = 240.0
+DEADLINE_S = 240
 
 
 class Query:

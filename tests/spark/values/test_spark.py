@@ -115,7 +115,7 @@ def test_errors_reach_the_user(reads: Reads) -> None:
         (None, {"valueFormat": "avro"}, "valueFormat=avro needs valueSchema"),
     ]:
         with pytest.raises(PySparkException, match=message):
-            reads.batch(schema, subscribe="t", **options).collect()  # type: ignore[arg-type]
+            reads.batch(schema, subscribe="t", **options).collect()
 
 
 def test_a_stream(reads: Reads, topics: Topics, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_as_from_avro(reads: Reads, topics: Topics, tmp_path: Path) -> None:
     """The same types and rows as Spark makes of the same bytes."""
     require(spark_avro_missing())
     # time-micros is Spark's TIME since 4.1, which is off unless spark.sql.timeType.enabled; here it stays a number.
-    schema = EVERYTHING | {"fields": [each for each in EVERYTHING["fields"] if each["name"] != "tus"]}  # type: ignore[operator]
+    schema = EVERYTHING | {"fields": [each for each in EVERYTHING["fields"] if each["name"] != "tus"]}
     order = {"schema": schema, "values": [written(schema, WRITTEN).hex()] * 2}
     command = [sys.executable, "-m", "tests.spark.values.spark_from_avro", str(tmp_path), str(spark_avro())]
     done = subprocess.run(
