@@ -17,6 +17,7 @@ from __future__ import annotations
 import shutil
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -216,11 +217,18 @@ class PartitionLog(LogAppender):
         disks.
         """
         removed = 0
-        while self._deletions and self._deletions[0][0] <= now_ms:
-            for path in self._deletions.popleft()[1]:
+        while (paths := self._due_deletion(now_ms)) is not None:
+            for path in paths:
                 self._ops.unlink(path)
                 removed += 1
         return removed
+
+    def _due_deletion(self, now_ms: int) -> list[str] | None:
+        # On a worker: the loop's thread may delete the log, and empty the queue, at any moment.
+        with suppress(IndexError):
+            if self._deletions[0][0] <= now_ms:
+                return self._deletions.popleft()[1]
+        return None
 
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
         """Drop every batch at or after ``offset``; returns whether there was one. Checkpoint recovery points

@@ -99,6 +99,19 @@ def test_files_wait_for_their_delay_and_readers_keep_theirs(tmp_path: Path) -> N
     assert reading.read() == before
 
 
+def test_a_log_may_be_deleted_while_its_old_segments_are_removed(tmp_path: Path) -> None:
+    """The worker that removes looks at the queue, and then takes from it; the event loop empties it in between."""
+    log = filled(tmp_path, FIVE_A_SEGMENT.with_changes(retention_bytes=10 * ONE))
+    log.apply_retention(NOW)
+
+    class DeletedMeanwhile(int):
+        def __ge__(self, when: int) -> bool:
+            log.rename_for_delete()
+            return int(self) >= when
+
+    assert log.remove_deleted(DeletedMeanwhile(NOW + 1000)) == 0
+
+
 def test_an_idle_log_empties_itself_once(tmp_path: Path) -> None:
     log = filled(tmp_path, FIVE_A_SEGMENT.with_changes(retention_ms=0))
     assert len(log.apply_retention(NOW + 1)) == 5
