@@ -1,6 +1,9 @@
 """Latency of hot traffic while somebody reads a log that is on the disk alone: kafkalog beside Apache Kafka.
 
-Run from the repository: ``python -m benchmarks.cold_reads [--gigabytes 20]``; it needs that much space, and Linux.
+Run from the repository: ``python -m benchmarks.cold_reads``, the full run: 20 GB, three rounds of both brokers. It
+takes four to six minutes, 21 GB of space where ``--dir`` is, which must be on a disk, and Linux. Leave the machine
+alone meanwhile: on two cores whatever else runs moves the p99 more than a reader does. A small run, of a minute and a
+half: ``--gigabytes 6 --seconds 5 --runs 2``. Give it 1.2 GB or more a second, or the reader is through too early.
 
 A log of so many gigabytes (1 KB records in batches of 16 KiB, segments of 1 GiB) is written once and given to each
 broker. Hot traffic is one record of 1,000 bytes every few milliseconds to another topic: Produce with acks=1 over one
@@ -90,11 +93,13 @@ def read_cold(bootstrap: str, end: int) -> None:
     """The process that reads the big log: until its end, or until standard input is closed."""
     began = time.perf_counter()
     total = 0
+    ended = True
     for got in raw_fetch.stream(bootstrap, COLD, 0, end):
         total += got
         if select.select([sys.stdin], [], [], 0)[0]:
+            ended = False
             break
-    print(json.dumps({"bytes": total, "seconds": time.perf_counter() - began}))
+    print(json.dumps({"bytes": total, "seconds": time.perf_counter() - began, "ended": ended}))
 
 
 @contextmanager
@@ -110,6 +115,8 @@ def cold_reader(broker: Broker, end: int, rates: list[float]) -> Iterator[None]:
         process.kill()
     told = json.loads(out)
     rates.append(told["bytes"] / told["seconds"] / 1e6)
+    if told["ended"]:
+        print(f"{broker.name}: the reader was through after {told['seconds']:.1f} s: more --gigabytes", file=sys.stderr)
 
 
 def prepare(name: str, home: Path, source: Path, options: argparse.Namespace) -> None:
