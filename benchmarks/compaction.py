@@ -1,12 +1,15 @@
 """How fast a log is compacted: kafkalog's cleaner beside Apache Kafka's, on the same data.
 
-Run from the repository: ``python -m benchmarks.compaction [--quick]``.
+Run from the repository: ``python -m benchmarks.compaction [--quick]``. Five minutes at most, for each contestant is
+waited for no longer than its share of what is left of them, `DEADLINE_S`, and what it has not said by then is missing
+from the table.
 
 One partition is written once: records with a key of 16 bytes, drawn evenly from a number of keys, and a value of 100
 bytes, in batches of 16 KiB and segments of 64 MiB. Each broker is then started on a copy of it that was never cleaned,
 with one cleaner thread and otherwise the defaults of its distribution, in turns. Both say in their log how much they
 cleaned and how long it took, from the first key taken into the map to the last segment put in place: these are the
-figures. What is left must be the same number of records.
+figures. What is left must be the same number of records. CPU seconds are the process's, from its start until it has
+said so, without those that a start of the same broker takes that has no such partition.
 """
 
 from __future__ import annotations
@@ -14,20 +17,20 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
-import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
+import psutil  # type: ignore[import-untyped]
 import pyarrow as pa
 
 from benchmarks.peers import report
-from benchmarks.peers.brokers import OURS
+from benchmarks.peers.brokers import OURS, stop_when_told
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
 from kafkalog.records.arrow import encode_arrow
@@ -43,6 +46,7 @@ BATCH_BYTES = 16 << 10
 SEGMENT_BYTES = 64 << 20
 CHUNK = 200_000
 DEADLINE_S = 300.0
+"""For everything together."""
 NOW_MS = 1_700_000_000_000
 PEERS = {f"Kafka {version}": version for version in kafka.VERSIONS}
 NAMES = (OURS, *PEERS)
@@ -65,6 +69,11 @@ class Cleaned(NamedTuple):
     seconds: float
     megabytes_left: float
     records_left: int
+    cpu_seconds: float
+
+
+class OutOfTimeError(Exception):
+    """There is no time left for another run."""
 
 
 def write_partition(directory: Path, records: int, keys: int, codec: Codec) -> int:
@@ -103,29 +112,45 @@ def number(text: str) -> float:
     return float(text.replace(",", ""))
 
 
-def wait_for(path: Path, line: re.Pattern[str]) -> Cleaned:
-    """What the first line in the file says that matches."""
-    end = time.monotonic() + DEADLINE_S
+def cpu_seconds(pid: int) -> float:
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def wait_for(path: Path, line: re.Pattern[str], pid: int, start_cpu: float, end: float) -> Cleaned:
+    """What the first line in the file says that matches.
+
+    Raises:
+        OutOfTimeError: there is none by `end`, on the monotonic clock.
+    """
     while True:
         found = line.search(path.read_text(errors="replace"))
         if found is not None:
-            return Cleaned(number(found[1]), number(found[2]), number(found[3]), int(number(found[4])))
+            spent = max(cpu_seconds(pid) - start_cpu, 0.0)
+            return Cleaned(number(found[1]), number(found[2]), number(found[3]), int(number(found[4])), spent)
         if time.monotonic() > end:
-            raise TimeoutError(f"{path} does not tell of a cleaning")
+            raise OutOfTimeError(f"{path.parent.name}: no cleaning was told of in time")
+        if not psutil.pid_exists(pid):
+            raise RuntimeError(f"the broker has ended; see {path}")
         time.sleep(0.1)
 
 
-def ours(source: Path, home: Path, overrides: Sequence[str]) -> Cleaned:
+def ours(source: Path, home: Path, overrides: Sequence[str], end: float) -> Cleaned:
     """Start kafkalog on a copy of the partition, and see it cleaned."""
     settings = {"log.cleanup.policy": "compact", "log.segment.bytes": str(SEGMENT_BYTES), "log.cleaner.threads": "1"}
-    home.mkdir(parents=True)
-    broker = KafkalogBroker(home, {**settings, **dict(item.split("=", 1) for item in overrides)})
+    settings.update(item.split("=", 1) for item in overrides)
+    # Apart, for a broker takes over the partitions that it finds when it starts for the first time.
+    empty = home / "empty"
+    empty.mkdir(parents=True)
+    with KafkalogBroker(empty, settings) as broker:
+        start_cpu = cpu_seconds(broker.pid)
+    broker = KafkalogBroker(home, settings)
     shutil.copytree(source, broker.log_dir / f"{TOPIC}-0")
     with broker:
-        return wait_for(broker.output, OUR_LINE)
+        return wait_for(broker.output, OUR_LINE, broker.pid, start_cpu, end)
 
 
-def theirs(version: str, source: Path, home: Path) -> Cleaned:
+def theirs(version: str, source: Path, home: Path, end: float) -> Cleaned:
     """The same of Apache Kafka, whose topic has to be made before the partition takes its place."""
     settings = {"log.cleanup.policy": "compact", "log.segment.bytes": str(SEGMENT_BYTES), "log.cleaner.threads": "1"}
     home.mkdir(parents=True)
@@ -137,16 +162,17 @@ def theirs(version: str, source: Path, home: Path) -> Cleaned:
     ):
         with peer, closing(ConfluentClient(peer.bootstrap)) as client:
             client.create_topic(TOPIC)
+            start_cpu = cpu_seconds(peer.pid)
         copy_partition(source, peer.log_dir / f"{TOPIC}-0")
         with peer:
-            return wait_for(peer.log, KAFKA_LINE)
+            return wait_for(peer.log, KAFKA_LINE, peer.pid, start_cpu, end)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--brokers", nargs="+", default=[OURS, f"Kafka {kafka.KAFKA_3}"], choices=NAMES, metavar="NAME")
-    parser.add_argument("--records", type=int, default=3_000_000)
-    parser.add_argument("--keys", type=int, default=500_000)
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--keys", type=int, default=300_000)
     parser.add_argument("--codecs", nargs="+", default=["none", "lz4"], choices=[codec.name.lower() for codec in Codec])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--dir", type=Path, help="where the logs are (default: a temporary directory)")
@@ -154,43 +180,75 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one run of fewer records: a look, not a measurement")
     options = parser.parse_args()
     if options.quick:
-        options.records, options.keys, options.runs = options.records // 6, options.keys // 6, 1
-    rows = []
+        options.records, options.keys, options.runs = options.records // 4, options.keys // 4, 1
+    stop_when_told()
     root = Path(tempfile.mkdtemp(prefix="kafkalog-bench-", dir=options.dir))
     try:
-        for codec in options.codecs:
-            source = root / codec
-            size = write_partition(source, options.records, options.keys, Codec[codec.upper()])
-            found: dict[str, list[Cleaned]] = {name: [] for name in options.brokers}
-            for run in range(options.runs):
-                for name in options.brokers:
-                    home = root / f"{codec}-{run}-{name.replace(' ', '-')}"
-                    partition = source / f"{TOPIC}-0"
-                    made = (
-                        ours(partition, home, options.override)
-                        if name == OURS
-                        else theirs(PEERS[name], partition, home)
-                    )
-                    found[name].append(made)
-                    shutil.rmtree(home, ignore_errors=True)
-            left = {name: {made.records_left for made in several} for name, several in found.items()}
-            if len(set().union(*left.values())) != 1:
-                print(f"records left differ: {left}")
-            rates = {name: [each.megabytes / each.seconds for each in several] for name, several in found.items()}
-            rows.append(report.compare(f"{codec}, {size >> 20} MB, MB/s", rates, ",.0f"))
-            spent = {name: [each.seconds for each in several] for name, several in found.items()}
-            rows.append(
-                [
-                    f"{codec}, s",
-                    *(f"{statistics.median(each):.1f}" for each in spent.values()),
-                    *[""] * (len(spent) - 1),
-                ]
-            )
+        sources, found = measure(root, options)
     finally:
         shutil.rmtree(root, ignore_errors=True)
+    rows = []
+    for codec, size in sources.items():
+        results = found[codec]
+        left = {name: {made.records_left for made in several} for name, several in results.items()}
+        if len(set().union(*left.values())) > 1:
+            print(f"records left differ: {left}")
+        rows += table_rows(codec, size, options.records, results)
     print(report.machine())
-    print(f"{options.records:,} records, {options.keys:,} keys, {options.runs} runs in turns, medians")
+    runs = {len(several) for results in found.values() for several in results.values()}
+    print(f"{options.records:,} records, {options.keys:,} keys, {min(runs)} to {max(runs)} runs in turns, medians")
     print(report.table(report.header("compaction, one thread", options.brokers), rows))
+
+
+def measure(root: Path, options: argparse.Namespace) -> tuple[dict[str, int], dict[str, dict[str, list[Cleaned]]]]:
+    """The size of the partition of each codec, and what each broker made of it, as often as there was time."""
+    end = time.monotonic() + DEADLINE_S
+    sizes = {
+        codec: write_partition(root / codec, options.records, options.keys, Codec[codec.upper()])
+        for codec in options.codecs
+    }
+    found: dict[str, dict[str, list[Cleaned]]] = {
+        codec: {name: [] for name in options.brokers} for codec in options.codecs
+    }
+    rounds = [(codec, name) for codec in options.codecs for name in options.brokers]
+    longest = 0.0
+    for run in range(options.runs):
+        for at, (codec, name) in enumerate(rounds):
+            began = time.monotonic()
+            if run and began + longest > end:
+                print(f"no time is left for run {run + 1} of {name}, {codec}")
+                continue
+            # In the first run each of those to come has the same share of what is left.
+            share = end if run else began + (end - began) / (len(rounds) - at)
+            home = root / f"{codec}-{run}-{name.replace(' ', '-')}"
+            partition = root / codec / f"{TOPIC}-0"
+            try:
+                made = (
+                    ours(partition, home, options.override, share)
+                    if name == OURS
+                    else theirs(PEERS[name], partition, home, share)
+                )
+            except OutOfTimeError as error:
+                print(error)
+            else:
+                found[codec][name].append(made)
+            shutil.rmtree(home, ignore_errors=True)
+            longest = max(longest, time.monotonic() - began)
+    return sizes, found
+
+
+def table_rows(codec: str, size: int, records: int, results: dict[str, list[Cleaned]]) -> list[list[str]]:
+    """Throughput by bytes of the log and by records, seconds, and CPU seconds."""
+
+    def of(value: Callable[[Cleaned], float]) -> dict[str, list[float]]:
+        return {name: [value(made) for made in several] for name, several in results.items()}
+
+    return [
+        report.compare(f"{codec}, {size >> 20} MB, MB/s", of(lambda made: made.megabytes / made.seconds), ",.0f"),
+        report.compare(f"{codec}, thousand records/s", of(lambda made: records / made.seconds / 1000), ",.0f"),
+        report.compare(f"{codec}, s", of(lambda made: made.seconds), ".2f"),
+        report.compare(f"{codec}, CPU s", of(lambda made: made.cpu_seconds), ".2f"),
+    ]
 
 
 if __name__ == "__main__":
