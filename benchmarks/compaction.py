@@ -138,7 +138,7 @@ def wait_for(path: Path, line: re.Pattern[str], pid: int, start_cpu: float, end:
 def ours(source: Path, home: Path, overrides: Sequence[str], end: float) -> Cleaned:
     """Start kafkalog on a copy of the partition, and see it cleaned."""
     settings = {"log.cleanup.policy": "compact", "log.segment.bytes": str(SEGMENT_BYTES), "log.cleaner.threads": "1"}
-    settings.update(item.split("=", 1) for item in overrides)
+    settings |= dict(item.split("=", 1) for item in overrides)
     # Apart, for a broker takes over the partitions that it finds when it starts for the first time.
     empty = home / "empty"
     empty.mkdir(parents=True)
