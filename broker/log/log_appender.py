@@ -8,6 +8,7 @@ from broker.log import recovery
 from broker.log.append_info import AppendInfo
 from broker.log.config import LOG_APPEND_TIME
 from broker.log.control import parse_marker
+from broker.log.index_file import CorruptIndexError
 from broker.log.log_reader import LogReader
 from broker.log.message_sets import PreparedSet, prepare_set
 from broker.log.producer_state import SEQUENCE_MASK
@@ -242,8 +243,19 @@ class LogAppender(LogReader):
     def _note_producer(self, header: BatchHeader, batch: memoryview) -> None:
         try:
             recovery.note_producer(self.producers, header, batch, self._active)
+        except CorruptIndexError as error:
+            logger.warning("Rebuilding the transaction index of %s: %s", self._active, error)
+            self._rebuild_transactions()
         except OSError as error:
             # The marker is in the log, but readers of committed records would not learn of it: recovery indexes it.
+            self._go_offline(f"cannot index an aborted transaction: {error}")
+            raise KafkaStorageError(f"Cannot append to {self._label}: {error}") from error
+
+    def _rebuild_transactions(self) -> None:
+        """Write the active segment's transaction index anew; the marker, which is in the log by now, is among it."""
+        try:
+            recovery.rebuild_transaction_index(self._segments, self._active, self._ops)
+        except (OSError, RecordsError) as error:
             self._go_offline(f"cannot index an aborted transaction: {error}")
             raise KafkaStorageError(f"Cannot append to {self._label}: {error}") from error
 

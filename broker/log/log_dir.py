@@ -156,6 +156,11 @@ class LogDir:
         """Raises OSError."""
         self._write(names.RECOVERY_POINT_CHECKPOINT, offsets)
 
+    def forget_recovery_points(self) -> None:
+        """Remove the recovery points, on the device too. Raises OSError."""
+        self._ops.unlink(str(self.path / names.RECOVERY_POINT_CHECKPOINT))
+        self._ops.fsync_dir(str(self.path))
+
     def write_log_start_offsets(self, offsets: Offsets) -> None:
         """Raises OSError."""
         self._write(names.LOG_START_CHECKPOINT, offsets)

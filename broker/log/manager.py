@@ -201,8 +201,7 @@ class LogManager:
         if not self.online_dirs:
             self._refuse_start()
         if self._lowered:
-            # What was lost lies before the recovery point: it must not vouch for what is appended there from now on.
-            self.checkpoint_recovery_points()
+            self._lower_recovery_points()
             self.checkpoint_cleaned_offsets()
 
     def _begin_loading(
@@ -439,6 +438,17 @@ class LogManager:
         """Write how far each log is on the device; whether every log directory that is online had room for it."""
         return self._checkpoint(LogDir.write_recovery_points, lambda log: log.recovery_point)
 
+    def _lower_recovery_points(self) -> None:
+        """Checkpoint them after a log became shorter: none may vouch for what is appended past its end from now on."""
+        if self.checkpoint_recovery_points():
+            return
+        for directory in self.online_dirs:
+            try:
+                # That needs no room; after a crash the logs are checked from their beginning.
+                directory.forget_recovery_points()
+            except OSError as error:
+                self.fail_directory(directory.path, f"cannot remove {names.RECOVERY_POINT_CHECKPOINT}: {error}")
+
     def checkpoint_log_start_offsets(self) -> None:
         """Write where each log begins, for those that begin within their first segment.
 
@@ -499,7 +509,7 @@ class LogManager:
         """
         log = self._logs[topic, partition]
         if log.truncate_to(offset, now_ms=self._clock()):
-            self.checkpoint_recovery_points()
+            self._lower_recovery_points()
             if log.cleaned_offset is not None:
                 self.checkpoint_cleaned_offsets()
 

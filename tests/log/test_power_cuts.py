@@ -259,6 +259,25 @@ def test_a_recovery_point_past_the_end_vouches_for_nothing_that_is_appended_late
     logs.unlock()
 
 
+def test_a_full_disk_keeps_no_recovery_point_past_the_end(tmp_path: Path) -> None:
+    """There is no room for a lower one; the higher one would vouch for records yet to come."""
+    ops = FaultyOps(errno.ENOSPC)
+    logs = manager(tmp_path, ops=ops)
+    log = logs.create("t", 0)
+    fill(log, 6)
+    log.flush()
+    assert logs.checkpoint_recovery_points()
+    assert read_offsets(str(tmp_path / names.RECOVERY_POINT_CHECKPOINT)) == {("t", 0): 6}
+    ops.fail = {"pwrite": 1}
+    logs.truncate_to("t", 0, 3)
+    assert logs.offline_dirs == []
+    assert not (tmp_path / names.RECOVERY_POINT_CHECKPOINT).exists()
+    ops.heal()
+    assert logs.checkpoint_recovery_points()
+    assert read_offsets(str(tmp_path / names.RECOVERY_POINT_CHECKPOINT)) == {("t", 0): 3}
+    logs.unlock()
+
+
 def test_a_full_disk_takes_no_checkpoint_and_no_log_directory_offline(tmp_path: Path) -> None:
     """The checkpoint before stays in force; but none may vouch for a new log of an old name."""
     ops = FaultyOps(errno.ENOSPC)

@@ -317,6 +317,19 @@ def test_aborted_transactions_are_indexed_again(tmp_path: Path) -> None:
     assert once_more.aborted_transactions(17, 18) == aborted[1:]
 
 
+def test_a_damaged_transaction_index_is_rebuilt_when_it_is_added_to(tmp_path: Path) -> None:
+    """Or the transaction would be decided and not indexed: its records served as committed ones."""
+    log = open_log(tmp_path, CONFIG)
+    for round_ in range(2):
+        for path in (tmp_path / "t-0").glob("*.txnindex"):
+            path.write_bytes(b"\x00\x09" + path.read_bytes()[2:])
+        produce(log, round_, transactional=True)
+        log.append(marker(9), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+    assert [(row.first_offset, row.last_offset) for row in log.aborted_transactions(0, 100)] == [(0, 1), (2, 3)]
+    again = open_log(tmp_path, CONFIG)
+    assert [(row.first_offset, row.last_offset) for row in again.aborted_transactions(0, 100)] == [(0, 1), (2, 3)]
+
+
 def test_a_copy_of_a_live_directory_opens(tmp_path: Path) -> None:
     log = filled(tmp_path)
     shutil.copytree(tmp_path / "t-0", tmp_path / "copy" / "t-0")
