@@ -14,7 +14,7 @@ from broker.log import checkpoints, names
 from broker.log.config import LogConfig
 from broker.log.log_dir import LogDir
 from broker.log.partition_log import PartitionLog
-from broker.log.tools import repair, targets, verify
+from broker.log.tools import repair, segment_check, targets, verify
 from broker.log.tools.findings import Level, Remedy
 from broker.log.tools.repair_plan import Choice, plan_repair
 from broker.log.tools.stats import Stats, segment_stats
@@ -125,6 +125,47 @@ def test_a_flipped_bit_is_found_where_it_is(log: Path) -> None:
     assert finding.remedy is Remedy.CHOOSE
     assert "CRC" in finding.problem
     assert f"position {position}, offset {offset}" in str(finding)
+
+
+@pytest.mark.parametrize("chunk", [200, 1000], ids=["a batch a chunk", "batches a chunk"])
+def test_batches_behind_damage_are_sound_wherever_a_chunk_ends(
+    log: Path, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_check, "CHUNK_BYTES", chunk)
+    path = logs(log)[-1]
+    batches = positions(path)
+    sound = path.read_bytes()
+    for position, size, offset in batches[:-1]:
+        flip(path, position + size - 3)
+        (segment,) = (s for p in check(log).partitions.values() for s in p.segments if s.damages)
+        assert [(d.position, d.end, d.offset, d.sound_after) for d in segment.damages] == [
+            (position, position + size, offset, True)
+        ]
+        assert segment.valid_end == len(sound)
+        path.write_bytes(sound)
+    position, size, offset = batches[-1]
+    flip(path, position + size - 3)
+    assert errors(log)[0] == (path.name, Remedy.CUT_TAIL)
+    (partition,) = check(log).partitions.values()
+    assert (partition.segments[-1].valid_end, partition.next_offset) == (position, offset)
+
+
+@pytest.mark.parametrize("chunk", [200, 1 << 20], ids=["a batch a chunk", "all in a chunk"])
+@pytest.mark.parametrize("field", [1, 23], ids=["base offset", "last offset delta"])
+def test_offsets_that_damage_claims_do_not_count(
+    log: Path, field: int, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_check, "CHUNK_BYTES", chunk)
+    path = logs(log)[-1]
+    position, size, offset = positions(path)[5]
+    before = values(log)
+    flip(path, position + field, 0x40)
+    (partition,) = check(log).partitions.values()
+    (damage,) = partition.segments[-1].damages
+    assert (damage.position, damage.end, damage.offset, damage.sound_after) == (position, position + size, offset, True)
+    assert partition.next_offset == SEGMENTS * (BATCHES * 5 + 6)
+    mend(log, Choice.SKIP)
+    assert values(log) == before
 
 
 @pytest.mark.parametrize("field", [8, 16], ids=["length", "magic"])

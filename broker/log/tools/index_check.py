@@ -112,9 +112,6 @@ class TimeIndexCheck(_IndexCheck):
         super().__init__(path, base, may_have_zeros=may_have_zeros)
         self._largest = np.int64(-1)
 
-    def _is_used(self, entries: Any) -> Any:
-        return (entries["timestamp"] != 0) | (entries["relative"] != 0)
-
     def take(self, first_offsets: Any, last_offsets: Any, max_timestamps: Any) -> None:
         """Compare with these batches."""
         if not len(last_offsets):

@@ -36,8 +36,17 @@ class Damage(NamedTuple):
     end: int
     offset: int
     problem: str
-    sound_after: bool
+    sound_after: bool = False
     """Whether sound batches follow in the file."""
+
+
+class LastBatch(NamedTuple):
+    """The last sound batch so far. ``expected``: the offset after the one before it."""
+
+    position: int
+    base_offset: int
+    next_offset: int
+    expected: int
 
 
 class Transactional(NamedTuple):
@@ -62,6 +71,7 @@ class SegmentReport:
     next_offset: int = 0
     valid_end: int = 0
     """Where the last sound batch ends."""
+    last: LastBatch | None = None
     max_timestamp: int = -1
     gaps: list[tuple[int, int]] = field(default_factory=list)
     """Offsets [from, to) that no batch has, the first hundred."""
@@ -156,12 +166,10 @@ class _Reader:
             if len(scan.table):
                 wrong = checking.check(view, scan.table, report.counts, records=self._options.records)
                 yield view, position, self._sound(position, scan.table, wrong)
-                report.next_offset = scan.next_offset
                 self._progress(scan.position)
                 position += scan.position
-                if not wrong or wrong[-1][0] != len(scan.table) - 1:
-                    report.valid_end = position
-                if scan.error is None:
+                # What a damaged batch says of its offsets is no reason to doubt the next: look at that again.
+                if scan.error is None or (wrong and wrong[-1][0] == len(scan.table) - 1):
                     continue
                 view = view[scan.position :]
             if scan.error is None:
@@ -170,11 +178,14 @@ class _Reader:
                     # A batch larger than a chunk.
                     self._buffer = bytearray(size)
                     continue
+            elif self._base_offset_was_wrong(position, end):
+                continue
             problem = self._problem(scan.error, view, position, end)
             resumed = self._resume(view, position, end)
-            report.damages.append(Damage(position, resumed, report.next_offset, problem, resumed < end))
+            report.damages.append(Damage(position, resumed, report.next_offset, problem))
             self._progress(resumed - position)
             position = resumed
+        report.damages = [damage._replace(sound_after=report.valid_end > damage.position) for damage in report.damages]
 
     def _read(self, position: int, end: int) -> memoryview:
         view = memoryview(self._buffer)[: min(len(self._buffer), end - position)]
@@ -193,13 +204,29 @@ class _Reader:
         rows = table.tolist()
         for row, error in wrong:
             at = position + rows[row][t.POSITION]
-            follows = row + 1 < len(rows)
-            self._report.damages.append(
-                Damage(at, at + rows[row][t.SIZE], rows[row][t.BASE_OFFSET], str(error), follows)
-            )
+            self._report.damages.append(Damage(at, at + rows[row][t.SIZE], rows[row][t.BASE_OFFSET], str(error)))
         keep = np.ones(len(table), bool)
         keep[[row for row, _ in wrong]] = False
         return table[keep]
+
+    def _base_offset_was_wrong(self, position: int, end: int) -> bool:
+        """Whether the batch before `position` leapt, and the one here follows on what was before the leap.
+
+        No checksum covers a base offset. If so, that batch is damage, and the one here is to be looked at again.
+        """
+        report = self._report
+        last = report.last
+        if last is None or report.valid_end != position or last.base_offset <= last.expected:
+            return False
+        report.next_offset = last.expected
+        if not self._is_sound(position, end):
+            report.next_offset = last.next_offset
+            return False
+        problem = f"base offset {last.base_offset} cannot be: the offsets behind it are smaller"
+        report.damages.append(Damage(last.position, position, last.expected, problem))
+        report.valid_end, report.last = last.position, None
+        report.batches -= 1
+        return True
 
     @staticmethod
     def _size_at(view: memoryview) -> int:
@@ -250,7 +277,7 @@ class _Reader:
 
 
 def _take(report: SegmentReport, view: memoryview, position: int, table: Any) -> None:
-    """Note what the checks of the partition need of sound batches."""
+    """Note what the checks of the partition need of sound batches; `position` is that of the view."""
     if not len(table):
         return
     report.batches += len(table)
@@ -266,6 +293,9 @@ def _take(report: SegmentReport, view: memoryview, position: int, table: Any) ->
     report.missing_offsets += int((first - expected)[gaps].sum())
     report.thinned |= bool(((table[:, t.COUNT] < table[:, t.LAST_OFFSET_DELTA] + 1) & new).any())
     report.max_timestamp = max(report.max_timestamp, int(table[:, t.MAX_TIMESTAMP].max()))
+    start = position + int(table[-1, t.POSITION])
+    report.last = LastBatch(start, int(first[-1]), int(after[-1]), int(expected[-1]))
+    report.next_offset, report.valid_end = int(after[-1]), start + int(table[-1, t.SIZE])
     if not new.any():
         return
     rows = table[new]
