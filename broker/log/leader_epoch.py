@@ -59,16 +59,14 @@ class LeaderEpochCache:
     def announce(self, epoch: int, start_offset: int) -> None:
         """Note that ``epoch``, which has no records yet, begins at ``start_offset``.
 
-        Of a log without records the entry is not forced to the device, which for a topic of a thousand partitions
-        would take seconds: a crash loses what the next leader says again. The first append does it.
+        Nothing is forced to the device, which for thousands of partitions would take many seconds: a crash loses what
+        the next leader says again. The first append does it. Only a file without entries is written now.
         """
         if not self._assign(epoch, start_offset):
             return
         self.dirty = True
-        entries = self.entries()
-        if len(entries) > 1:
-            self.flush()
-        elif entries != self._stored:
+        if not self._stored:
+            entries = self.entries()
             write_epochs(self._path, entries, self._ops, durably=False)
             self._stored = entries
 

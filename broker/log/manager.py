@@ -83,6 +83,7 @@ class LogManager:
         # A log ended before its checkpointed recovery point, or cleaned offset, when it was opened.
         self._lowered = False
         self.on_directory_failure: Callable[[Path], None] = lambda path: None
+        self._unclean: set[Path] = set()
         self.log_dirs: list[LogDir] = []
         self._checkpoints = CheckpointWriter(self.log_dirs, self.fail_directory)
         self._deletions = Deletions(ops, self.fail_directory)
@@ -118,6 +119,11 @@ class LogManager:
             "Shutdown broker because none of the specified log dirs from "
             f"{', '.join(str(directory.path) for directory in self.log_dirs)} can be created or validated: {reasons}"
         )
+
+    @property
+    def recovered(self) -> frozenset[TopicPartition]:
+        """Partitions whose log was opened after an unclean stop: what was not on the device may be gone."""
+        return frozenset(key for key, log in self._logs.items() if log.log_dir in self._unclean)
 
     @property
     def online_dirs(self) -> list[LogDir]:
@@ -211,6 +217,7 @@ class LogManager:
         now_ms = self._clock()
         clean = directory.take_clean_shutdown()
         if not clean:
+            self._unclean.add(directory.path)
             # Names that the process gave before it was killed may not have come to the device.
             self._ops.fsync_dir(str(directory.path))
         points = directory.read_recovery_points()

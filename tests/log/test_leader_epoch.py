@@ -73,10 +73,18 @@ def test_an_epoch_without_records_is_announced_without_waiting_for_the_device(tm
     assert "fsync" in [call for call, _ in ops.calls]
 
 
-def test_announcing_an_epoch_keeps_the_entries_of_records_on_the_device(cache: LeaderEpochCache) -> None:
+def test_announcing_an_epoch_keeps_the_entries_of_records_on_the_device(
+    cache: LeaderEpochCache, tmp_path: Path
+) -> None:
+    """The file gets the new one with its first record: until then no more than what it says is to be kept."""
+    path = str(tmp_path / "leader-epoch-checkpoint")
     cache.announce(9, 50)
     assert cache.entries() == [(2, 10), (4, 20), (7, 35), (9, 50)]
+    assert cache.dirty
+    assert LeaderEpochCache(path).entries() == [(2, 10), (4, 20), (7, 35)]
+    cache.assign(9, 50)
     assert not cache.dirty
+    assert LeaderEpochCache(path).entries() == [(2, 10), (4, 20), (7, 35), (9, 50)]
 
 
 def test_an_unreadable_checkpoint_counts_as_empty(tmp_path: Path) -> None:
