@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from broker.config.server import BrokerConfig
-from broker.log.file_ops import FileOps
+from broker.log.batch_scan import verified_batches
+from broker.log.file_ops import Buffer, FileOps
 from broker.log.partition_log import PartitionLog
 from broker.log.producer_state import SEQUENCE_MASK
 from broker.replica.partition import Partition
 from broker.server import Server
-from kafkalog.records.batch import iter_headers
+from kafkalog.records.batch import BatchHeader, iter_headers
+from kafkalog.records.errors import RecordsError
 from tests.log.support import NOW
 
 Key = tuple[uuid.UUID, int]
@@ -95,6 +97,14 @@ class Host:
         return {(ids[partition.topic], partition.index): partition for partition in self.server.replicas}
 
 
+def row_of(header: BatchHeader, data: Buffer) -> Row:
+    sequence = (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK if header.producer_id >= 0 else -1
+    return Row(
+        header.base_offset, header.last_offset, header.partition_leader_epoch, header.producer_id, sequence,
+        header.is_control, bytes(data),
+    )  # fmt: skip
+
+
 def rows_of(log: PartitionLog) -> list[Row]:
     """Every batch that a log serves."""
     rows: list[Row] = []
@@ -105,27 +115,28 @@ def rows_of(log: PartitionLog) -> list[Row]:
             break
         before = len(rows)
         for position, header in iter_headers(memoryview(data)):
-            sequence = (
-                (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK if header.producer_id >= 0 else -1
-            )
-            rows.append(
-                Row(
-                    header.base_offset, header.last_offset, header.partition_leader_epoch, header.producer_id,
-                    sequence, header.is_control, bytes(data[position : position + header.size]),
-                )
-            )  # fmt: skip
+            rows.append(row_of(header, data[position : position + header.size]))
         assert len(rows) > before, f"nothing at {offset} of {log}"
         offset = rows[-1].last + 1
     return rows
 
 
 def all_rows(log: PartitionLog) -> list[Row]:
-    """Every batch of a log, those before its log start offset too, which a power cut may bring back."""
-    start, log.log_start_offset = log.log_start_offset, log.segments[0].base_offset
-    try:
-        return rows_of(log)
-    finally:
-        log.log_start_offset = start
+    """Every batch of a log; those before its log start offset, too, which a power cut may bring back.
+
+    Of those the first ones of each segment that are whole: what lies behind a checkpointed log start offset need never
+    have been forced to the device, and is not checked after a power cut, for nobody can read it.
+    """
+    start = log.log_start_offset
+    before: list[Row] = []
+    for segment in log.segments:
+        if segment.base_offset >= start:
+            break
+        with contextlib.suppress(RecordsError):
+            for _, header, data in verified_batches(segment.file.fd, 0, segment.size):
+                if header.last_offset < start:
+                    before.append(row_of(header, data))
+    return before + rows_of(log)
 
 
 def rows_at(log: PartitionLog, offset: int) -> int:
