@@ -165,6 +165,12 @@ def test_stats(segment: Path) -> None:
     assert "records               3\n" in printed
 
 
+def test_stats_of_a_log_whose_segment_goes_meanwhile(segment: Path) -> None:
+    before = json_lines(run("log", "stats", "--json", "--segments", str(segment.parent)))
+    (segment.parent / "00000000000000009999.log").symlink_to(segment.parent / "gone")
+    assert json_lines(run("log", "stats", "--json", "--segments", str(segment.parent))) == before
+
+
 @pytest.mark.parametrize("action", ["verify", "repair", "tail", "stats"])
 def test_where_there_is_no_log(tmp_path: Path, action: str) -> None:
     done = run("log", action, str(tmp_path / "nothing"), check=1)

@@ -6,6 +6,7 @@ import argparse
 import datetime
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.cli.client_options import natural
@@ -23,6 +24,7 @@ from kafkalog.cli.log_tools.common import (
 
 if TYPE_CHECKING:
     from broker.log.tools.stats import Stats
+    from broker.log.tools.targets import PartitionDir
 
 EXAMPLES = """\
 examples:
@@ -70,16 +72,21 @@ def run_stats(arguments: argparse.Namespace) -> int:
         Progress(size, arguments.json) as progress,
         ThreadPoolExecutor(arguments.threads or os.cpu_count() or 1) as pool,
     ):
+
+        def count(partition: PartitionDir, base: int) -> Stats:
+            try:
+                return segment_stats(
+                    partition, base, deep=arguments.deep, count_keys=bool(arguments.top_keys), progress=progress
+                )
+            except FileNotFoundError:
+                # Retention took it meanwhile.
+                return Stats()
+
         for partition in found.partitions:
             total = Stats()
-            counted = pool.map(
-                lambda base, partition=partition: segment_stats(
-                    partition, base, deep=arguments.deep, count_keys=bool(arguments.top_keys), progress=progress
-                ),
-                partition.bases,
-            )
+            counted = pool.map(partial(count, partition), partition.bases)
             for base, stats in zip(partition.bases, counted, strict=True):
-                if arguments.segments:
+                if arguments.segments and stats.segments:
                     progress.clear()
                     _show(arguments, partition.path, base, stats)
                 total.add(stats)
