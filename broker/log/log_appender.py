@@ -242,7 +242,9 @@ class LogAppender(LogReader):
 
     def _note_producer(self, header: BatchHeader, batch: memoryview) -> None:
         try:
-            recovery.note_producer(self.producers, header, batch, self._active)
+            if recovery.note_producer(self.producers, header, batch, self._active):
+                # The next flush, or a clean stop, must not vouch for a file whose name is not safe.
+                self._dir_unsynced = True
         except CorruptIndexError as error:
             logger.warning("Rebuilding the transaction index of %s: %s", self._active, error)
             self._rebuild_transactions()

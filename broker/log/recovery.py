@@ -338,13 +338,14 @@ def _replay_segment(segment: Segment, producers: ProducerStateManager, start: in
 
 def note_producer(
     producers: ProducerStateManager, header: BatchHeader, batch: memoryview, segment: Segment | None
-) -> None:
-    """Take a batch of the log into the producer state; with ``segment``, index the transaction that it
-    aborts.
+) -> bool:
+    """Take a batch of the log into the producer state; with ``segment``, index the transaction that it aborts.
+
+    Returns whether that was the first of the segment's transaction index, whose file may be new.
     """
     producers.end_offset = header.last_offset + 1
     if header.producer_id < 0:
-        return
+        return False
     if not header.is_control:
         producers.update(
             header.producer_id,
@@ -355,20 +356,19 @@ def note_producer(
             header.max_timestamp,
             header.is_transactional,
         )
-        return
+        return False
     if header.records_count == 0:
         # What compaction leaves of a marker whose transaction is gone, for its producer's epoch.
         producers.note_epoch(header.producer_id, header.producer_epoch, header.max_timestamp)
-        return
+        return False
     marker = parse_marker(batch)
     if marker is None:
-        return
+        return False
     aborted = producers.complete(
         header.producer_id, header.producer_epoch, marker.coordinator_epoch, header.base_offset, marker.timestamp,
         aborted=marker.aborted,
     )  # fmt: skip
-    if aborted is not None and segment is not None:
-        segment.add_aborted(aborted)
+    return aborted is not None and segment is not None and segment.add_aborted(aborted)
 
 
 def rebuild_transaction_index(segments: list[Segment], segment: Segment, ops: FileOps = OS) -> None:

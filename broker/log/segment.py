@@ -192,12 +192,12 @@ class Segment:
             self._none_aborted_at = changes
         return found
 
-    def add_aborted(self, transaction: AbortedTransaction) -> None:
-        """Append a row to the transaction index. Raises what `TransactionIndex.append` does."""
+    def add_aborted(self, transaction: AbortedTransaction) -> bool:
+        """`TransactionIndex.append` to the transaction index."""
         # Counted before and after: a reader on another thread may look at any moment.
         self._aborted_changes += 1
         try:
-            self.transaction_index.append(transaction)
+            return self.transaction_index.append(transaction)
         finally:
             self._aborted_changes += 1
 

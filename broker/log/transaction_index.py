@@ -47,8 +47,8 @@ class TransactionIndex:
         self.base_offset = base_offset
         self._ops = ops
 
-    def append(self, transaction: AbortedTransaction) -> None:
-        """Add a row at the end.
+    def append(self, transaction: AbortedTransaction) -> bool:
+        """Add a row at the end; whether it is the first, so that the file may be new.
 
         Raises:
             CorruptIndexError: its last offset does not follow the last row's.
@@ -61,6 +61,7 @@ class TransactionIndex:
             write_all(self._ops, fd, _ENTRY.pack(VERSION, *transaction), len(rows) * ENTRY_SIZE)
         finally:
             os.close(fd)
+        return not rows
 
     def items(self) -> list[AbortedTransaction]:
         """Every row, in order; empty when there is no file.

@@ -177,6 +177,20 @@ def test_aborted_transactions_are_not_forgotten_by_a_crash_after_a_recovery(reco
     assert [row[:3] for row in image.aborted_transactions(0, 2)] == [(7, 0, 1)]
 
 
+def test_a_clean_stop_forces_the_name_of_a_new_transaction_index(recorded: Recorded) -> None:
+    """After it nothing is recovered: readers of committed records would be given the aborted ones."""
+    log = open_log(recorded.root, CONFIG, ops=recorded.ops)
+    log.append(
+        batch(1, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True),
+        leader_epoch=0, now_ms=NOW, in_transaction=True,
+    )  # fmt: skip
+    log.flush()
+    log.append(marker(7), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+    log.close()
+    image = open_log(recorded.cut(), CONFIG, clean=True)
+    assert [row[:3] for row in image.aborted_transactions(0, 2)] == [(7, 0, 1)]
+
+
 def test_a_crash_of_a_recovery_leaves_no_gap_that_looks_like_compactions(recorded: Recorded) -> None:
     """Wherever it happens, the next recovery ends the log where the first one would have."""
     config = CONFIG.with_changes(cleanup_policy=("compact",))
