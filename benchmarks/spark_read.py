@@ -13,7 +13,7 @@ that the connector is published for), warmed up and then kept, so that runs can 
   holds: what PySpark leaves to any source written in Python.
 
 Two tables come out: rows a second, and the CPU seconds that Spark's processes take for a million rows, which other load
-on the machine disturbs less. ``--plot FILE`` draws the first against partitions and record sizes.
+on the machine disturbs less. ``--plot FILE`` draws the first against partitions, by record size and codec.
 
 Cases: all columns and the value alone, as a batch, and all columns with Trigger.AvailableNow; always into Spark's
 ``noop`` sink. Time is that of the whole query, from ``load`` on. "value" selects the column from the connector, and
@@ -150,7 +150,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--contestants", nargs="+", default=names, choices=names)
     parser.add_argument("--quick", action="store_true", help="one run of fewer records: a look, not a measurement")
     parser.add_argument("--dir", type=Path, help="where the brokers keep their data (default: a temporary directory)")
-    parser.add_argument("--plot", type=Path, help="draw rows a second against partitions and sizes into this file")
+    parser.add_argument(
+        "--plot", type=Path, help="draw rows a second against partitions, by size and codec, into this file"
+    )
     return parser.parse_args()
 
 

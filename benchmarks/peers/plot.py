@@ -1,4 +1,4 @@
-"""Rates drawn against partitions and against record sizes, and lines of any kind."""
+"""Rates drawn against partitions, by record size, and lines of any kind."""
 
 from __future__ import annotations
 
@@ -21,41 +21,53 @@ class Point(NamedTuple):
     """Millions of rows a second, by contestant."""
 
 
-def draw(path: Path, points: Sequence[Point]) -> None:
-    """One row of panels a job: rows/s against partitions (a line a size), and against sizes (a line a partition count).
+COLOURS = {"kafkalog": "tab:blue", "kafkalog from Kafka": "tab:cyan", "connector": "tab:orange", "ceiling": "0.6"}
+DASHES = ("-", "--", ":", "-.")
 
-    Plain records are drawn where there are any, the first codec where not.
+
+def draw(path: Path, points: Sequence[Point]) -> None:
+    """A panel a job and size of value: rows/s against partitions, a colour a contestant, a dash a codec.
+
+    The scale of rows is logarithmic, and one for all panels.
     """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import NullLocator, ScalarFormatter
 
-    codec = "none" if any(point.codec == "none" for point in points) else points[0].codec
-    chosen = [point for point in points if point.codec == codec]
-    jobs = list(dict.fromkeys(point.job for point in chosen))
-    figure, panels = pyplot.subplots(len(jobs), 2, squeeze=False, figsize=(11, 4 * len(jobs)))
+    jobs = list(dict.fromkeys(point.job for point in points))
+    sizes = sorted({point.size for point in points})
+    codecs = list(dict.fromkeys(point.codec for point in points))
+    counts = sorted({point.partitions for point in points})
+    figure, panels = pyplot.subplots(
+        len(jobs), len(sizes), squeeze=False, sharex=True, sharey=True, figsize=(5.5 * len(sizes), 4.2 * len(jobs))
+    )
     for row, job in enumerate(jobs):
-        for panel, across, label, unit in (
-            (panels[row][0], True, "partitions", "B"),
-            (panels[row][1], False, "bytes of a value", "partitions"),
-        ):
-            lines: dict[str, list[tuple[int, float]]] = defaultdict(list)
-            for point in chosen:
-                if point.job == job:
-                    at, other = (point.partitions, point.size) if across else (point.size, point.partitions)
+        for panel, size in zip(panels[row], sizes, strict=True):
+            lines: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+            for point in points:
+                if (point.job, point.size) == (job, size):
                     for name, rate in point.rates.items():
-                        lines[f"{name}, {other} {unit}"].append((at, rate))
-            for name, values in sorted(lines.items()):
-                panel.plot(*zip(*sorted(values), strict=True), marker="o", label=name)
-            panel.set_xscale("log", base=2)
-            panel.set_xlabel(label)
-            panel.set_ylabel("million rows/s")
-            panel.set_ylim(bottom=0)
-            panel.set_title(job)
-            panel.legend(fontsize="x-small")
+                        lines[name, point.codec].append((point.partitions, rate))
+            for (name, codec), values in lines.items():
+                panel.plot(
+                    *zip(*sorted(values), strict=True), marker="o", markersize=4, color=COLOURS.get(name),
+                    linestyle=DASHES[codecs.index(codec) % len(DASHES)],
+                    label=f"{name}, {'plain' if codec == 'none' else codec}",
+                )  # fmt: skip
+            panel.set_xscale("log")
+            panel.set_xticks(counts, [str(count) for count in counts], minor=False)
+            panel.xaxis.set_minor_locator(NullLocator())
+            panel.set_yscale("log")
+            panel.yaxis.set_major_formatter(ScalarFormatter())
+            panel.grid(axis="y", alpha=0.3)
+            panel.set_xlabel("partitions")
+            panel.set_title(f"{job}, values of {size} B")
+        panels[row][0].set_ylabel("million rows/s")
+    panels[0][-1].legend(fontsize="x-small", ncols=max(len(codecs), 1), loc="best")
     figure.tight_layout()
-    figure.savefig(path)
+    figure.savefig(path, dpi=100)
 
 
 @dataclass(frozen=True)
