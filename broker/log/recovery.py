@@ -331,7 +331,8 @@ def _replay_segment(segment: Segment, producers: ProducerStateManager, start: in
     for at, header in headers(file.fd, position, segment.size):
         if header.base_offset >= end:
             break
-        if header.producer_id >= 0 and header.base_offset >= start:
+        # A log start offset may lie within a batch, which is known nonetheless.
+        if header.producer_id >= 0 and header.last_offset >= start:
             batch = os.pread(file.fd, header.size, at) if header.is_control else b""
             note_producer(producers, header, memoryview(batch), None)
 

@@ -269,6 +269,20 @@ def same_state(log: PartitionLog, other: PartitionLog) -> None:
     assert log.producers.ongoing == other.producers.ongoing
 
 
+def test_a_batch_that_the_log_start_offset_lies_in_is_known_without_a_snapshot(tmp_path: Path) -> None:
+    """Its producer's next try of it would be appended again."""
+    log = open_log(tmp_path, CONFIG)
+    log.append(batch(5, producer_id=7, producer_epoch=0, base_sequence=0), leader_epoch=0, now_ms=NOW)
+    log.high_watermark = 5
+    log.delete_records(3)
+    log.close()
+    for file in (tmp_path / "t-0").glob("*.snapshot"):
+        file.unlink()
+    again = open_log(tmp_path, CONFIG, clean=True, log_start_offset=3)
+    info = again.append(batch(5, producer_id=7, producer_epoch=0, base_sequence=0), leader_epoch=0, now_ms=NOW)
+    assert (info.first_offset, info.last_offset, again.log_end_offset) == (0, 4, 5)
+
+
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("snapshots", ["kept", "newest damaged", "all damaged", "all missing"])
 def test_producer_state_comes_back(tmp_path: Path, clean: bool, snapshots: str) -> None:
