@@ -1,15 +1,21 @@
 """Latency of hot traffic while somebody reads a log that is on the disk alone: kafkalog beside Apache Kafka.
 
 Run from the repository: ``python -m benchmarks.cold_reads``, the full run: 20 GB, three rounds of both brokers. It
-takes four to six minutes, 21 GB of space where ``--dir`` is, which must be on a disk, and Linux. Leave the machine
-alone meanwhile: on two cores whatever else runs moves the p99 more than a reader does. A small run, of a minute and a
-half: ``--gigabytes 6 --seconds 5 --runs 2``. Give it 1.2 GB or more a second, or the reader is through too early.
+takes five to seven minutes, 21 GB of space where ``--dir`` is, which must be on a disk, and Linux. Leave the machine
+alone meanwhile: on two cores whatever else runs moves the p99 more than a reader does. A small run, of two minutes:
+``--gigabytes 6 --seconds 5 --runs 2``. Give it 1.2 GB or more a second, or the cold reader is through too early.
 
 A log of so many gigabytes (1 KB records in batches of 16 KiB, segments of 1 GiB) is written once and given to each
 broker. Hot traffic is one record of 1,000 bytes every few milliseconds to another topic: Produce with acks=1 over one
 socket, then the Fetch of that record over a second one; both are timed, from sending the request to having the whole
-answer. It is measured alone, and while a third connection, in a process of its own, fetches the big log from its
-beginning, 1 MiB a request, one in flight. Before each of its readings the log's pages are dropped from the page cache.
+answer. It is measured
+
+- alone;
+- while a third connection, in a process of its own, fetches the big log from its beginning, 1 MiB a request, one in
+  flight; before each of its readings the log's pages are dropped from the page cache;
+- while the same reader fetches the first segment again and again, which lies in memory: what a reader costs its
+  neighbours when nobody waits for a disk, on a machine whose processors they share.
+
 Brokers run with the defaults of their distributions, both at once, and are measured in turns.
 """
 
@@ -29,6 +35,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 
 from benchmarks.peers import big_log, raw_fetch, report
@@ -42,7 +49,7 @@ from tests.support.wire import batch, fetch_request, list_offset, produce_reques
 PRODUCE_VERSION, FETCH_VERSION = 7, 4
 ERROR_AT = {"produce": 14, "fetch": 20}
 """Where an answer has its error code, without the length of the topic's name."""
-COLD, HOT = "cold", "hot"
+COLD, HOT, WARM = "cold", "hot", "warm"
 WARM_UP_S = 3.0
 
 
@@ -89,12 +96,12 @@ class HotTraffic:
         self._consumer.close()
 
 
-def read_cold(bootstrap: str, end: int) -> None:
-    """The process that reads the big log: until its end, or until standard input is closed."""
+def read_big_log(bootstrap: str, end: int, times: int) -> None:
+    """The process that reads the big log: so many times to its end, or until standard input is closed."""
     began = time.perf_counter()
     total = 0
     ended = True
-    for got in raw_fetch.stream(bootstrap, COLD, 0, end):
+    for got in chain.from_iterable(raw_fetch.stream(bootstrap, COLD, 0, end) for _ in range(times)):
         total += got
         if select.select([sys.stdin], [], [], 0)[0]:
             ended = False
@@ -103,9 +110,9 @@ def read_cold(bootstrap: str, end: int) -> None:
 
 
 @contextmanager
-def cold_reader(broker: Broker, end: int, rates: list[float]) -> Iterator[None]:
+def reader(broker: Broker, end: int, rates: list[float], times: int = 1) -> Iterator[None]:
     """A reader beside what is measured; its MB/s are added to ``rates`` at the end."""
-    command = [sys.executable, "-m", "benchmarks.cold_reads", "--reader", broker.bootstrap, str(end)]
+    command = [sys.executable, "-m", "benchmarks.cold_reads", "--reader", broker.bootstrap, str(end), str(times)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         time.sleep(0.5)  # the interpreter starts
@@ -140,7 +147,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--dir", type=Path, help="where the data lies (default: a temporary directory)")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="kafkalog's settings")
-    parser.add_argument("--reader", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--reader", nargs=3, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -149,7 +156,7 @@ def main() -> None:
     stop_when_told()
     options = arguments()
     if options.reader:
-        read_cold(options.reader[0], int(options.reader[1]))
+        read_big_log(options.reader[0], int(options.reader[1]), int(options.reader[2]))
         return
     root = Path(tempfile.mkdtemp(prefix="kafkalog-bench-", dir=options.dir))
     try:
@@ -163,8 +170,9 @@ def measure(root: Path, options: argparse.Namespace) -> None:
     began = time.perf_counter()
     end = big_log.write(source, int(options.gigabytes * 1e9))
     print(f"{options.gigabytes:g} GB written in {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+    warm_end = big_log.second_base_offset(source)
     found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    rates: dict[str, list[float]] = defaultdict(list)
+    rates: dict[str, dict[str, list[float]]] = {COLD: defaultdict(list), WARM: defaultdict(list)}
     with ExitStack() as stack:
         brokers = []
         for name in options.brokers:
@@ -180,23 +188,32 @@ def measure(root: Path, options: argparse.Namespace) -> None:
             for broker, traffic in brokers:
                 alone = traffic.run(options.seconds, options.interval_ms / 1000)
                 big_log.drop_from_cache(source)
-                with cold_reader(broker, end, rates[broker.name]):
-                    beside = traffic.run(options.seconds, options.interval_ms / 1000)
+                with reader(broker, end, rates[COLD][broker.name]):
+                    cold = traffic.run(options.seconds, options.interval_ms / 1000)
+                big_log.read_first_segment(source)
+                with reader(broker, warm_end, rates[WARM][broker.name], times=1 << 20):
+                    warm = traffic.run(options.seconds, options.interval_ms / 1000)
                 for what in ("produce", "fetch"):
                     found[broker.name, what, "alone"] += alone[what]
-                    found[broker.name, what, "beside a cold reader"] += beside[what]
-                print(f"{time.strftime('%X')} {broker.name} {rates[broker.name][-1]:.0f} MB/s", file=sys.stderr)
+                    found[broker.name, what, "beside a cold reader"] += cold[what]
+                    found[broker.name, what, "beside a reader of memory"] += warm[what]
+                read = ", ".join(f"{kind} {rates[kind][broker.name][-1]:.0f} MB/s" for kind in rates)
+                print(f"{time.strftime('%X')} {broker.name} {read}", file=sys.stderr)
     show(found, rates, options.brokers)
 
 
-def show(found: dict[tuple[str, str, str], list[float]], rates: dict[str, list[float]], names: list[str]) -> None:
+def show(
+    found: dict[tuple[str, str, str], list[float]], rates: dict[str, dict[str, list[float]]], names: list[str]
+) -> None:
     rows = []
     for (name, what, when), spent in sorted(found.items(), key=lambda item: (item[0][1], item[0][2], item[0][0])):
         cuts = statistics.quantiles(spent, n=1000)
         values = (cuts[499], cuts[989], cuts[998], max(spent))
         rows.append([f"{what}, {when}", name, *(f"{value:.2f}" for value in values), f"{len(spent):,}"])
     print(report.table(["", "broker", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "exchanges"], rows))
-    print("\nthe cold reader: " + ", ".join(f"{name} {report.median(rates[name]):.0f} MB/s" for name in names))
+    print()
+    for kind, of in rates.items():
+        print(f"the {kind} reader: " + ", ".join(f"{name} {report.median(of[name]):.0f} MB/s" for name in names))
     print(f"\n{report.machine()}")
 
 

@@ -70,3 +70,15 @@ def drop_from_cache(directory: Path) -> None:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(fd)
+
+
+def second_base_offset(directory: Path) -> int:
+    """Where the first segment ends."""
+    return sorted(int(path.stem) for path in directory.glob("*.log"))[1]
+
+
+def read_first_segment(directory: Path) -> None:
+    """Have the first segment in memory."""
+    with min(directory.glob("*.log")).open("rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
