@@ -27,6 +27,7 @@ from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
 from broker.controller.configs import effective_config
+from broker.controller.leadership import with_new_epochs
 from broker.controller.topics import INTERNAL_TOPICS
 from broker.log.cleaner.cleaner import LogCleaner
 from broker.log.cold import read_largest_timestamp
@@ -151,7 +152,7 @@ class Server:
                 log.config = effective.log_config(parse_topic_config(state.topics[log.topic].config))
         elif self.store.behind:
             self.store.write(state)
-        state = await self._raise_epochs(state)
+        state = await self._raise_epochs()
         self.replicas = ReplicaManager(loop, self.broker_id, effective, self.logs)
         self.broker = Broker(
             loop=loop,
@@ -248,32 +249,20 @@ class Server:
         # Stored even when empty: from now on a directory that the registry does not name is a stray.
         return await self.store.commit(register)
 
-    async def _raise_epochs(self, state: ClusterState) -> ClusterState:
-        """Begin a new leader epoch where records may have been lost, as Kafka's controller does at any start.
+    async def _raise_epochs(self) -> ClusterState:
+        """Begin a new leader epoch where records may have been lost.
 
         It begins where the log ends now: consumers that were further on ask where their epoch ended (KIP-320), and are
         told instead of reading on behind records that they have never seen.
         """
         recovered = self.logs.recovered
-
-        def raised(state: ClusterState) -> ClusterState:
-            topics = []
-            for topic in state.topics.values():
-                partitions = tuple(
-                    replace(each, leader_epoch=each.leader_epoch + 1) if (topic.name, index) in recovered else each
-                    for index, each in enumerate(topic.partitions)
-                )
-                if partitions != topic.partitions:
-                    topics.append(replace(topic, partitions=partitions))
-            return state.with_topics(*topics) if topics else state
-
         try:
-            return await self.store.commit(raised)
+            return await self.store.commit(lambda state: with_new_epochs(state, recovered))
         except OSError as error:
             # A full disk, say. Better to serve what is there.
             logger.warning(
                 "After an unclean stop the leader epochs could not be raised: %s. Consumers that have read records "
-                "which are lost are not told so until the next start",
+                "which are lost are not told so",
                 error,
             )
             return self.store.state

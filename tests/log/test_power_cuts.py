@@ -66,6 +66,12 @@ def fill(log: PartitionLog, count: int) -> None:
     log.high_watermark = log.log_end_offset
 
 
+def begin_transaction(log: PartitionLog) -> None:
+    """One record of producer 7."""
+    data = batch(1, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    log.append(data, leader_epoch=0, now_ms=NOW, in_transaction=True)
+
+
 def offsets(log: PartitionLog) -> list[int]:
     return [row.base_offset for row in stored(log)]
 
@@ -159,10 +165,7 @@ def test_segments_that_recovery_removed_do_not_come_back_behind_new_records(reco
 def test_aborted_transactions_are_not_forgotten_by_a_crash_after_a_recovery(recorded: Recorded) -> None:
     """Their index is built anew, though everything is flushed; after a roll no recovery looks at it again."""
     log = open_log(recorded.root, CONFIG, ops=recorded.ops)
-    log.append(
-        batch(1, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True),
-        leader_epoch=0, now_ms=NOW, in_transaction=True,
-    )  # fmt: skip
+    begin_transaction(log)
     log.append(marker(7), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
     log.flush()
     again = open_log(recorded.root, CONFIG, recovery_point=2, ops=recorded.ops)
@@ -180,10 +183,7 @@ def test_aborted_transactions_are_not_forgotten_by_a_crash_after_a_recovery(reco
 def test_a_clean_stop_forces_the_name_of_a_new_transaction_index(recorded: Recorded) -> None:
     """After it nothing is recovered: readers of committed records would be given the aborted ones."""
     log = open_log(recorded.root, CONFIG, ops=recorded.ops)
-    log.append(
-        batch(1, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True),
-        leader_epoch=0, now_ms=NOW, in_transaction=True,
-    )  # fmt: skip
+    begin_transaction(log)
     log.flush()
     log.append(marker(7), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
     log.close()
