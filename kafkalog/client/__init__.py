@@ -3,6 +3,7 @@
 - `config`      Kafka's client properties; `errors` what can go wrong; `types` values given and taken
 - `connection`  one socket to one broker; `security` TLS and SASL
 - `cluster`     metadata, a connection per broker, trying again
+- `coordinators`  of groups and transactions; `group_offsets` what a group has committed
 - `offsets`     the first, the last, or the offset of a timestamp
 - `fetcher`     record bytes of one partition
 - `simple`      records of assigned partitions

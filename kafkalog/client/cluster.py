@@ -224,13 +224,13 @@ class Cluster(Closing):
         """
         return self._request_at(self._address(node_id), message, timeout, max_version)
 
-    def request_any(self, message: Request, *, deadline: float | None = None) -> Any:
+    def request_any(self, message: Request, *, deadline: float | None = None, max_version: int | None = None) -> Any:
         """Send a request to any broker, trying all of them, again and again, until one answers.
 
         Raises ClientTimeoutError after ``deadline``, and at once what trying again does not help against.
         """
         retry = Retry(self.config, deadline)
-        answer = retry.run(lambda: self._request_anywhere(message, retry), self._warn)
+        answer = retry.run(lambda: self._request_anywhere(message, retry, max_version), self._warn)
         self._warned = False
         return answer
 
@@ -286,11 +286,11 @@ class Cluster(Closing):
         known.sort(key=lambda address: address not in connected)
         return list(dict.fromkeys([*known, *self._bootstrap]))
 
-    def _request_anywhere(self, message: Request, retry: Retry) -> Any:
+    def _request_anywhere(self, message: Request, retry: Retry, max_version: int | None = None) -> Any:
         failures: list[str] = []
         for address in self._candidates():
             try:
-                return self._request_at(address, message, self._timeout(retry))
+                return self._request_at(address, message, self._timeout(retry), max_version)
             except (ConnectionFailedError, ClientTimeoutError) as error:
                 if not error.retriable:
                     raise

@@ -10,12 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from kafkalog.protocol.errors import (
-    CoordinatorNotAvailableError,
-    NotCoordinatorError,
-    error_for,
-)
-from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kafkalog.protocol.errors import error_for
 from kafkalog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -29,26 +24,22 @@ from kafkalog.protocol.messages.offset_fetch import (
 )
 
 from .cluster import Broker, Cluster
-from .errors import ClientTimeoutError, ConnectionFailedError
-from .retry import Retry
+from .coordinators import Coordinators, CoordinatorType
 from .types import TopicPartition
 
 T = TypeVar("T")
 
-_ONE_KEY = 3
-"""FindCoordinator 4 asks for many groups at once."""
 _ONE_GROUP = 7
 """OffsetFetch 8 asks for many groups at once."""
-_GROUP = 0
 
 
 class GroupOffsets:
     """Committed offsets of one consumer group. The coordinator is looked up when needed, and again when it moved."""
 
-    def __init__(self, cluster: Cluster, group: str) -> None:
+    def __init__(self, cluster: Cluster, group: str, *, coordinators: Coordinators | None = None) -> None:
         self._cluster = cluster
         self._group = group
-        self._coordinator: Broker | None = None
+        self._coordinators = coordinators or Coordinators(cluster)
 
     def commit(
         self, offsets: Mapping[TopicPartition, int], *, metadata: str = "", deadline: float | None = None
@@ -112,34 +103,7 @@ class GroupOffsets:
         return self._ask(attempt, deadline)
 
     def _ask(self, attempt: Callable[[Broker, float], T], deadline: float | None) -> T:
-        retry = Retry(self._cluster.config, deadline)
-
-        def timeout() -> float:
-            return min(self._cluster.config.request_timeout, max(retry.left, 0.001))
-
-        def once() -> T:
-            if self._coordinator is None:
-                self._coordinator = self._find(timeout(), retry.deadline)
-            return attempt(self._coordinator, timeout())
-
-        def look_again(error: Exception) -> None:
-            moved = NotCoordinatorError | CoordinatorNotAvailableError | ConnectionFailedError | ClientTimeoutError
-            if isinstance(error, moved):
-                self._coordinator = None
-
-        return retry.run(once, look_again)
-
-    def _find(self, timeout: float, deadline: float) -> Broker:
-        known = self._cluster.metadata([], deadline=deadline).brokers
-        request = FindCoordinatorRequest(key=self._group, key_type=_GROUP)
-        node_id = next(iter(known), -1)
-        answer: FindCoordinatorResponse = self._cluster.request_to(
-            node_id, request, timeout=timeout, max_version=_ONE_KEY
-        )
-        if answer.error_code:
-            error = error_for(answer.error_code)
-            raise type(error)(f"group {self._group}: {answer.error_message or error.message}")
-        return Broker(answer.node_id, answer.host, answer.port)
+        return self._coordinators.run(CoordinatorType.GROUP, self._group, attempt, deadline=deadline)
 
     def _check(self, error_code: int, what: str) -> None:
         if error_code:

@@ -1,0 +1,131 @@
+"""The brokers that coordinate consumer groups and transactions: found, remembered, asked again where they have moved.
+
+The coordinator of a group id or a transactional id is the leader of one partition of ``__consumer_offsets`` or
+``__transaction_state``; FindCoordinator tells which broker that is. It moves when that partition's leader does: then
+the old one answers NOT_COORDINATOR, the new one COORDINATOR_LOAD_IN_PROGRESS until it has read the partition.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, TypeVar
+
+from kafkalog.protocol.errors import CoordinatorNotAvailableError, NotCoordinatorError, error_for
+from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kafkalog.protocol.schema import Request
+
+from .cluster import Broker, Cluster
+from .errors import ClientTimeoutError, ConnectionFailedError
+from .retry import Retry
+
+T = TypeVar("T")
+
+_ONE_KEY = 3
+"""FindCoordinator 4 asks for many keys at once."""
+_MOVED = (NotCoordinatorError, CoordinatorNotAvailableError, ConnectionFailedError, ClientTimeoutError)
+
+
+class CoordinatorType(IntEnum):
+    """What is coordinated, as FindCoordinator numbers it."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+    def __str__(self) -> str:
+        return "group" if self is CoordinatorType.GROUP else "transactional id"
+
+
+class Coordinators:
+    """The coordinators of a cluster by what they coordinate. Safe for use by several threads.
+
+    Requests share the cluster's connections: what a broker answers late, such as JoinGroup, needs a connection of its
+    own (`Cluster.connect` to what `find` returns).
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._found: dict[tuple[CoordinatorType, str], Broker] = {}
+
+    def find(self, kind: CoordinatorType, key: str, *, deadline: float | None = None) -> Broker:
+        """The coordinator of ``key``, from memory where it is known; looked for until ``deadline`` where there is none.
+
+        ``deadline`` is a time of ``time.monotonic`` (``default.api.timeout.ms`` from now unless given). Raises
+        ClientTimeoutError then, and at once what trying again does not help against, such as
+        GroupAuthorizationFailedError.
+        """
+        retry = Retry(self._cluster.config, deadline)
+        return retry.run(lambda: self.find_now(kind, key, deadline=retry.deadline))
+
+    def find_now(self, kind: CoordinatorType, key: str, *, deadline: float | None = None) -> Broker:
+        """As `find`, but CoordinatorNotAvailableError and CoordinatorLoadInProgressError are raised at once."""
+        with self._lock:
+            known = self._found.get((kind, key))
+        if known is not None:
+            return known
+        request = FindCoordinatorRequest(key=key, key_type=kind)
+        answer: FindCoordinatorResponse = self._cluster.request_any(request, deadline=deadline, max_version=_ONE_KEY)
+        if answer.error_code:
+            error = error_for(answer.error_code)
+            raise type(error)(f"{kind} {key}: {answer.error_message or error.message}")
+        found = Broker(answer.node_id, answer.host, answer.port)
+        with self._lock:
+            self._found[kind, key] = found
+        return found
+
+    def forget(self, kind: CoordinatorType, key: str) -> None:
+        """Have the coordinator of ``key`` looked up before it is used again."""
+        with self._lock:
+            self._found.pop((kind, key), None)
+
+    def notice(self, kind: CoordinatorType, key: str, error: BaseException) -> None:
+        """Forget the coordinator of ``key`` where ``error``, which a request to it met, says that it may have moved."""
+        if isinstance(error, _MOVED):
+            self.forget(kind, key)
+
+    def run(
+        self, kind: CoordinatorType, key: str, attempt: Callable[[Broker, float], T], *, deadline: float | None = None
+    ) -> T:
+        """Call ``attempt(coordinator, seconds it may take)`` until it returns, looking for the coordinator as needed.
+
+        ``attempt`` raises the errors that the coordinator reports. Those that are retriable, lost connections included,
+        are tried again until ``deadline`` as in `find`; the others are raised at once.
+        """
+        retry = Retry(self._cluster.config, deadline)
+        most = self._cluster.config.request_timeout
+
+        def once() -> T:
+            coordinator = self.find_now(kind, key, deadline=retry.deadline)
+            return attempt(coordinator, min(most, max(retry.left, 0.001)))
+
+        return retry.run(once, lambda error: self.notice(kind, key, error))
+
+    def request(
+        self,
+        kind: CoordinatorType,
+        key: str,
+        message: Request,
+        check: Callable[[Any], None] | None = None,
+        *,
+        deadline: float | None = None,
+        max_version: int | None = None,
+    ) -> Any:
+        """Send a request to the coordinator of ``key``; its response.
+
+        ``check`` takes the response and raises what it reports; unless given, the response's ``error_code`` is raised.
+        Tries again and raises as `run` does.
+        """
+
+        def attempt(coordinator: Broker, timeout: float) -> Any:
+            answer = self._cluster.request_to(coordinator.node_id, message, timeout=timeout, max_version=max_version)
+            (check or _check)(answer)
+            return answer
+
+        return self.run(kind, key, attempt, deadline=deadline)
+
+
+def _check(answer: Any) -> None:
+    if answer.error_code:
+        raise error_for(answer.error_code)
