@@ -21,6 +21,7 @@ COMMANDS = {
     "consume": "print the records of a topic",
     "load": "load topics into Parquet on HDFS, exactly once",
     "log": "look into log files",
+    "spark": "make Spark's Python processes start faster",
     "perf": "measure producing and consuming",
     "quickstart": "broker, topic, real input and Spark into Parquet, on this machine",
 }

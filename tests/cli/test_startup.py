@@ -7,7 +7,17 @@ import sys
 
 import pytest
 
-COMMANDS = ["topics", "topics create", "produce", "consume", "log", "log dump", "perf", "perf produce"]
+COMMANDS = [
+    "topics",
+    "topics create",
+    "produce",
+    "consume",
+    "log",
+    "log dump",
+    "perf",
+    "perf produce",
+    "spark precompile",
+]
 HEAVY = {
     "numpy",
     "numba",

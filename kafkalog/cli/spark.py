@@ -1,0 +1,68 @@
+"""``kafkalog spark``: the Spark installation of this environment (``spark_kafkalog.precompiled``)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_kafkalog.precompiled import Status
+
+EXAMPLES = """\
+examples:
+  kafkalog spark precompile
+  kafkalog spark precompile --status
+  kafkalog spark precompile --undo
+
+Run it with the Python that Spark's workers run (PYSPARK_PYTHON); another one takes the sources, as before. With
+--status, exit code 1 tells that there is something to do.
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``spark`` and its commands."""
+    parser = subparsers.add_parser("spark", help="make Spark's Python processes start faster")
+    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    precompile = commands.add_parser(
+        "precompile",
+        help="put byte code into PySpark's archives",
+        description="Put byte code into the archives that Spark's Python processes import PySpark from.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    which = precompile.add_mutually_exclusive_group()
+    which.add_argument("--status", action="store_true", help="tell what the archives have, and change nothing")
+    which.add_argument("--undo", action="store_true", help="take byte code out again; stop Spark before that")
+    precompile.add_argument(
+        "--spark-home", type=Path, metavar="DIRECTORY", help="default: SPARK_HOME, else the pyspark package"
+    )
+    precompile.set_defaults(run=run_precompile)
+
+
+def run_precompile(arguments: argparse.Namespace) -> int:
+    """Change the archives, or tell about them; 1 where that failed, or where --status has found something to do."""
+    from spark_kafkalog import precompiled
+
+    try:
+        archives = precompiled.find_archives(arguments.spark_home)
+        if arguments.status:
+            found = [precompiled.status(each) for each in archives]
+            for each in found:
+                print(f"{each.archive}: {_told(each)}")
+            return int(not all(each.complete for each in found))
+        for archive in archives:
+            before = precompiled.status(archive)
+            after = precompiled.undo(archive) if arguments.undo else precompiled.precompile(archive)
+            print(f"{archive}: {'nothing to do, ' if after == before else ''}{_told(after)}")
+    except precompiled.PrecompileError as error:
+        print(f"kafkalog: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _told(status: Status) -> str:
+    version = ".".join(map(str, sys.version_info[:2]))
+    text = f"{status.current} of {status.modules} modules have byte code for Python {version}"
+    return f"{text}, {status.other} have other" if status.other else text
