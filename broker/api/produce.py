@@ -15,12 +15,13 @@ from collections.abc import Awaitable
 
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
+from broker.controller.topics import INTERNAL_TOPICS
 from broker.log.config import LogConfig
 from broker.log.message_sets import PreparedSet, is_old, prepare_set
 from broker.log.validation import Origin, needs_recompression, recompress_ahead
 from broker.replica.partition import Partition
 from broker.replica.purgatory import DelayedOperation
-from kafkalog.protocol.errors import ErrorCode, InvalidRequiredAcksError
+from kafkalog.protocol.errors import ErrorCode, InvalidRequiredAcksError, InvalidTopicError
 from kafkalog.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -49,6 +50,8 @@ Ahead = tuple[str, PartitionProduceData, LogConfig]
 Done = dict[int, PreparedSet | Exception | None]
 """What workers made of message sets, by the ``id`` of their PartitionProduceData."""
 _NOTHING_DONE: Done = {}
+ADMIN_CLIENT_ID = "__admin_client"
+"""The client id of those who may produce into internal topics, as in Kafka."""
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 EXPECTED_ERRORS = TOO_LARGE | {
@@ -247,6 +250,8 @@ def _append(
     acks = request.message.acks
     if acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
         raise InvalidRequiredAcksError(f"acks={acks} is not one of -1, 0 and 1")
+    if topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
+        raise InvalidTopicError(f"Cannot append to internal topic {topic}")
     replicas = request.broker.replicas
     partition = replicas.require(topic, data.index)
     partition.counters.total_produce += 1

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from broker.config.coordinators import GROUP_KEYS, TRANSACTION_LOG_KEYS
 from broker.config.definition import (
     ConfigDefinition,
     ConfigError,
@@ -104,6 +105,9 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("fetch.max.bytes", Type.INT, 55 << 20, "Upper bound of a fetch response's size, whatever the client asks.", at_least(1024)),
         ConfigKey("max.incremental.fetch.session.cache.slots", Type.INT, 1000, "Incremental fetch sessions kept.", at_least(0)),
         ConfigKey("replica.lag.time.max.ms", Type.LONG, 30_000, "A follower that has not caught up for this long leaves the ISR."),
+        # Coordinators
+        *GROUP_KEYS,
+        *TRANSACTION_LOG_KEYS,
         # Operation
         ConfigKey("background.threads", Type.INT, 10, "Worker threads for fsyncs, deletions and other blocking work.", at_least(1)),
         ConfigKey("kafkalog.log.max.open.files", Type.INT, -1, "Segments and indexes that stay open; beyond it the longest unused are closed until they are wanted. -1 is two fifths of the limit of open files (ulimit -n), 30,000 at most.", at_least(-1)),
@@ -116,10 +120,9 @@ SERVER_CONFIG = ConfigDefinition(
 
 NO_EFFECT = frozenset(
     """num.network.threads num.io.threads queued.max.requests num.replica.fetchers zookeeper.connection.timeout.ms
-    group.initial.rebalance.delay.ms offsets.topic.replication.factor transaction.state.log.replication.factor
-    transaction.state.log.min.isr process.roles node.id controller.quorum.voters controller.listener.names
-    inter.broker.listener.name offsets.topic.num.partitions zookeeper.connect
-    controller.quorum.bootstrap.servers security.inter.broker.protocol inter.broker.protocol.version""".split()
+    process.roles node.id controller.quorum.voters controller.listener.names inter.broker.listener.name
+    zookeeper.connect group.coordinator.threads group.coordinator.append.linger.ms group.coordinator.new.enable
+    offsets.commit.required.acks controller.quorum.bootstrap.servers security.inter.broker.protocol inter.broker.protocol.version""".split()
 )
 """Keys found in Kafka's own server.properties that change nothing here (yet); they are accepted so that the file is."""
 

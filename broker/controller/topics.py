@@ -12,7 +12,7 @@ import logging
 import random
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from broker.config.definition import ConfigError
@@ -89,6 +89,17 @@ class TopicController:
         self._store = store
         self._replicas = replicas
         self._brokers = tuple(brokers)
+        self.on_deleted: list[Callable[[str], None]] = []
+        """Called with the name of each topic that was deleted, once its partitions are served no more."""
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """Brokers that replicas are assigned to."""
+        return self._brokers
+
+    def state(self, name: str) -> TopicState | None:
+        """The topic as the registry has it, or None."""
+        return self._store.state.topics.get(name)
 
     @property
     def _config(self) -> BrokerConfig:
@@ -162,6 +173,9 @@ class TopicController:
             return {name: result or error for name, result in results.items()}
         # All of them before anything else is awaited: a topic of the same name may be made from then on.
         complete = [self._remove_logs(topic) for topic in gone]
+        for topic in gone:
+            for listener in self.on_deleted:
+                listener(topic.name)
         removed = {topic.topic_id for topic, done in zip(gone, complete, strict=True) if done}
         if removed and await self._settle_names():
             await self._forget(removed)

@@ -203,7 +203,10 @@ class LogAppender(LogReader):
 
     def _check_producer(self, records: memoryview, header: BatchHeader, origin: Origin) -> AppendInfo | None:
         if origin is not Origin.CLIENT:
-            marker = parse_marker(records) if header.is_control else None
+            if not header.is_control:
+                self.producers.check_fenced(header.producer_id, header.producer_epoch)
+                return None
+            marker = parse_marker(records)
             if marker is not None:
                 self.producers.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch)
             return None

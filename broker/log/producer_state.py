@@ -186,6 +186,16 @@ class ProducerStateManager:
         self._check_transaction(entry, producer_id, transactional)
         return None
 
+    def check_fenced(self, producer_id: int, epoch: int) -> None:
+        """Check what a coordinator appends for a producer: its sequence is the coordinator's affair.
+
+        Raises:
+            InvalidProducerEpochError: the producer was fenced by a newer epoch.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is not None:
+            self._check_epoch(entry, producer_id, epoch)
+
     def _check_epoch(self, entry: ProducerEntry, producer_id: int, epoch: int) -> None:
         if epoch < entry.epoch:
             raise InvalidProducerEpochError(

@@ -11,6 +11,7 @@ from broker.log.message_sets import PreparedSet
 from broker.log.partition_log import PartitionLog
 from broker.log.segment_file import ReadResult
 from broker.log.transaction_index import AbortedTransaction
+from broker.log.validation import Origin
 from broker.metadata.model import PartitionState
 from broker.metrics.counters import TopicCounters
 from kafkalog.protocol.errors import (
@@ -105,8 +106,17 @@ class Partition:
         if not self.is_leader:
             raise NotLeaderOrFollowerError
 
-    def append(self, records: memoryview | PreparedSet | None, acks: int, now_ms: int) -> AppendInfo:
+    def append(
+        self,
+        records: memoryview | PreparedSet | None,
+        acks: int,
+        now_ms: int,
+        *,
+        origin: Origin = Origin.CLIENT,
+    ) -> AppendInfo:
         """Append one produced record batch as the leader, or what `message_sets.prepare_set` made of older ones.
+
+        Coordinators of this broker append with an ``origin`` of their own: theirs may be transactional, or a marker.
 
         Raises:
             NotLeaderOrFollowerError: this broker does not lead the partition.
@@ -121,9 +131,9 @@ class Partition:
                 f"of {self.min_insync} for partition {self.topic}-{self.index}"
             )
         if isinstance(records, memoryview):
-            info = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+            info = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
         else:
-            info = self.log.append_prepared(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+            info = self.log.append_prepared(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
         self._advance_high_watermark()
         if info.first_offset >= 0 and not info.duplicate:
             self.counters.messages_in += info.last_offset - info.first_offset + 1

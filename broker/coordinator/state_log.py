@@ -1,0 +1,339 @@
+"""Where coordinators store their state: appends to, and reads of, an internal topic's partitions led by this broker.
+
+A write is one record batch, appended at once and so in the order of the calls; it counts once the high watermark has
+passed it, and, where ``flush.messages`` asks for it, once it is on the device. A read goes over a whole partition, in
+pieces that a worker decodes; a log may be compacted, its batches compressed, and Apache Kafka may have written them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import NamedTuple
+from uuid import UUID
+
+from broker.controller.topics import NewTopic, TopicController
+from broker.coordinator.state_topic import StateTopic, partition_of
+from broker.log.validation import Origin
+from broker.metadata.model import TopicState
+from broker.replica.manager import ReplicaManager
+from broker.replica.partition import Partition
+from broker.replica.purgatory import DelayedOperation
+from kafkalog.protocol.errors import (
+    CoordinatorNotAvailableError,
+    KafkaError,
+    KafkaStorageError,
+    NotCoordinatorError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from kafkalog.records.any_format import decode_any, iter_any_headers
+from kafkalog.records.batch import Record, encode_batch
+from kafkalog.records.control import ControlRecordType, parse_control_type
+from kafkalog.records.errors import RecordsError
+
+logger = logging.getLogger("kafkalog.broker.coordinator")
+
+DEFAULT_TIMEOUT_MS = 5_000
+"""How long an append waits for the high watermark unless its caller says, as ``offsets.commit.timeout.ms``."""
+READ_IN_STEPS = 8
+"""Times that a worker reads in what is missing before the read goes ahead all the same."""
+
+_UNAVAILABLE = (UnknownTopicOrPartitionError, NotEnoughReplicasError, NotEnoughReplicasAfterAppendError)
+_MOVED = (NotLeaderOrFollowerError, KafkaStorageError)
+
+
+class StateRecord(NamedTuple):
+    """A record to be appended; a ``value`` of None is a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+class StateBatch(NamedTuple):
+    """A record batch that was read.
+
+    Attributes:
+        marker: COMMIT or ABORT where the batch ends ``producer_id``'s transaction; such a batch has no ``records``.
+        records: with absolute offsets; fewer than were written, and maybe none, once the log was compacted.
+    """
+
+    base_offset: int
+    last_offset: int
+    producer_id: int
+    producer_epoch: int
+    is_transactional: bool
+    marker: ControlRecordType | None
+    records: list[Record]
+
+
+def as_coordinator_error(error: Exception) -> Exception:
+    """What a coordinator answers when its state could not be stored (Kafka's ``GroupMetadataManager``).
+
+    The partition is not to be had now: COORDINATOR_NOT_AVAILABLE. It is led elsewhere, or its disk failed:
+    NOT_COORDINATOR. Any other error is itself: the record is too large, the producer is fenced, time is up.
+    """
+    if isinstance(error, _UNAVAILABLE):
+        return CoordinatorNotAvailableError()
+    return NotCoordinatorError() if isinstance(error, _MOVED) else error
+
+
+class StateLog:
+    """See the module. Used on the event loop's thread only.
+
+    Args:
+        settings: the topic's, asked for when it is made.
+        now_ms: milliseconds since the epoch, the timestamps of records.
+    """
+
+    def __init__(
+        self,
+        settings: Callable[[], StateTopic],
+        *,
+        replicas: ReplicaManager,
+        topics: TopicController,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._name = settings().name
+        self._replicas = replicas
+        self._topics = topics
+        self._now_ms = now_ms
+        self._making: asyncio.Task[int] | None = None
+        self._counted: tuple[UUID, int] | None = None
+
+    @property
+    def topic(self) -> str:
+        return self._name
+
+    @property
+    def partitions(self) -> int | None:
+        """Partitions of the topic, or None while there is none.
+
+        As many as it had when it was first asked for: a topic that grows would have its keys elsewhere, without their
+        state. As in Kafka, that takes a restart.
+        """
+        state = self._topics.state(self._name)
+        if state is None:
+            return None
+        if self._counted is None or self._counted[0] != state.topic_id:
+            self._counted = state.topic_id, len(state.partitions)
+        return self._counted[1]
+
+    async def ensure(self) -> int:
+        """Make the topic if there is none; its number of partitions.
+
+        Raises:
+            CoordinatorNotAvailableError: it cannot be made.
+        """
+        while True:
+            count = self.partitions
+            if self._making is None:
+                if count is not None:
+                    return count
+                self._making = asyncio.get_running_loop().create_task(self._make())
+            making = self._making
+            try:
+                # Shielded: the first to ask may go away while others wait for the same.
+                return await asyncio.shield(making)
+            finally:
+                if making.done() and self._making is making:
+                    self._making = None
+
+    async def _make(self) -> int:
+        settings = self._settings()
+        new = NewTopic(self._name, settings.partitions, settings.replication_factor, config=settings.config)
+        result = (await self._topics.create([new]))[self._name]
+        if isinstance(result, TopicState | TopicAlreadyExistsError):
+            count = self.partitions
+            if count is not None:
+                return count
+        logger.error("the topic %s cannot be made: %s", self._name, result)
+        raise CoordinatorNotAvailableError
+
+    def partition_for(self, key: str) -> int:
+        """The partition that holds the state of ``key``.
+
+        Raises:
+            CoordinatorNotAvailableError: there is no topic yet; see `ensure`.
+        """
+        count = self.partitions
+        if count is None:
+            raise CoordinatorNotAvailableError
+        return partition_of(key, count)
+
+    def leads(self, index: int) -> Partition | None:
+        """The partition, if this broker leads it and its log can be used."""
+        partition = self._replicas.get(self._name, index)
+        if partition is None or not partition.is_leader or partition.log.offline is not None:
+            return None
+        return partition
+
+    # -- reading
+
+    async def read(self, index: int) -> AsyncIterator[list[StateBatch]]:
+        """Every batch of a partition in the order of the log, some at a time.
+
+        It ends at the log end offset of the moment in which it ends: what was appended meanwhile is among it.
+
+        Raises:
+            NotCoordinatorError: the partition is not led here (any more), or its log cannot be read.
+        """
+        loop = asyncio.get_running_loop()
+        partition = self.leads(index)
+        if partition is None:
+            raise NotCoordinatorError
+        size = self._settings().load_buffer_bytes
+        offset = partition.log.log_start_offset
+        try:
+            while offset < partition.log.log_end_offset:
+                for _ in range(READ_IN_STEPS):
+                    work = partition.log.missing(offset, size)
+                    if work is None:
+                        break
+                    await loop.run_in_executor(None, work)
+                result = partition.log.read(offset, size)
+                if not result.slices:
+                    # The last batches were compacted away: offsets go on, and there is nothing to be read.
+                    break
+                batches, following = await loop.run_in_executor(None, _decode, result.slices[0].read, offset)
+                if self.leads(index) is not partition:
+                    raise NotCoordinatorError
+                if following <= offset:
+                    break
+                offset = following
+                yield batches
+        except (KafkaError, RecordsError, OSError) as error:
+            if isinstance(error, NotCoordinatorError):
+                raise
+            logger.error("%s-%d cannot be read at offset %d: %s", self._name, index, offset, error)
+            raise NotCoordinatorError from error
+
+    # -- appending
+
+    def append(
+        self,
+        index: int,
+        records: Iterable[StateRecord],
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        transactional: bool = False,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> asyncio.Future[int]:
+        """Append one batch of at least one record to a partition, now.
+
+        Args:
+            producer_id, producer_epoch, transactional: for what belongs to a transaction (TxnOffsetCommit).
+            timeout_ms: how long to wait for the high watermark.
+
+        Returns:
+            A future, which may be done already, of the last record's offset. Its errors:
+            CoordinatorNotAvailableError, NotCoordinatorError (see `as_coordinator_error`); RequestTimedOutError, and
+            then the records are in the log all the same; MessageTooLargeError and RecordListTooLargeError;
+            InvalidProducerEpochError.
+        """
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        try:
+            partition = self._replicas.require(self._name, index)
+            now_ms = self._now_ms()
+            batch = encode_batch(
+                [Record(offset, now_ms, record.key, record.value) for offset, record in enumerate(records)],
+                codec=self._settings().codec,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=-1 if producer_id < 0 else 0,
+                is_transactional=transactional,
+            )
+            info = partition.append(memoryview(batch), -1, now_ms, origin=Origin.COORDINATOR)
+        except Exception as error:
+            future.set_exception(as_coordinator_error(error))
+            return future
+        self._replicas.appended(partition, len(batch))
+        synced = partition.must_sync
+        if synced:
+            self._replicas.sync(partition)
+        waiting = _Acknowledgement(self._replicas, partition, info.last_offset, future, synced=synced)
+        if not waiting.try_complete():
+            self._replicas.produce_purgatory.watch(waiting, [partition.key], timeout_ms / 1000)
+        return future
+
+
+class _Acknowledgement(DelayedOperation):
+    """An append that waits for the high watermark, and for the device."""
+
+    __slots__ = ("_future", "_last", "_partition", "_replicas", "_synced")
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        partition: Partition,
+        last: int,
+        future: asyncio.Future[int],
+        *,
+        synced: bool,
+    ) -> None:
+        super().__init__()
+        self._replicas = replicas
+        self._partition = partition
+        self._last = last
+        self._future = future
+        self._synced = synced
+
+    def try_complete(self) -> bool:
+        partition = self._partition
+        if self._future.done():
+            return True
+        if self._replicas.get(*partition.key) is not partition or not partition.is_leader:
+            self._future.set_exception(NotCoordinatorError())
+            return True
+        if self._synced and partition.log.recovery_point <= self._last:
+            if partition.log.offline is None:
+                return False
+            self._future.set_exception(NotCoordinatorError())
+            return True
+        if partition.high_watermark <= self._last:
+            return False
+        self._future.set_result(self._last)
+        return True
+
+    def expire(self) -> None:
+        if not self._future.done():
+            self._future.set_exception(RequestTimedOutError())
+
+
+def _decode(read: Callable[[], bytes], first: int) -> tuple[list[StateBatch], int]:
+    """The whole batches of a slice, from offset ``first`` on, and the offset after them. On a worker."""
+    data = read()
+    batches = []
+    following = first
+    for position, header in iter_any_headers(data):
+        header, records = decode_any(memoryview(data)[position : position + header.size])
+        following = header.last_offset + 1
+        if following <= first:
+            continue
+        marker = None
+        if header.is_control:
+            kind = parse_control_type(records[0].key) if records else None
+            if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
+                continue
+            marker, records = kind, []
+        elif records and records[0].offset < first:
+            records = [record for record in records if record.offset >= first]
+        batches.append(
+            StateBatch(
+                header.base_offset,
+                header.last_offset,
+                header.producer_id,
+                header.producer_epoch,
+                header.is_transactional,
+                marker,
+                records,
+            )
+        )
+    return batches, following

@@ -1,0 +1,87 @@
+"""The internal topics that coordinators keep their state in: which partition a key belongs to, and their settings.
+
+A group or transactional id belongs to partition ``abs(hash) % partitions``, where hash is Java's ``String.hashCode``
+and abs makes 0 of the least int32 (Kafka's ``Utils.abs``): so a broker and Apache Kafka find the same state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.config.server import BrokerConfig
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+
+_INT32 = 1 << 32
+_SIGN = 1 << 31
+
+
+def java_hash(text: str) -> int:
+    """Java's ``String.hashCode``: over UTF-16 code units, as an int32."""
+    data = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for at in range(0, len(data), 2):
+        value = (31 * value + (data[at] << 8 | data[at + 1])) % _INT32
+    return value - _INT32 if value & _SIGN else value
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """The partition, of so many, that holds the state of a group or transactional id."""
+    value = java_hash(key)
+    return (0 if value == -_SIGN else abs(value)) % partitions
+
+
+@dataclass(frozen=True, slots=True)
+class StateTopic:
+    """One of these topics as it is created.
+
+    Attributes:
+        partitions: how many, unless it exists already.
+        replication_factor: replicas of each.
+        codec: what a coordinator compresses its batches with (`kafkalog.records.compression.Codec`).
+        load_buffer_bytes: how much of a partition is read at once when its state is loaded.
+        config: the topic's configuration.
+    """
+
+    name: str
+    partitions: int
+    replication_factor: int
+    codec: int
+    load_buffer_bytes: int
+    config: dict[str, str]
+
+
+def consumer_offsets_topic(config: BrokerConfig, brokers: int) -> StateTopic:
+    """``__consumer_offsets`` as the ``offsets.topic.*`` settings want it in a cluster of so many brokers."""
+    return StateTopic(
+        CONSUMER_OFFSETS,
+        config["offsets.topic.num.partitions"],
+        min(config["offsets.topic.replication.factor"], brokers),
+        config["offsets.topic.compression.codec"],
+        config["offsets.load.buffer.size"],
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+        },
+    )
+
+
+def transaction_state_topic(config: BrokerConfig, brokers: int) -> StateTopic:
+    """``__transaction_state`` as the ``transaction.state.log.*`` settings want it in a cluster of so many brokers."""
+    replication_factor = min(config["transaction.state.log.replication.factor"], brokers)
+    return StateTopic(
+        TRANSACTION_STATE,
+        config["transaction.state.log.num.partitions"],
+        replication_factor,
+        0,
+        config["transaction.state.log.load.buffer.size"],
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(min(config["transaction.state.log.min.isr"], replication_factor)),
+            "segment.bytes": str(config["transaction.state.log.segment.bytes"]),
+            "unclean.leader.election.enable": "false",
+        },
+    )

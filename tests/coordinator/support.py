@@ -1,0 +1,79 @@
+"""The parts of a broker that coordinators stand on, put together in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from broker.config.server import BrokerConfig
+from broker.controller.topics import TopicController
+from broker.coordinator.state_log import StateBatch, StateLog, StateRecord
+from broker.coordinator.state_topic import consumer_offsets_topic
+from broker.log.manager import LogManager
+from broker.metadata.local import LocalStore
+from broker.replica.manager import ReplicaManager
+
+
+class Stored:
+    """A registry, logs and partitions in ``directory``; settings are given with underscores for dots."""
+
+    def __init__(self, directory: Path, settings: dict[str, str]) -> None:
+        texts = {name.replace("_", "."): value for name, value in settings.items()}
+        self.config = BrokerConfig({"log.dirs": str(directory), "offsets.topic.num.partitions": "2", **texts})
+        self.now = 1_700_000_000_000
+        self.loop = asyncio.new_event_loop()
+        self.logs = LogManager([directory], self.config.log_config({}), clock=lambda: self.now)
+        self.store = LocalStore(directory)
+
+    def __enter__(self) -> Self:
+        state = self.store.load(None)
+        self.logs.load_all({})
+        self.replicas = ReplicaManager(self.loop, 0, self.config, self.logs)
+        self.topics = TopicController(self.store, self.replicas, [0])
+        for topic in state.topics.values():
+            self.replicas.host(topic, is_new=False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Once; the logs are as after a clean stop."""
+        if not self.loop.is_closed():
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+            self.loop.close()
+            self.logs.shutdown()
+
+    def run(self, work: Any) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def state_log(self) -> StateLog:
+        """Of ``__consumer_offsets``."""
+        return StateLog(
+            lambda: consumer_offsets_topic(self.config, len(self.topics.brokers)),
+            replicas=self.replicas,
+            topics=self.topics,
+            now_ms=lambda: self.now,
+        )
+
+    def append(self, log: StateLog, index: int, records: list[StateRecord], **options: Any) -> int:
+        """Append and wait; the last offset."""
+
+        async def work() -> int:
+            return await log.append(index, records, **options)
+
+        offset: int = self.run(work())
+        return offset
+
+    def read(self, log: StateLog, index: int = 0) -> list[list[StateBatch]]:
+        """The pieces of a partition."""
+
+        async def collect() -> list[list[StateBatch]]:
+            return [piece async for piece in log.read(index)]
+
+        pieces: list[list[StateBatch]] = self.run(collect())
+        return pieces

@@ -1,0 +1,209 @@
+"""Storing coordinators' state: the topic is made once, appends are in order, and what is read is what was written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from broker.coordinator.state_log import StateBatch, StateLog, StateRecord
+from broker.log.validation import Origin
+from kafkalog.protocol.errors import (
+    CoordinatorNotAvailableError,
+    InvalidProducerEpochError,
+    MessageTooLargeError,
+    NotCoordinatorError,
+    RequestTimedOutError,
+)
+from kafkalog.records.batch import Record, encode_batch
+from kafkalog.records.compression import Codec
+from kafkalog.records.control import ControlRecordType, EndTransactionMarker
+from tests.coordinator.support import Stored
+
+Make = Callable[..., Stored]
+
+
+def pairs(pieces: list[list[StateBatch]]) -> list[tuple[bytes | None, bytes | None]]:
+    return [(record.key, record.value) for piece in pieces for batch in piece for record in batch.records]
+
+
+def records(*keys: bytes) -> list[StateRecord]:
+    return [StateRecord(key, b"value of " + key) for key in keys]
+
+
+def test_the_topic_is_made_once_with_its_settings(stored: Make) -> None:
+    parts = stored()
+    log = parts.state_log()
+    with pytest.raises(CoordinatorNotAvailableError):
+        log.partition_for("group")
+
+    async def ask() -> list[int]:
+        return list(await asyncio.gather(*(log.ensure() for _ in range(5))))
+
+    assert parts.run(ask()) == [2] * 5
+    topic = parts.store.state.topics["__consumer_offsets"]
+    assert topic.config["cleanup.policy"] == "compact"
+    assert parts.replicas.partitions_of("__consumer_offsets")[0].log.config.segment_bytes == 100 << 20
+    assert log.partition_for("hello") == 99_162_322 % 2
+
+
+def test_partitions_stay_as_many_as_they_were_when_they_were_first_counted(stored: Make) -> None:
+    parts = stored()
+    log = parts.state_log()
+    parts.run(log.ensure())
+    parts.run(parts.topics.grow("__consumer_offsets", 7, None))
+    assert log.partitions == 2
+    assert parts.state_log().partitions == 7
+
+
+def test_a_deleted_topic_is_told_and_can_be_made_anew(stored: Make) -> None:
+    parts = stored()
+    log = parts.state_log()
+    parts.run(log.ensure())
+    gone: list[str] = []
+    parts.topics.on_deleted.append(gone.append)
+    parts.run(parts.topics.delete(["__consumer_offsets"]))
+    assert gone == ["__consumer_offsets"]
+    assert log.partitions is None
+    with pytest.raises(CoordinatorNotAvailableError):
+        parts.append(log, 0, records(b"k"))
+    assert parts.run(log.ensure()) == 2
+    assert parts.append(log, 0, records(b"k")) == 0
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.ZSTD])
+def test_what_is_read_is_what_was_written_over_a_restart(stored: Make, codec: Codec) -> None:
+    parts = stored(offsets_topic_compression_codec=str(int(codec)))
+    log = parts.state_log()
+    parts.run(log.ensure())
+    assert parts.append(log, 0, [*records(b"a", b"b"), StateRecord(b"a", None)]) == 2
+    assert parts.append(log, 0, records(b"c")) == 3
+    parts.close()
+    again = stored()
+    pieces = again.read(again.state_log())
+    assert pairs(pieces) == [(b"a", b"value of a"), (b"b", b"value of b"), (b"a", None), (b"c", b"value of c")]
+    assert [record.timestamp for record in pieces[0][0].records] == [parts.now] * 3
+    assert again.read(again.state_log(), 1) == []
+
+
+def test_a_partition_is_read_in_pieces_and_to_its_present_end(stored: Make) -> None:
+    parts = stored(offsets_load_buffer_size="300")
+    log = parts.state_log()
+    parts.run(log.ensure())
+    for number in range(20):
+        parts.append(log, 0, records(b"%d" % number))
+
+    async def collect(log: StateLog) -> list[list[StateBatch]]:
+        pieces: list[list[StateBatch]] = []
+        async for piece in log.read(0):
+            if not pieces:
+                # Its batch is larger than a piece: it comes whole all the same.
+                await log.append(0, [StateRecord(b"late", b"x" * 1000)])
+            pieces.append(piece)
+        return pieces
+
+    pieces = parts.run(collect(log))
+    assert len(pieces) > 3
+    assert [key for key, _ in pairs(pieces)] == [*(b"%d" % number for number in range(20)), b"late"]
+
+
+def test_transactions_and_their_markers_are_told(stored: Make) -> None:
+    parts = stored()
+    log = parts.state_log()
+    parts.run(log.ensure())
+    parts.append(log, 0, records(b"t"), producer_id=7, producer_epoch=3, transactional=True)
+    partition = log.leads(0)
+    assert partition is not None
+    for kind in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
+        marker = EndTransactionMarker(kind, 0).encode(timestamp=parts.now, producer_id=7, producer_epoch=3)
+        partition.append(memoryview(marker), -1, parts.now, origin=Origin.COORDINATOR)
+    [[data, commit, abort]] = parts.read(log)
+    assert (data.producer_id, data.producer_epoch, data.is_transactional, data.marker) == (7, 3, True, None)
+    assert (commit.marker, commit.records, commit.producer_id) == (ControlRecordType.COMMIT, [], 7)
+    assert abort.marker is ControlRecordType.ABORT
+    with pytest.raises(InvalidProducerEpochError):
+        parts.append(log, 0, records(b"t"), producer_id=7, producer_epoch=2, transactional=True)
+
+
+def test_logs_with_gaps_and_of_old_formats_are_read(stored: Make) -> None:
+    parts = stored()
+    log = parts.state_log()
+    parts.run(log.ensure())
+    partition = log.leads(0)
+    assert partition is not None
+    compacted = [Record(5, 1, b"five", b"v"), Record(9, 2, b"nine", b"v")]
+    partition.log.append_as_follower(
+        memoryview(encode_batch(compacted, base_offset=3, leader_epoch=0)), now_ms=parts.now
+    )
+    partition.log.append_as_follower(memoryview(encode_batch([], base_offset=12, leader_epoch=0)), now_ms=parts.now)
+    partition.become(parts.store.state.topics["__consumer_offsets"].partitions[0])
+    pieces = parts.read(log)
+    assert [record.offset for piece in pieces for batch in piece for record in batch.records] == [5, 9]
+
+
+def test_an_append_waits_for_the_high_watermark(stored: Make) -> None:
+    parts = stored()
+    log = parts.state_log()
+    parts.run(log.ensure())
+    partition = log.leads(0)
+    assert partition is not None
+    partition.log.config = parts.config.log_config({"flush.messages": 1})
+
+    async def append() -> tuple[bool, int]:
+        future = log.append(0, records(b"k"))
+        waited = not future.done()
+        return waited, await future
+
+    assert parts.run(append()) == (True, 0)
+    assert partition.log.recovery_point == 1
+
+
+def test_errors_are_those_of_coordinators(stored: Make) -> None:
+    parts = stored()
+    log = parts.state_log()
+    parts.run(log.ensure())
+    partition = log.leads(0)
+    assert partition is not None
+    with pytest.raises(MessageTooLargeError):
+        parts.append(log, 0, [StateRecord(b"k", b"x" * (2 << 20))])
+    partition.min_insync = 2
+    with pytest.raises(CoordinatorNotAvailableError):
+        parts.append(log, 0, records(b"k"))
+    partition.min_insync = 1
+    partition.leader = 5
+    with pytest.raises(NotCoordinatorError):
+        parts.append(log, 0, records(b"k"))
+    with pytest.raises(NotCoordinatorError):
+        parts.read(log)
+
+
+def test_an_append_that_is_not_replicated_in_time_has_timed_out(stored: Make) -> None:
+    parts = stored()
+    log = parts.state_log()
+    parts.run(log.ensure())
+    partition = log.leads(0)
+    assert partition is not None
+    partition.log.config = parts.config.log_config({"flush.messages": 1})
+    parts.replicas.sync = lambda partition: None  # type: ignore[method-assign]
+
+    async def append() -> None:
+        await log.append(0, records(b"k"), timeout_ms=10)
+
+    with pytest.raises(RequestTimedOutError):
+        parts.run(append())
+
+
+def test_a_damaged_log_is_not_read_as_if_it_were_whole(stored: Make) -> None:
+    parts = stored()
+    log = parts.state_log()
+    parts.run(log.ensure())
+    parts.append(log, 0, records(b"k"))
+    partition = log.leads(0)
+    assert partition is not None
+    path = partition.log.dir / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(NotCoordinatorError):
+        parts.read(log)
