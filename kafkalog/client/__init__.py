@@ -4,6 +4,7 @@
 - `connection`  one socket to one broker; `security` TLS and SASL
 - `cluster`     metadata, a connection per broker, trying again
 - `coordinators`  of groups and transactions; `group_offsets` what a group has committed
+- `coordinators` who coordinates a group or a transactional id; `transaction_requests` a transaction as plain calls
 - `offsets`     the first, the last, or the offset of a timestamp
 - `fetcher`     record bytes of one partition
 - `simple`      records of assigned partitions

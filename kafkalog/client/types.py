@@ -33,6 +33,23 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int = -1
 
 
+class OffsetAndMetadata(NamedTuple):
+    """A position to commit: the next offset to read, the leader epoch of the last record read (-1: unknown), a note."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Who commits offsets for a consumer group (KIP-447); with the defaults somebody outside of the group."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
 class ConsumerRecord(NamedTuple):
     """One record as a consumer sees it. ``timestamp`` in ms; ``timestamp_type`` 0 CreateTime, 1 LogAppendTime."""
 

@@ -1,0 +1,92 @@
+"""What goes wrong in a transaction, by what is left to do: abort it, or give the producer up.
+
+An error that another try helps against is none of these; it is tried again until the call's deadline, and then is a
+ClientTimeoutError, after which the same call may be made again. The rest is sorted as Java's TransactionManager sorts
+it (KIP-98, KIP-360, KIP-588, KIP-890).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from kafkalog.protocol.errors import ErrorCode, KafkaError, ProducerFencedError
+
+from .errors import ClientError
+
+_FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+"""Old brokers tell the second where newer ones tell the first."""
+_ABORTABLE = frozenset(
+    {
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+    }
+)
+_FATAL_FOR_PARTITIONS = frozenset(
+    {
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+_UNSURE = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
+
+
+class TransactionError(ClientError):
+    """A transaction cannot go on; ``__cause__`` is what went wrong."""
+
+
+class AbortableTransactionError(TransactionError):
+    """This transaction can only be aborted; the producer can begin another one then."""
+
+
+class FatalTransactionError(TransactionError):
+    """The producer cannot be used any more; another one with the same transactional id may go on."""
+
+
+class FencedError(FatalTransactionError, ProducerFencedError):
+    """Another producer with the same transactional id has taken over; this one can only be closed."""
+
+
+class Operation(Enum):
+    """What was asked of a coordinator or a leader; the value is how messages call it."""
+
+    INIT = "getting a producer id"
+    ADD_PARTITIONS = "adding partitions"
+    ADD_OFFSETS = "adding a group's offsets"
+    COMMIT_OFFSETS = "committing offsets"
+    END = "ending the transaction"
+
+
+def transaction_error(operation: Operation, error: KafkaError, transactional_id: str) -> TransactionError:
+    """The error to raise for one that a coordinator reported and that another try does not help against."""
+    code = error.code
+    if code in _FENCED:
+        found: TransactionError = FencedError(
+            f"transactional.id {transactional_id}: a newer producer with this id has taken over ({code.name})"
+        )
+    else:
+        tolerant = operation is Operation.ADD_PARTITIONS and code not in _FATAL_FOR_PARTITIONS
+        kind = AbortableTransactionError if code in _ABORTABLE or tolerant else FatalTransactionError
+        found = kind(f"transactional.id {transactional_id}: {operation.value} failed: {error}")
+    found.__cause__ = error
+    return found
+
+
+def needs_new_epoch(error: BaseException | None) -> bool:
+    """Whether the coordinator has lost the producer, so that the next transaction needs another epoch (KIP-360)."""
+    cause = error.__cause__ if isinstance(error, TransactionError) else error
+    return isinstance(cause, KafkaError) and cause.code in _UNSURE
+
+
+def cannot_be_ended(error: BaseException | None) -> bool:
+    """Whether the coordinator refuses to end the transaction: its producer id is out of date."""
+    cause = error.__cause__ if isinstance(error, TransactionError) else error
+    return isinstance(cause, KafkaError) and cause.code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
