@@ -12,9 +12,10 @@ killed under it. Times are of CLOCK_MONOTONIC in ns, which all processes of a ma
 | READ | readers; OK only | session, topic, partition, offset, record |
 | COMMIT_OFFSET | readers in a group | group, topic, partition, offset (the next to be read) |
 
-Text that does not apply is empty. A client is one process of one role: started again it is another client. A transaction's name is unique in the history,
-as is a record's. A session is one assignment of one reader: in each partition it reads onwards from where it began.
-The sessions named FINAL + isolation read every partition from its beginning to its end, after everything else.
+Text that does not apply is empty. A client is one process of one role: started again it is another client. A
+transaction's name is unique in the history, as is a record's. A session is one assignment of one reader: in each
+partition it reads onwards from where it began. The sessions named FINAL + isolation read every partition from its
+beginning to its end, after everything else.
 """
 
 from __future__ import annotations

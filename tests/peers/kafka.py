@@ -262,6 +262,11 @@ class ApacheKafka:
         command = java.java_line(kafka_classpath(self.version), "kafka.Kafka", [str(self.properties)], options)
         self._process = Process(command, self.log)
 
+    def restart(self) -> None:
+        """Start again after `stop` or `kill`, with the same ports; returns when it answers."""
+        self.exec()
+        self.process.wait_until(lambda: probe.answers(self.bootstrap), START_DEADLINE_S)
+
     def stop(self) -> None:
         """SIGTERM (a clean shutdown), SIGKILL if that takes too long."""
         if self._process is not None:

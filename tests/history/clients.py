@@ -1,0 +1,43 @@
+"""One client of a history as a process of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.history import consuming, producing
+from tests.history.plan import ClientSpec, Library, Role
+from tests.history.producing import FencedError
+from tests.history.recording import Ending, Recorder
+
+ClientMain = Callable[[ClientSpec, str, Recorder, Ending], None]
+
+MAINS: dict[tuple[Role, Library], ClientMain] = {
+    (Role.WRITE, Library.LIBRDKAFKA): producing.write,
+    (Role.WRITE, Library.KAFKALOG): producing.write_own,
+    (Role.TRANSACT, Library.LIBRDKAFKA): producing.transact,
+    (Role.COPY, Library.LIBRDKAFKA): consuming.copy,
+    (Role.GROUP, Library.LIBRDKAFKA): consuming.group,
+    (Role.READ, Library.LIBRDKAFKA): consuming.read,
+    (Role.READ, Library.KAFKALOG): consuming.read_own,
+}
+FENCED = 3
+"""Exit code of a client whose place another one has taken."""
+
+
+def file_name(spec: ClientSpec) -> str:
+    """Of the client's part of the history."""
+    return spec.client.replace(" ", "-") + ".jsonl"
+
+
+def run(spec: ClientSpec, bootstrap: str, directory: Path) -> None:
+    """The process of a client: its events go to ``directory``, and what its library prints."""
+    output = os.open(directory / "clients.out", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    recorder = Recorder(spec.client, directory / file_name(spec))
+    try:
+        MAINS[spec.role, spec.library](spec, bootstrap, recorder, Ending())
+    except FencedError:
+        os._exit(FENCED)
