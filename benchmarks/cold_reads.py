@@ -1,7 +1,7 @@
 """Latency of hot traffic while somebody reads a log that is on the disk alone: kafkalog beside Apache Kafka.
 
 Run from the repository: ``python -m benchmarks.cold_reads``, the full run: 20 GB, three rounds of both brokers. It
-takes five to seven minutes, 21 GB of space where ``--dir`` is, which must be on a disk, and Linux. Leave the machine
+takes six to nine minutes, 21 GB of space where ``--dir`` is, which must be on a disk, and Linux. Leave the machine
 alone meanwhile: on two cores whatever else runs moves the p99 more than a reader does. A small run, of two minutes:
 ``--gigabytes 6 --seconds 5 --runs 2``. Give it 1.2 GB or more a second, or the cold reader is through too early.
 
@@ -13,8 +13,10 @@ answer. It is measured
 - alone;
 - while a third connection, in a process of its own, fetches the big log from its beginning, 1 MiB a request, one in
   flight; before each of its readings the log's pages are dropped from the page cache;
-- while the same reader fetches the first segment again and again, which lies in memory: what a reader costs its
-  neighbours when nobody waits for a disk, on a machine whose processors they share.
+- while that reader reads a copy of the log from another kafkalog broker, which hot traffic has nothing to do with: what
+  the same work costs its neighbours on a machine whose processors and disk they share. Only what the hot traffic's own
+  broker adds to that is its doing;
+- while the reader fetches the first segment again and again, which lies in memory: where nobody waits for a disk.
 
 Brokers run with the defaults of their distributions, both at once, and are measured in turns.
 """
@@ -50,6 +52,7 @@ PRODUCE_VERSION, FETCH_VERSION = 7, 4
 ERROR_AT = {"produce": 14, "fetch": 20}
 """Where an answer has its error code, without the length of the topic's name."""
 COLD, HOT, WARM = "cold", "hot", "warm"
+ELSEWHERE = "other broker's"
 WARM_UP_S = 3.0
 
 
@@ -172,9 +175,11 @@ def measure(root: Path, options: argparse.Namespace) -> None:
     print(f"{options.gigabytes:g} GB written in {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
     warm_end = big_log.second_base_offset(source)
     found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    rates: dict[str, dict[str, list[float]]] = {COLD: defaultdict(list), WARM: defaultdict(list)}
+    rates: dict[str, dict[str, list[float]]] = {kind: defaultdict(list) for kind in (COLD, ELSEWHERE, WARM)}
     with ExitStack() as stack:
         brokers = []
+        prepare(OURS, root / "elsewhere", source, options)
+        elsewhere, _ = stack.enter_context(started(OURS, root / "elsewhere", options.override))
         for name in options.brokers:
             home = root / name.replace(" ", "-")
             prepare(name, home, source, options)
@@ -186,17 +191,20 @@ def measure(root: Path, options: argparse.Namespace) -> None:
             traffic.run(WARM_UP_S, options.interval_ms / 1000)
         for _ in range(options.runs):
             for broker, traffic in brokers:
-                alone = traffic.run(options.seconds, options.interval_ms / 1000)
-                big_log.drop_from_cache(source)
-                with reader(broker, end, rates[COLD][broker.name]):
-                    cold = traffic.run(options.seconds, options.interval_ms / 1000)
+                taken = {"alone": traffic.run(options.seconds, options.interval_ms / 1000)}
+                for kind, at, beside in (
+                    (COLD, broker, "a cold reader"),
+                    (ELSEWHERE, elsewhere, "one of another broker"),
+                ):
+                    big_log.drop_from_cache(source)
+                    with reader(at, end, rates[kind][broker.name]):
+                        taken[f"beside {beside}"] = traffic.run(options.seconds, options.interval_ms / 1000)
                 big_log.read_first_segment(source)
                 with reader(broker, warm_end, rates[WARM][broker.name], times=1 << 20):
-                    warm = traffic.run(options.seconds, options.interval_ms / 1000)
-                for what in ("produce", "fetch"):
-                    found[broker.name, what, "alone"] += alone[what]
-                    found[broker.name, what, "beside a cold reader"] += cold[what]
-                    found[broker.name, what, "beside a reader of memory"] += warm[what]
+                    taken["beside a reader of memory"] = traffic.run(options.seconds, options.interval_ms / 1000)
+                for when, spent in taken.items():
+                    for what in ("produce", "fetch"):
+                        found[broker.name, what, when] += spent[what]
                 read = ", ".join(f"{kind} {rates[kind][broker.name][-1]:.0f} MB/s" for kind in rates)
                 print(f"{time.strftime('%X')} {broker.name} {read}", file=sys.stderr)
     show(found, rates, options.brokers)
