@@ -56,7 +56,7 @@ a segment that was rolled is forced to the device soon, whatever that says."""
 MIN_INTERVAL = 0.001
 DELETION_CHECK_SECONDS = 1.0
 RETAINED_AT_ONCE = 64
-"""Logs that retention is applied to before other requests get their turn."""
+"""Logs that retention, or the expiry of producers, is applied to before other requests get their turn."""
 MIN_OPEN_FILES = 16
 """Segments and indexes that stay open, whatever the configuration says."""
 
@@ -173,6 +173,7 @@ class Server:
         for endpoint in self.endpoints:
             self.broker.endpoints[endpoint.name] = config.advertised_endpoint(endpoint)
         self._start_background(loop)
+        self.broker.transactions.start()
         self._serve_metrics()
         self.acceptor.start()
 
@@ -198,6 +199,7 @@ class Server:
         if self.acceptor is not None:
             await self.acceptor.close(self.config["kafkalog.shutdown.timeout.ms"] / 1000)
         await self.dispatcher.settle()
+        await self.broker.transactions.stop()
         if self.metrics is not None:
             await self._loop.run_in_executor(None, self.metrics.close)
         await self._loop.run_in_executor(None, self.logs.shutdown)
@@ -326,6 +328,8 @@ class Server:
             self.logs.checkpoint_log_start_offsets,
         )
         self._every(5.0, self.logs.checkpoint_high_watermarks)
+        expiry_check = config["producer.id.expiration.check.interval.ms"] / 1000
+        self._every(expiry_check, self._expire_producers, on_loop=True)
         self.broker.log_starts_changed = lambda: self._soon(self.logs.checkpoint_log_start_offsets)
         loop.call_later(KERNEL_DELAY, self._load_kernels)
 
@@ -352,6 +356,12 @@ class Server:
             present = [log for log in logs[first : first + RETAINED_AT_ONCE] if self.logs.holds(log)]
             self.logs.run_retention(now_ms(), present)
             await asyncio.sleep(0)
+
+    async def _expire_producers(self) -> None:
+        for number, log in enumerate(list(self.logs), 1):
+            log.producers.remove_expired(now_ms())
+            if number % RETAINED_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     def _every(self, seconds: float, work: Callable[[], Any], *, on_loop: bool = False) -> None:
         async def run() -> None:

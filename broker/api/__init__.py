@@ -12,4 +12,7 @@
 - ``log_dirs``       DescribeLogDirs
 - ``producer_ids``   InitProducerId
 - ``groups``         FindCoordinator and the group APIs
+- ``transactions``   AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers
+- ``transaction_admin``  DescribeProducers, DescribeTransactions, ListTransactions
+- ``acls``           DescribeAcls, CreateAcls, DeleteAcls
 """

@@ -21,7 +21,17 @@ from broker.log.message_sets import PreparedSet, is_old, prepare_set
 from broker.log.validation import Origin, needs_recompression, recompress_ahead
 from broker.replica.partition import Partition
 from broker.replica.purgatory import DelayedOperation
-from kafkalog.protocol.errors import ErrorCode, InvalidRequiredAcksError, InvalidTopicError
+from kafkalog.protocol.errors import (
+    ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    ErrorCode,
+    InvalidRequiredAcksError,
+    InvalidTopicError,
+    NotCoordinatorError,
+    NotEnoughReplicasError,
+    TransactionalIdAuthorizationFailedError,
+)
 from kafkalog.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -29,7 +39,16 @@ from kafkalog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkalog.records.batch import ATTRIBUTES_AT, CODEC_MASK, MAGIC, MAGIC_AT
+from kafkalog.records.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    read_header,
+)
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import InvalidRecordError, RecordsError, UnsupportedCompressionTypeError
 from kafkalog.records.message_set import MIN_ENTRY_SIZE
@@ -52,6 +71,11 @@ Done = dict[int, PreparedSet | Exception | None]
 _NOTHING_DONE: Done = {}
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id of those who may produce into internal topics, as in Kafka."""
+ABORTABLE_SINCE = 11
+"""Producers that know TRANSACTION_ABORTABLE (KIP-890)."""
+_UNVERIFIED = (
+    ConcurrentTransactionsError, CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError,
+)  # fmt: skip
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 EXPECTED_ERRORS = TOO_LARGE | {
@@ -266,7 +290,10 @@ def _append(
         if isinstance(made, Exception):
             raise made
         records = made
-    info = partition.append(records, acks, now_ms)
+    in_transaction = False
+    if size >= HEADER_SIZE and data.records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG and data.records[MAGIC_AT] == MAGIC:
+        in_transaction = _admit(request, partition, read_header(data.records))
+    info = partition.append(records, acks, now_ms, in_transaction=in_transaction)
     result.base_offset = info.first_offset
     result.log_append_time_ms = info.log_append_time
     result.log_start_offset = info.log_start_offset
@@ -280,6 +307,34 @@ def _append(
     if replicated or synced:
         return Pending(partition, end, result, replicated=replicated, synced=synced)
     return None
+
+
+def _admit(request: Request, partition: Partition, header: BatchHeader) -> bool:
+    """Whether the transaction of a transactional batch covers the partition.
+
+    Raises:
+        TransactionalIdAuthorizationFailedError: the request names no transactional id.
+        NotEnoughReplicasError: that is not known now; an error that every producer tries again after.
+        KafkaError: it does not; see `Transactions.admit`.
+    """
+    transactional_id = request.message.transactional_id
+    if transactional_id is None:
+        raise TransactionalIdAuthorizationFailedError
+    if header.producer_id < 0:
+        return False
+    try:
+        request.broker.transactions.admit(
+            transactional_id,
+            header.producer_id,
+            header.producer_epoch,
+            partition,
+            abortable=request.version >= ABORTABLE_SINCE,
+        )
+    except _UNVERIFIED as error:
+        raise NotEnoughReplicasError(
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {error.code.name}"
+        ) from error
+    return True
 
 
 def _check_version(version: int, records: memoryview | None) -> None:

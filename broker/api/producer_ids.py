@@ -1,36 +1,42 @@
-"""InitProducerId (key 22): an id and epoch for an idempotent producer (KIP-98).
-
-Transactional ids belong to the transaction coordinator; while none is available, producers that ask for one are told
-so, as Kafka tells them, and look for it again.
-"""
+"""InitProducerId (key 22): an id and epoch for an idempotent (KIP-98) or a transactional producer."""
 
 from __future__ import annotations
 
 from broker.api.context import Request
 from broker.api.errors import error_code
-from kafkalog.protocol.errors import ErrorCode
+from broker.coordinator.transaction.machine import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Producer
+from kafkalog.protocol.errors import ErrorCode, InvalidRequestError
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
+FENCED_SINCE = 4
+"""Clients that know PRODUCER_FENCED; others are told INVALID_PRODUCER_EPOCH, which it took the place of."""
 
 
 async def handle_init_producer_id(request: Request) -> None:
-    message: InitProducerIdRequest = request.message
     response = InitProducerIdResponse(producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
-    if message.transactional_id is not None:
-        empty = message.transactional_id == ""
-        response.error_code = ErrorCode.INVALID_REQUEST if empty else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    elif (message.producer_id == NO_PRODUCER_ID) != (message.producer_epoch == NO_PRODUCER_EPOCH):
-        response.error_code = ErrorCode.INVALID_REQUEST
-    else:
-        try:
-            # Without a transactional id there is nothing to bump: the producer begins anew under a fresh id.
-            response.producer_id = await request.broker.producer_ids.allocate()
-            response.producer_epoch = 0
-        except Exception as error:
-            response.error_code = error_code(error)
+    try:
+        response.producer_id, response.producer_epoch = await _init(request)
+    except Exception as error:
+        code = error_code(error)
+        if code is ErrorCode.PRODUCER_FENCED and request.version < FENCED_SINCE:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        response.error_code = code
     request.reply(response)
+
+
+async def _init(request: Request) -> Producer:
+    message: InitProducerIdRequest = request.message
+    if (message.producer_id == NO_PRODUCER_ID) != (message.producer_epoch == NO_PRODUCER_EPOCH):
+        raise InvalidRequestError
+    if message.transactional_id is None:
+        # There is nothing to raise: the producer begins anew under a fresh id.
+        return Producer(await request.broker.producer_ids.allocate(), 0)
+    expected = None
+    if message.producer_id != NO_PRODUCER_ID:
+        expected = Producer(message.producer_id, message.producer_epoch)
+    return await request.broker.transactions.coordinator.init_producer_id(
+        message.transactional_id, message.transaction_timeout_ms, expected
+    )
 
 
 HANDLERS = {InitProducerIdRequest: handle_init_producer_id}

@@ -30,6 +30,7 @@ class Api:
 
 _MODULES = (
     "versions", "produce", "fetch", "offsets", "metadata", "topics", "configs", "log_dirs", "producer_ids", "groups",
+    "transactions", "transaction_admin", "acls",
 )  # fmt: skip
 
 

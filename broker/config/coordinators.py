@@ -6,7 +6,7 @@ consumer protocol of KIP-848 is no preview here.
 
 from __future__ import annotations
 
-from broker.config.definition import ConfigKey, Type, at_least, between, list_of, one_of
+from broker.config.definition import ConfigKey, Type, Update, at_least, between, list_of, one_of
 
 _MAX_INT = (1 << 31) - 1
 
@@ -45,4 +45,12 @@ TRANSACTION_LOG_KEYS = [
     ConfigKey("transaction.state.log.min.isr", Type.INT, 2, "min.insync.replicas of __transaction_state when it is made; at most its replicas.", at_least(1)),
     ConfigKey("transaction.state.log.segment.bytes", Type.INT, 100 << 20, "segment.bytes of __transaction_state when it is made.", at_least(1)),
     ConfigKey("transaction.state.log.load.buffer.size", Type.INT, 5 << 20, "Bytes read at once when transactions are loaded.", at_least(1)),
+]  # fmt: skip
+
+TRANSACTION_KEYS = [
+    ConfigKey("transaction.max.timeout.ms", Type.INT, 15 * 60 * 1000, "Longest transaction.timeout.ms that a producer may ask for.", at_least(1)),
+    ConfigKey("transactional.id.expiration.ms", Type.INT, 7 * 24 * 3600 * 1000, "How long a transactional id is kept that is not used; not while a transaction is open.", at_least(1)),
+    ConfigKey("transaction.abort.timed.out.transaction.cleanup.interval.ms", Type.INT, 10_000, "How often transactions that have timed out are looked for, and aborted.", at_least(1)),
+    ConfigKey("transaction.remove.expired.transaction.cleanup.interval.ms", Type.INT, 3_600_000, "How often expired transactional ids are looked for, and removed.", at_least(1)),
+    ConfigKey("transaction.partition.verification.enable", Type.BOOLEAN, True, "Check that a partition was added to a transaction before the first of its records is appended there (KIP-890).", None, Update.CLUSTER_WIDE),
 ]  # fmt: skip

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker.config.coordinators import GROUP_KEYS, TRANSACTION_LOG_KEYS
+from broker.config.coordinators import GROUP_KEYS, TRANSACTION_KEYS, TRANSACTION_LOG_KEYS
 from broker.config.definition import (
     ConfigDefinition,
     ConfigError,
@@ -91,7 +91,8 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("log.message.timestamp.after.max.ms", Type.LONG, MAX_LONG, "Default of message.timestamp.after.max.ms.", at_least(0), _DYNAMIC),
         ConfigKey("log.message.downconversion.enable", Type.BOOLEAN, True, "Default of message.downconversion.enable.", None, _DYNAMIC),
         ConfigKey("num.recovery.threads.per.data.dir", Type.INT, 1, "Threads that open or recover the logs of one directory at start.", at_least(1)),
-        ConfigKey("producer.id.expiration.ms", Type.INT, 86_400_000, "How long an idle producer's sequence state is kept.", at_least(1)),
+        ConfigKey("producer.id.expiration.ms", Type.INT, 86_400_000, "How long an idle producer's sequence state is kept.", at_least(1), _DYNAMIC),
+        ConfigKey("producer.id.expiration.check.interval.ms", Type.INT, 600_000, "How often partitions forget idle producers.", at_least(1)),
         # Network
         ConfigKey("socket.request.max.bytes", Type.INT, 100 << 20, "Largest request accepted; a larger one closes its connection.", at_least(1)),
         ConfigKey("socket.send.buffer.bytes", Type.INT, 102_400, "SO_SNDBUF of client sockets; -1 leaves it to the system."),
@@ -108,6 +109,7 @@ SERVER_CONFIG = ConfigDefinition(
         # Coordinators
         *GROUP_KEYS,
         *TRANSACTION_LOG_KEYS,
+        *TRANSACTION_KEYS,
         # Operation
         ConfigKey("background.threads", Type.INT, 10, "Worker threads for fsyncs, deletions and other blocking work.", at_least(1)),
         ConfigKey("kafkalog.log.max.open.files", Type.INT, -1, "Segments and indexes that stay open; beyond it the longest unused are closed until they are wanted. -1 is two fifths of the limit of open files (ulimit -n), 30,000 at most.", at_least(-1)),

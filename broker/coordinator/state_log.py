@@ -17,9 +17,9 @@ from broker.controller.topics import NewTopic, TopicController
 from broker.coordinator.state_topic import StateTopic, partition_of
 from broker.log.validation import Origin
 from broker.metadata.model import TopicState
+from broker.replica.acknowledgement import Acknowledgement, acknowledge
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
-from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import (
     CoordinatorNotAvailableError,
     KafkaError,
@@ -28,7 +28,6 @@ from kafkalog.protocol.errors import (
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
-    RequestTimedOutError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
@@ -259,52 +258,17 @@ class StateLog:
         if synced:
             self._replicas.sync(partition)
         waiting = _Acknowledgement(self._replicas, partition, info.last_offset, future, synced=synced)
-        if not waiting.try_complete():
-            self._replicas.produce_purgatory.watch(waiting, [partition.key], timeout_ms / 1000)
+        acknowledge(self._replicas, waiting, partition, timeout_ms)
         return future
 
 
-class _Acknowledgement(DelayedOperation):
-    """An append that waits for the high watermark, and for the device."""
+class _Acknowledgement(Acknowledgement):
+    """An append of a coordinator's, whose errors are the coordinator's."""
 
-    __slots__ = ("_future", "_last", "_partition", "_replicas", "_synced")
+    __slots__ = ()
 
-    def __init__(
-        self,
-        replicas: ReplicaManager,
-        partition: Partition,
-        last: int,
-        future: asyncio.Future[int],
-        *,
-        synced: bool,
-    ) -> None:
-        super().__init__()
-        self._replicas = replicas
-        self._partition = partition
-        self._last = last
-        self._future = future
-        self._synced = synced
-
-    def try_complete(self) -> bool:
-        partition = self._partition
-        if self._future.done():
-            return True
-        if self._replicas.get(*partition.key) is not partition or not partition.is_leader:
-            self._future.set_exception(NotCoordinatorError())
-            return True
-        if self._synced and partition.log.recovery_point <= self._last:
-            if partition.log.offline is None:
-                return False
-            self._future.set_exception(NotCoordinatorError())
-            return True
-        if partition.high_watermark <= self._last:
-            return False
-        self._future.set_result(self._last)
-        return True
-
-    def expire(self) -> None:
-        if not self._future.done():
-            self._future.set_exception(RequestTimedOutError())
+    def error(self, error: Exception) -> Exception:
+        return as_coordinator_error(error)
 
 
 def _decode(read: Callable[[], bytes], first: int) -> tuple[list[StateBatch], int]:

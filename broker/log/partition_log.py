@@ -140,7 +140,6 @@ class PartitionLog(LogAppender):
             KafkaStorageError: the disk failed.
             Exception: whatever a policy of somebody's own raises.
         """
-        self.producers.remove_expired(now_ms)
         segments = self._segments
         try:
             count = deletable(

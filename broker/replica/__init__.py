@@ -1,6 +1,7 @@
 """Partitions as replicas: leadership, in-sync replicas, high watermark, and operations that wait on them.
 
-- ``purgatory``  operations that wait for a condition on partitions, or a deadline
-- ``partition``  one partition as this broker holds it
-- ``manager``    all of them; produce and fetch over many partitions at once
+- ``purgatory``        operations that wait for a condition on partitions, or a deadline
+- ``partition``        one partition as this broker holds it
+- ``manager``          all of them; produce and fetch over many partitions at once
+- ``acknowledgement``  an append of the broker's own that waits like acks=all
 """

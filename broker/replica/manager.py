@@ -19,6 +19,9 @@ from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
 
 logger = logging.getLogger("kafkalog.broker.replica")
 
+_ANY_MINIMUM = (1 << 31) - 1
+"""Bytes that are enough for every fetch to look again."""
+
 
 class ReplicaManager:
     """See the module. Used on the event loop's thread only."""
@@ -150,6 +153,11 @@ class ReplicaManager:
         partition.counters.bytes_in += nbytes
         self.fetch_purgatory.notify(partition.key, nbytes)
         self.produce_purgatory.notify(partition.key, nbytes)
+
+    def stabilized(self, partition: Partition) -> None:
+        """Wake fetches of committed records: a transaction has ended, and what it wrote may be read from now on."""
+        # Its bytes were counted when they were appended, and found not to be readable.
+        self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
 
     def sync(self, partition: Partition) -> None:
         """Force the partition's log to the device on a worker, and wake what waits for it.

@@ -113,10 +113,12 @@ class Partition:
         now_ms: int,
         *,
         origin: Origin = Origin.CLIENT,
+        in_transaction: bool = False,
     ) -> AppendInfo:
         """Append one produced record batch as the leader, or what `message_sets.prepare_set` made of older ones.
 
         Coordinators of this broker append with an ``origin`` of their own: theirs may be transactional, or a marker.
+        A client's transactional batch is taken where it is known to be ``in_transaction``.
 
         Raises:
             NotLeaderOrFollowerError: this broker does not lead the partition.
@@ -131,7 +133,9 @@ class Partition:
                 f"of {self.min_insync} for partition {self.topic}-{self.index}"
             )
         if isinstance(records, memoryview):
-            info = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+            info = self.log.append(
+                records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, in_transaction=in_transaction
+            )
         else:
             info = self.log.append_prepared(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
         self._advance_high_watermark()

@@ -1,0 +1,130 @@
+"""What administrators ask of transactions (KIP-664): DescribeProducers, DescribeTransactions, ListTransactions."""
+
+from __future__ import annotations
+
+from broker.api.context import Request
+from broker.api.errors import error_code, error_message
+from broker.controller.topics import check_topic_name
+from broker.coordinator.transaction.machine import STATES_BY_TITLE, TransactionMachine, TransactionState
+from broker.log.producer_state import NO_SEQUENCE, ProducerEntry
+from kafkalog.protocol.errors import KafkaError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
+from kafkalog.protocol.messages import describe_transactions, list_transactions
+from kafkalog.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicRequest,
+    TopicResponse,
+)
+
+
+def handle_describe_producers(request: Request) -> None:
+    message: DescribeProducersRequest = request.message
+    request.reply(DescribeProducersResponse(topics=[_producers_of(request, topic) for topic in message.topics]))
+
+
+def _producers_of(request: Request, topic: TopicRequest) -> TopicResponse:
+    failed: KafkaError | None = None
+    try:
+        check_topic_name(topic.name)
+        if request.broker.topics.state(topic.name) is None:
+            raise UnknownTopicOrPartitionError
+    except KafkaError as error:
+        failed = error
+    partitions = []
+    for index in topic.partition_indexes:
+        response = PartitionResponse(partition_index=index)
+        try:
+            if failed is not None:
+                raise failed
+            partition = request.broker.replicas.require(topic.name, index)
+            if not partition.is_leader:
+                raise NotLeaderOrFollowerError
+            producers = partition.log.producers.producers
+            response.active_producers = [_producer(*item) for item in producers.items()]
+        except KafkaError as error:
+            response.error_code = error_code(error)
+            response.error_message = error_message(error)
+        partitions.append(response)
+    return TopicResponse(name=topic.name, partitions=partitions)
+
+
+def _producer(producer_id: int, entry: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=entry.batches[-1].last_sequence if entry.batches else NO_SEQUENCE,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.transaction_first_offset,
+    )
+
+
+def handle_describe_transactions(request: Request) -> None:
+    message: describe_transactions.DescribeTransactionsRequest = request.message
+    states = [_described(request, transactional_id) for transactional_id in message.transactional_ids]
+    request.reply(describe_transactions.DescribeTransactionsResponse(transaction_states=states))
+
+
+def _described(request: Request, transactional_id: str) -> describe_transactions.TransactionState:
+    state = describe_transactions.TransactionState(transactional_id=transactional_id)
+    try:
+        machine = request.broker.transactions.coordinator.describe(transactional_id)
+    except KafkaError as error:
+        state.error_code = error_code(error)
+        return state
+    current = machine.current
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(machine.unmarked if current.state.is_decided else current.partitions):
+        topics.setdefault(topic, []).append(index)
+    state.producer_id = current.producer_id
+    state.producer_epoch = current.producer_epoch
+    state.transaction_state = current.state.title
+    state.transaction_timeout_ms = current.timeout_ms
+    state.transaction_start_time_ms = current.started_ms
+    state.topics = [describe_transactions.TopicData(topic=topic, partitions=ids) for topic, ids in topics.items()]
+    return state
+
+
+def handle_list_transactions(request: Request) -> None:
+    message: list_transactions.ListTransactionsRequest = request.message
+    response = list_transactions.ListTransactionsResponse()
+    try:
+        machines = request.broker.transactions.coordinator.all()
+    except KafkaError as error:
+        response.error_code = error_code(error)
+        request.reply(response)
+        return
+    response.unknown_state_filters = [title for title in message.state_filters if title not in STATES_BY_TITLE]
+    states = {STATES_BY_TITLE[title] for title in message.state_filters if title in STATES_BY_TITLE}
+    ids = set(message.producer_id_filters)
+    now = request.broker.now_ms()
+
+    def is_wanted(machine: TransactionMachine) -> bool:
+        current = machine.current
+        return (
+            machine.pending is not TransactionState.DEAD
+            and (not ids or current.producer_id in ids)
+            and (not message.state_filters or current.state in states)
+            # As in Kafka, whatever the state: one that never had a transaction counts as very old.
+            and (message.duration_filter < 0 or now - current.started_ms > message.duration_filter)
+        )
+
+    response.transaction_states = [
+        list_transactions.TransactionState(
+            transactional_id=machine.transactional_id,
+            producer_id=machine.current.producer_id,
+            transaction_state=machine.current.state.title,
+        )
+        for machine in machines
+        if is_wanted(machine)
+    ]
+    request.reply(response)
+
+
+HANDLERS = {
+    DescribeProducersRequest: handle_describe_producers,
+    describe_transactions.DescribeTransactionsRequest: handle_describe_transactions,
+    list_transactions.ListTransactionsRequest: handle_list_transactions,
+}

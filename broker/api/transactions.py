@@ -1,0 +1,203 @@
+"""The APIs of transactional producers: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn; WriteTxnMarkers of coordinators.
+
+TxnOffsetCommit is the group coordinator's, InitProducerId is in ``producer_ids``, what administrators ask is in
+``transaction_admin``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from broker.api.context import Request
+from broker.api.errors import error_code
+from broker.coordinator.state_topic import CONSUMER_OFFSETS, partition_of
+from broker.coordinator.transaction.machine import Producer, TopicPartition
+from broker.coordinator.transaction.markers import Marker
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kafkalog.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from kafkalog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kafkalog.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+FENCED_SINCE = 2
+"""Clients that know PRODUCER_FENCED; others are told INVALID_PRODUCER_EPOCH, which it took the place of."""
+BATCHED_SINCE = 4
+"""AddPartitionsToTxn of brokers: many transactions, to be verified or added to."""
+ABORTABLE_SINCE = 5
+"""AddPartitionsToTxn whose sender knows TRANSACTION_ABORTABLE."""
+
+
+def _code(error: Exception, *, knows_fenced: bool) -> ErrorCode:
+    code = error_code(error)
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED and not knows_fenced else code
+
+
+# -- AddPartitionsToTxn
+
+
+async def handle_add_partitions_to_txn(request: Request) -> None:
+    message: AddPartitionsToTxnRequest = request.message
+    if request.version < BATCHED_SINCE:
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id=message.v3_and_below_transactional_id,
+            producer_id=message.v3_and_below_producer_id,
+            producer_epoch=message.v3_and_below_producer_epoch,
+            topics=message.v3_and_below_topics,
+        )
+        results = await _add_partitions(request, transaction)
+        request.reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
+        return
+    by_transaction = []
+    for transaction in message.transactions:
+        results = await _add_partitions(request, transaction)
+        by_transaction.append(
+            AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=results)
+        )
+    request.reply(AddPartitionsToTxnResponse(results_by_transaction=by_transaction))
+
+
+async def _add_partitions(
+    request: Request, transaction: AddPartitionsToTxnTransaction
+) -> list[AddPartitionsToTxnTopicResult]:
+    partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    unknown = {partition for partition in partitions if not _exists(request, partition)}
+    if unknown:
+        # One that fails fails them all.
+        codes = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        codes |= dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _topic_results(transaction.topics, codes)
+    producer = Producer(transaction.producer_id, transaction.producer_epoch)
+    transactional_id = transaction.transactional_id
+    if transaction.verify_only:
+        codes = {partition: _verify(request, transactional_id, producer, partition) for partition in partitions}
+        return _topic_results(transaction.topics, codes)
+    code = ErrorCode.NONE
+    try:
+        await request.broker.transactions.coordinator.add_partitions(transactional_id, producer, partitions)
+    except Exception as error:
+        code = _code(error, knows_fenced=request.version >= FENCED_SINCE)
+    return _topic_results(transaction.topics, dict.fromkeys(partitions, code))
+
+
+def _verify(request: Request, transactional_id: str, producer: Producer, partition: TopicPartition) -> ErrorCode:
+    try:
+        request.broker.transactions.coordinator.verify(transactional_id, producer, partition)
+    except Exception as error:
+        code = error_code(error)
+        # Between brokers the fenced producer is told apart; the one that asks translates it for its client.
+        return ErrorCode.PRODUCER_FENCED if code is ErrorCode.INVALID_PRODUCER_EPOCH else code
+    return ErrorCode.NONE
+
+
+def _exists(request: Request, partition: TopicPartition) -> bool:
+    topic = request.broker.topics.state(partition[0])
+    return topic is not None and 0 <= partition[1] < len(topic.partitions)
+
+
+def _topic_results(
+    topics: Sequence[AddPartitionsToTxnTopic], codes: dict[TopicPartition, ErrorCode]
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=codes[topic.name, index])
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+# -- AddOffsetsToTxn, EndTxn
+
+
+async def handle_add_offsets_to_txn(request: Request) -> None:
+    message: AddOffsetsToTxnRequest = request.message
+    response = AddOffsetsToTxnResponse()
+    try:
+        index = _offsets_partition_for(request, message.group_id)
+        await request.broker.transactions.coordinator.add_partitions(
+            message.transactional_id,
+            Producer(message.producer_id, message.producer_epoch),
+            [(CONSUMER_OFFSETS, index)],
+        )
+    except Exception as error:
+        response.error_code = _code(error, knows_fenced=request.version >= FENCED_SINCE)
+    request.reply(response)
+
+
+def _offsets_partition_for(request: Request, group_id: str) -> int:
+    """Where the group's offsets are, or will be once ``__consumer_offsets`` is made."""
+    topic = request.broker.topics.state(CONSUMER_OFFSETS)
+    count = request.broker.config["offsets.topic.num.partitions"] if topic is None else len(topic.partitions)
+    return partition_of(group_id, count)
+
+
+async def handle_end_txn(request: Request) -> None:
+    message: EndTxnRequest = request.message
+    response = EndTxnResponse()
+    try:
+        await request.broker.transactions.coordinator.end(
+            message.transactional_id,
+            Producer(message.producer_id, message.producer_epoch),
+            committed=message.committed,
+        )
+    except Exception as error:
+        response.error_code = _code(error, knows_fenced=request.version >= FENCED_SINCE)
+    request.reply(response)
+
+
+# -- WriteTxnMarkers
+
+
+async def handle_write_txn_markers(request: Request) -> None:
+    message: WriteTxnMarkersRequest = request.message
+    results = [await _write_marker(request, each) for each in message.markers]
+    request.reply(WriteTxnMarkersResponse(markers=results))
+
+
+async def _write_marker(request: Request, wanted: WritableTxnMarker) -> WritableTxnMarkerResult:
+    marker = Marker(wanted.producer_id, wanted.producer_epoch, wanted.transaction_result, wanted.coordinator_epoch)
+    write = request.broker.transactions.markers.write
+    topics = []
+    for topic in wanted.topics:
+        writes = [write(topic.name, index, marker) for index in topic.partition_indexes]
+        done = await asyncio.gather(*writes, return_exceptions=True)
+        topics.append(
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(
+                        partition_index=index,
+                        error_code=error_code(result) if isinstance(result, Exception) else ErrorCode.NONE,
+                    )
+                    for index, result in zip(topic.partition_indexes, done, strict=True)
+                ],
+            )
+        )
+    return WritableTxnMarkerResult(producer_id=wanted.producer_id, topics=topics)
+
+
+HANDLERS = {
+    AddPartitionsToTxnRequest: handle_add_partitions_to_txn,
+    AddOffsetsToTxnRequest: handle_add_offsets_to_txn,
+    EndTxnRequest: handle_end_txn,
+    WriteTxnMarkersRequest: handle_write_txn_markers,
+}

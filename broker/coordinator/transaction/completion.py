@@ -1,0 +1,169 @@
+"""Carrying out a stored decision: a marker in every partition of the transaction, and then the Complete state.
+
+Whatever fails is tried again until it succeeds or the shard moves on. A partition that was deleted needs no marker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from broker.coordinator.state_log import StateRecord
+from broker.coordinator.transaction.machine import TopicPartition, Transaction, TransactionMachine, TransactionState
+from broker.coordinator.transaction.markers import Marker
+from broker.coordinator.transaction.records import encode_key, encode_value
+from broker.coordinator.transaction.shard import TransactionShard
+from kafkalog.protocol.errors import (
+    InvalidProducerEpochError,
+    TransactionCoordinatorFencedError,
+    UnsupportedForMessageFormatError,
+)
+
+logger = logging.getLogger("kafkalog.broker.transaction")
+
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 5.0
+"""Between attempts to write what could not be written; doubled each time."""
+MARKERS_AT_ONCE = 64
+"""Markers of a transaction that are appended before other requests get their turn."""
+
+
+class Completion:
+    """See the module. Used on the event loop's thread only.
+
+    Args:
+        append: stores records in a partition of ``__transaction_state``.
+        write_marker: as `markers.MarkerWriter.write`.
+        exists: whether the cluster has a partition.
+
+    Attributes:
+        under_way: transactions whose markers are being written.
+        unstored: those that have all of them, and whose Complete state could not be stored yet.
+    """
+
+    def __init__(
+        self,
+        append: Callable[[int, Iterable[StateRecord]], asyncio.Future[int]],
+        write_marker: Callable[[str, int, Marker], asyncio.Future[int]],
+        exists: Callable[[str, int], bool],
+    ) -> None:
+        self._append = append
+        self._write_marker = write_marker
+        self._exists = exists
+        self.under_way: set[TransactionMachine] = set()
+        self.unstored = 0
+
+    @property
+    def missing_markers(self) -> int:
+        """Markers that are still to be written; may be asked for on any thread."""
+        return sum(len(machine.unmarked) for machine in list(self.under_way))
+
+    async def run(
+        self,
+        shard: TransactionShard,
+        machine: TransactionMachine,
+        change: Transaction,
+        is_current: Callable[[], bool],
+    ) -> None:
+        """Carry out the decision of ``machine``, and store ``change``, its Complete state; given up once the shard is
+        no longer the current one of its partition.
+        """
+        self.under_way.add(machine)
+        try:
+            if await self._mark_all(shard, machine, is_current) and await self._store(
+                shard, machine, change, is_current
+            ):
+                machine.stored(change)
+        except TransactionCoordinatorFencedError as error:
+            # Whoever has the greater coordinator epoch finishes it.
+            logger.error("transactional id %s is left as it is: %s", machine.transactional_id, error)
+        finally:
+            self.under_way.discard(machine)
+
+    async def _mark_all(
+        self, shard: TransactionShard, machine: TransactionMachine, is_current: Callable[[], bool]
+    ) -> bool:
+        """Whether every partition has its marker by now: else the shard is not current any more."""
+        decided = machine.current
+        committed = decided.state is TransactionState.PREPARE_COMMIT
+        marker = Marker(decided.producer_id, decided.producer_epoch, committed, shard.epoch)
+        delay = FIRST_RETRY_SECONDS
+        while is_current():
+            await self._mark(machine, marker, level=logging.WARNING if delay == FIRST_RETRY_SECONDS else logging.DEBUG)
+            if not machine.unmarked:
+                return is_current()
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, LAST_RETRY_SECONDS)
+        return False
+
+    async def _mark(self, machine: TransactionMachine, marker: Marker, level: int) -> None:
+        """Write the marker in every partition that lacks it and can be written."""
+        wanted = sorted(machine.unmarked)
+        for first in range(0, len(wanted), MARKERS_AT_ONCE):
+            if first:
+                await asyncio.sleep(0)
+            writes: list[tuple[TopicPartition, asyncio.Future[int]]] = []
+            for partition in wanted[first : first + MARKERS_AT_ONCE]:
+                if self._exists(*partition):
+                    writes.append((partition, self._write_marker(*partition, marker)))
+                else:
+                    logger.info(
+                        "transactional id %s: %s-%d was deleted, and needs no marker",
+                        machine.transactional_id, *partition,
+                    )  # fmt: skip
+                    machine.unmarked.discard(partition)
+            waiting = [write for _, write in writes if not write.done()]
+            if waiting:
+                await asyncio.wait(waiting)
+            errors = [write.exception() for _, write in writes]
+            for (partition, _), error in zip(writes, errors, strict=True):
+                if error is None or self._needs_none(machine, partition, error, level):
+                    machine.unmarked.discard(partition)
+            fenced = next((error for error in errors if isinstance(error, TransactionCoordinatorFencedError)), None)
+            if fenced is not None:
+                raise fenced
+
+    def _needs_none(
+        self, machine: TransactionMachine, partition: TopicPartition, error: BaseException, level: int
+    ) -> bool:
+        """Whether a partition that refused the marker can do without: it holds nothing open of this transaction."""
+        if isinstance(error, UnsupportedForMessageFormatError):
+            # It never took a record of a transaction.
+            return True
+        topic, index = partition
+        if isinstance(error, InvalidProducerEpochError):
+            # What was open was ended by the marker that raised the epoch.
+            logger.warning("transactional id %s: no marker in %s-%d: %s", machine.transactional_id, topic, index, error)
+            return True
+        text = "transactional id %s: the marker in %s-%d is tried again: %r"
+        logger.log(level, text, machine.transactional_id, topic, index, error)
+        return False
+
+    async def _store(
+        self,
+        shard: TransactionShard,
+        machine: TransactionMachine,
+        change: Transaction,
+        is_current: Callable[[], bool],
+    ) -> bool:
+        """Whether the Complete state is stored by now: else the shard is not current any more."""
+        record = StateRecord(encode_key(machine.transactional_id), encode_value(change))
+        delay = FIRST_RETRY_SECONDS
+        self.unstored += 1
+        try:
+            while is_current():
+                try:
+                    await self._append(shard.index, [record])
+                except Exception as error:
+                    logger.log(
+                        logging.WARNING if delay == FIRST_RETRY_SECONDS else logging.DEBUG,
+                        "transactional id %s: %s is stored again: %r",
+                        machine.transactional_id, change.state.title, error,
+                    )  # fmt: skip
+                else:
+                    return is_current()
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, LAST_RETRY_SECONDS)
+        finally:
+            self.unstored -= 1
+        return False

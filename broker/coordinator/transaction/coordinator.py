@@ -1,0 +1,421 @@
+"""The transaction coordinator of this broker: shards loaded from ``__transaction_state``, and their changes stored.
+
+A request computes a change (``machine``), stores it, and puts it in force. A stored decision is answered at once, and
+carried out behind the answer (``completion``). A shard is loaded when its partition is led here, and what was decided
+in it before is carried on with. Its coordinator epoch is the partition's leader epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable
+from typing import Any, Protocol
+
+from broker.coordinator.state_log import StateBatch, StateRecord
+from broker.coordinator.transaction.completion import Completion
+from broker.coordinator.transaction.machine import (
+    NO_PRODUCER_ID,
+    Producer,
+    TopicPartition,
+    Transaction,
+    TransactionMachine,
+    TransactionState,
+)
+from broker.coordinator.transaction.markers import Marker
+from broker.coordinator.transaction.records import encode_key, encode_value
+from broker.coordinator.transaction.settings import TransactionSettings
+from broker.coordinator.transaction.shard import TransactionShard
+from kafkalog.protocol.errors import (
+    ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    InvalidProducerIdMappingError,
+    InvalidRequestError,
+    InvalidTransactionTimeoutError,
+    KafkaError,
+    MessageTooLargeError,
+    NotCoordinatorError,
+    RecordListTooLargeError,
+    RequestTimedOutError,
+    TransactionalIdNotFoundError,
+    UnknownServerError,
+)
+
+logger = logging.getLogger("kafkalog.broker.transaction")
+
+TOMBSTONES_AT_ONCE = 200
+LOAD_TIMES_MS = 30_000
+"""How far back the metrics of load times look, as in Kafka."""
+
+
+class Log(Protocol):
+    """Where the state is stored: what `broker.coordinator.state_log.StateLog` does."""
+
+    @property
+    def partitions(self) -> int | None: ...
+    def partition_for(self, key: str) -> int: ...
+    def leads(self, index: int) -> object: ...
+    def read(self, index: int) -> AsyncIterator[list[StateBatch]]: ...
+    def append(self, index: int, records: Iterable[StateRecord]) -> asyncio.Future[int]: ...
+    async def ensure(self) -> int: ...
+
+
+class TransactionCoordinator:
+    """See the module. Used on the event loop's thread only.
+
+    Args:
+        write_marker: as `markers.MarkerWriter.write`.
+        exists: whether the cluster has a partition.
+        allocate_producer_id: a fresh producer id.
+    """
+
+    def __init__(
+        self,
+        *,
+        log: Log,
+        write_marker: Callable[[str, int, Marker], asyncio.Future[int]],
+        exists: Callable[[str, int], bool],
+        allocate_producer_id: Callable[[], Awaitable[int]],
+        settings: Callable[[], TransactionSettings],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._log = log
+        self._allocate = allocate_producer_id
+        self._settings = settings
+        self._now_ms = now_ms
+        self._shards: dict[int, TransactionShard] = {}
+        self._loading: dict[int, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._active = False
+        self._load_times: deque[tuple[int, int]] = deque()
+        self.completion = Completion(log.append, write_marker, exists)
+
+    # -- life
+
+    def start(self) -> None:
+        """Load what is stored, behind other work, and carry on with what was decided."""
+        self._active = True
+        for index in range(self._log.partitions or 0):
+            with contextlib.suppress(KafkaError):
+                self._shard(index)
+        self._spawn(self._every(lambda: self._settings().abort_interval_ms, self.abort_timed_out))
+        self._spawn(self._every(lambda: self._settings().remove_expired_interval_ms, self.remove_expired))
+
+    async def stop(self) -> None:
+        """End what is under way; the next start carries on with it."""
+        self._active = False
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception:
+                logger.exception("work of the transaction coordinator failed")
+
+        task = asyncio.get_running_loop().create_task(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _every(self, interval_ms: Callable[[], int], work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_ms() / 1000)
+            try:
+                await work()
+            except Exception:
+                logger.exception("work of the transaction coordinator failed; it is tried again")
+
+    async def ensure(self) -> int:
+        """Make ``__transaction_state`` if there is none; its number of partitions.
+
+        Raises:
+            CoordinatorNotAvailableError: it cannot be made.
+        """
+        return await self._log.ensure()
+
+    def partition_for(self, transactional_id: str) -> int:
+        """The partition of ``__transaction_state`` whose leader coordinates a transactional id.
+
+        Raises:
+            CoordinatorNotAvailableError: there is no such topic yet; see `ensure`.
+        """
+        return self._log.partition_for(transactional_id)
+
+    # -- shards
+
+    def _shard(self, index: int) -> TransactionShard:
+        """The loaded shard of a partition.
+
+        Raises:
+            CoordinatorNotAvailableError: the broker is starting or stopping.
+            NotCoordinatorError: the partition is not led here, or its log cannot be used.
+            CoordinatorLoadInProgressError: it is being loaded; that begins here where it has not.
+        """
+        if not self._active:
+            raise CoordinatorNotAvailableError
+        owner: Any = self._log.leads(index)
+        shard = self._shards.get(index)
+        if owner is None:
+            self._shards.pop(index, None)
+            raise NotCoordinatorError
+        if shard is not None and shard.owner is owner and shard.epoch == owner.leader_epoch:
+            return shard
+        self._shards.pop(index, None)
+        if owner.log.log_end_offset == owner.log.log_start_offset and index not in self._loading:
+            shard = self._shards[index] = TransactionShard(index, owner.leader_epoch, owner)
+            return shard
+        if index not in self._loading:
+            task = self._loading[index] = self._spawn(self._load(TransactionShard(index, owner.leader_epoch, owner)))
+            task.add_done_callback(lambda _: self._loading.pop(index, None))
+        raise CoordinatorLoadInProgressError
+
+    def _is_current(self, shard: TransactionShard) -> bool:
+        owner: Any = self._log.leads(shard.index)
+        return self._shards.get(shard.index) is shard and owner is shard.owner and owner.leader_epoch == shard.epoch
+
+    async def _load(self, shard: TransactionShard) -> None:
+        began = self._now_ms()
+        try:
+            async for batches in self._log.read(shard.index):
+                for batch in batches:
+                    if batch.marker is None:
+                        shard.replay(batch.records)
+        except KafkaError as error:
+            logger.error("transactions of __transaction_state-%d could not be loaded: %s", shard.index, error)
+            return
+        owner: Any = self._log.leads(shard.index)
+        if owner is not shard.owner or owner.leader_epoch != shard.epoch:
+            return
+        now = self._now_ms()
+        self._load_times.append((now, now - began))
+        self._shards[shard.index] = shard
+        logger.info(
+            "loaded %d transactional ids from __transaction_state-%d in %d ms",
+            len(shard.machines),
+            shard.index,
+            now - began,
+        )
+        for machine in shard.decided():
+            self._carry_out(shard, machine)
+
+    def _find(self, transactional_id: str) -> tuple[TransactionShard, TransactionMachine | None]:
+        try:
+            index = self._log.partition_for(transactional_id)
+        except CoordinatorNotAvailableError as error:
+            raise NotCoordinatorError from error
+        shard = self._shard(index)
+        return shard, shard.machines.get(transactional_id)
+
+    def _require(self, transactional_id: str) -> tuple[TransactionShard, TransactionMachine]:
+        """Raises InvalidRequestError, InvalidProducerIdMappingError, and what `_shard` raises."""
+        if not transactional_id:
+            raise InvalidRequestError
+        shard, machine = self._find(transactional_id)
+        if machine is None:
+            raise InvalidProducerIdMappingError
+        return shard, machine
+
+    # -- requests
+
+    async def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: Producer | None = None
+    ) -> Producer:
+        """A producer id and epoch for a producer; whoever had them before is fenced, its transaction aborted.
+
+        Raises:
+            InvalidRequestError: the transactional id is empty.
+            InvalidTransactionTimeoutError: not between 1 and ``transaction.max.timeout.ms``.
+            ConcurrentTransactionsError: another transaction is being ended; to be asked again.
+            ProducerFencedError: ``expected`` is not the present producer.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: not here, or not now.
+            KafkaStorageError: no producer id could be allocated.
+        """
+        if not transactional_id:
+            raise InvalidRequestError
+        if not 0 < timeout_ms <= self._settings().max_timeout_ms:
+            raise InvalidTransactionTimeoutError
+        shard, machine = self._find(transactional_id)
+        fresh_id = NO_PRODUCER_ID
+        if machine is None or machine.needs_producer_id(expected):
+            fresh_id = await self._allocate()
+            shard, machine = self._find(transactional_id)
+            if machine is None:
+                machine = TransactionMachine.new(transactional_id, fresh_id, timeout_ms, self._now_ms())
+                shard.machines[transactional_id] = machine
+        change = machine.init(timeout_ms, expected, fresh_id, self._now_ms())
+        if change.state is TransactionState.PREPARE_ABORT:
+            await self._decide(shard, machine, change)
+            raise ConcurrentTransactionsError
+        await self._store(shard, machine, change)
+        logger.info(
+            "initialized transactional id %s with producer id %d and epoch %d on __transaction_state-%d",
+            transactional_id,
+            change.producer_id,
+            change.producer_epoch,
+            shard.index,
+        )
+        return Producer(change.producer_id, change.producer_epoch)
+
+    async def add_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> None:
+        """Add partitions to the producer's transaction, beginning one if none is ongoing.
+
+        Raises:
+            InvalidRequestError, InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: not here, or not now.
+        """
+        shard, machine = self._require(transactional_id)
+        change = machine.add(producer, partitions, self._now_ms())
+        if change is not None:
+            await self._store(shard, machine, change)
+
+    async def end(self, transactional_id: str, producer: Producer, *, committed: bool) -> None:
+        """Decide the producer's transaction; its markers are written after that.
+
+        Raises:
+            InvalidRequestError, InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError.
+            InvalidTxnStateError: there is no transaction, or it was decided the other way.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: not here, or not now.
+        """
+        shard, machine = self._require(transactional_id)
+        change = machine.end(producer, committed=committed, now_ms=self._now_ms())
+        if change is not None:
+            await self._decide(shard, machine, change)
+
+    def verify(self, transactional_id: str, producer: Producer, partition: TopicPartition) -> None:
+        """Check that the producer's transaction covers a partition; see `TransactionMachine.verify`.
+
+        Raises:
+            InvalidRequestError, and what `TransactionMachine.verify` raises.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: not here, or not now.
+        """
+        self._require(transactional_id)[1].verify(producer, partition)
+
+    def describe(self, transactional_id: str) -> TransactionMachine:
+        """What is known of a transactional id.
+
+        Raises:
+            InvalidRequestError: it is empty.
+            TransactionalIdNotFoundError: nothing.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: not here, or not now.
+        """
+        if not transactional_id:
+            raise InvalidRequestError
+        machine = self._find(transactional_id)[1]
+        if machine is None or machine.pending is TransactionState.DEAD:
+            raise TransactionalIdNotFoundError
+        return machine
+
+    def all(self) -> list[TransactionMachine]:
+        """Every transactional id that is coordinated here.
+
+        Raises:
+            CoordinatorNotAvailableError: the broker is starting or stopping.
+            CoordinatorLoadInProgressError: some are being loaded.
+        """
+        if not self._active:
+            raise CoordinatorNotAvailableError
+        if self._loading:
+            raise CoordinatorLoadInProgressError
+        return [machine for shard in self._shards.values() if self._is_current(shard) for machine in shard]
+
+    # -- storing
+
+    async def _store(self, shard: TransactionShard, machine: TransactionMachine, change: Transaction) -> None:
+        """Store a change, and put it in force.
+
+        Raises:
+            CoordinatorNotAvailableError: it could not be stored now.
+            NotCoordinatorError: it could not be stored here.
+            UnknownServerError: it is too large.
+        """
+        key = encode_key(machine.transactional_id)
+        try:
+            await self._log.append(shard.index, [StateRecord(key, encode_value(change))])
+        except Exception as error:
+            machine.failed()
+            logger.info(
+                "%s of transactional id %s could not be stored: %s", change.state.title, machine.transactional_id, error
+            )
+            if isinstance(error, RequestTimedOutError):
+                raise CoordinatorNotAvailableError from error
+            if isinstance(error, MessageTooLargeError | RecordListTooLargeError):
+                raise UnknownServerError from error
+            raise
+        if not self._is_current(shard):
+            # What was stored is found by whoever loads it.
+            raise NotCoordinatorError
+        machine.stored(change)
+
+    async def _decide(self, shard: TransactionShard, machine: TransactionMachine, change: Transaction) -> None:
+        await self._store(shard, machine, change)
+        self._carry_out(shard, machine)
+
+    def _carry_out(self, shard: TransactionShard, machine: TransactionMachine) -> None:
+        """Have the markers of a stored decision written, behind other work."""
+        change = machine.complete(self._now_ms())
+        self._spawn(self.completion.run(shard, machine, change, lambda: self._is_current(shard)))
+
+    # -- time
+
+    async def abort_timed_out(self) -> None:
+        """Abort the transactions that are open for longer than their time-out, fencing their producers."""
+        for shard in list(self._shards.values()):
+            for machine in shard.timed_out(self._now_ms()):
+                if not self._is_current(shard):
+                    break
+                if not machine.has_timed_out(self._now_ms()):
+                    continue
+                logger.info(
+                    "transactional id %s: its transaction has timed out and is aborted", machine.transactional_id
+                )
+                try:
+                    await self._decide(shard, machine, machine.fence(self._now_ms()))
+                except KafkaError as error:
+                    logger.warning("transactional id %s could not be aborted: %s", machine.transactional_id, error)
+
+    async def remove_expired(self) -> None:
+        """Forget transactional ids that were not used for ``transactional.id.expiration.ms``."""
+        expiration_ms = self._settings().expiration_ms
+        for shard in list(self._shards.values()):
+            expired = shard.expired(self._now_ms(), expiration_ms)
+            for first in range(0, len(expired), TOMBSTONES_AT_ONCE):
+                now = self._now_ms()
+                some = [
+                    machine
+                    for machine in expired[first : first + TOMBSTONES_AT_ONCE]
+                    if machine.has_expired(now, expiration_ms)
+                ]
+                if not some or not self._is_current(shard):
+                    continue
+                await self._forget(shard, some)
+
+    async def _forget(self, shard: TransactionShard, machines: list[TransactionMachine]) -> None:
+        for machine in machines:
+            machine.bury()
+        tombstones = [StateRecord(encode_key(machine.transactional_id), None) for machine in machines]
+        try:
+            await self._log.append(shard.index, tombstones)
+        except KafkaError as error:
+            logger.warning("%d expired transactional ids could not be removed: %s", len(machines), error)
+            for machine in machines:
+                machine.failed()
+            return
+        for machine in machines:
+            shard.put(machine.transactional_id, None)
+
+    # -- metrics
+
+    def load_times_ms(self) -> list[int]:
+        """How long the partitions took that were loaded in the last 30 seconds."""
+        oldest = self._now_ms() - LOAD_TIMES_MS
+        while self._load_times and self._load_times[0][0] < oldest:
+            self._load_times.popleft()
+        return [taken for _, taken in self._load_times]

@@ -1,0 +1,97 @@
+"""Transaction markers: the control batches that end a transaction in a partition that it wrote to.
+
+One function writes them, for this broker's coordinator, for WriteTxnMarkers (another coordinator, or an administrator
+who ends a hanging transaction), and for partitions of ``__consumer_offsets``, whose groups are told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from broker.coordinator.state_topic import CONSUMER_OFFSETS
+from broker.log.validation import Origin
+from broker.replica.acknowledgement import Acknowledgement, acknowledge
+from broker.replica.manager import ReplicaManager
+from kafkalog.protocol.errors import UnsupportedForMessageFormatError
+from kafkalog.records.batch import MAGIC
+from kafkalog.records.control import ControlRecordType, EndTransactionMarker
+
+DEFAULT_TIMEOUT_MS = 30_000
+"""How long a marker waits for the high watermark, as Kafka's ``request.timeout.ms``."""
+
+
+class Marker(NamedTuple):
+    """The end of a producer's transaction.
+
+    Attributes:
+        coordinator_epoch: leader epoch of the coordinator's partition of ``__transaction_state``; a partition refuses
+            markers of older ones.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+
+
+class MarkerWriter:
+    """See the module. Used on the event loop's thread only.
+
+    Args:
+        on_offsets: called when a marker has ended a transaction in a partition of ``__consumer_offsets``, with the
+            partition's index.
+    """
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        now_ms: Callable[[], int],
+        on_offsets: Callable[[int, Marker], None],
+    ) -> None:
+        self._replicas = replicas
+        self._now_ms = now_ms
+        self._on_offsets = on_offsets
+
+    def write(self, topic: str, index: int, marker: Marker) -> asyncio.Future[int]:
+        """Append ``marker`` to a partition led here, now.
+
+        Returns:
+            A future, which may be done already, of the marker's offset once it is replicated. Its errors:
+            UnknownTopicOrPartitionError, NotLeaderOrFollowerError, KafkaStorageError, NotEnoughReplicasError,
+            RequestTimedOutError; InvalidProducerEpochError, TransactionCoordinatorFencedError (an older producer or
+            coordinator than the partition knows); UnsupportedForMessageFormatError.
+        """
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        replicas = self._replicas
+        try:
+            partition = replicas.require(topic, index)
+            if partition.log.config.message_format < MAGIC:
+                raise UnsupportedForMessageFormatError
+            now_ms = self._now_ms()
+            kind = ControlRecordType.COMMIT if marker.committed else ControlRecordType.ABORT
+            batch = EndTransactionMarker(kind, marker.coordinator_epoch).encode(
+                timestamp=now_ms, producer_id=marker.producer_id, producer_epoch=marker.producer_epoch
+            )
+            info = partition.append(memoryview(batch), -1, now_ms, origin=Origin.COORDINATOR)
+        except Exception as error:
+            future.set_exception(error)
+            return future
+        replicas.appended(partition, len(batch))
+        replicas.stabilized(partition)
+        synced = partition.must_sync
+        if synced:
+            replicas.sync(partition)
+        waiting = Acknowledgement(replicas, partition, info.last_offset, future, synced=synced)
+        acknowledge(replicas, waiting, partition, DEFAULT_TIMEOUT_MS)
+        if topic == CONSUMER_OFFSETS:
+            if future.done():
+                self._tell_groups(index, marker, future)
+            else:
+                future.add_done_callback(lambda done: self._tell_groups(index, marker, done))
+        return future
+
+    def _tell_groups(self, index: int, marker: Marker, done: asyncio.Future[int]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self._on_offsets(index, marker)

@@ -1,0 +1,114 @@
+"""What ``__transaction_state`` holds: a record for each transactional id, compacted.
+
+The key is version 0: int16 0, then the transactional id (int16 length, UTF-8). The value is the state of the id,
+int16 version first; null, a tombstone, where the id was forgotten. Version 0 is written, as Kafka 3.9 does; version 1
+(Kafka 4, ``transaction.version`` 1) is the same in the flexible encoding, and its tagged fields, which
+``transaction.version`` 2 brings, are not needed to finish what is open.
+
+From Kafka's ``TransactionLogKey.json`` and ``TransactionLogValue.json``.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Layout
+
+from broker.coordinator.transaction.machine import Transaction, TransactionState
+from kafkalog.protocol.codec import ProtocolError, decode_message, encode_message
+from kafkalog.protocol.schema import INT32, M, Message, Struct, array, int8, int16, int32, int64, string
+
+_VERSION = Layout(">h")
+WRITTEN_VERSION = 0
+
+
+class UnknownRecordError(Exception):
+    """A record of a version that is not known, or none of these."""
+
+
+class TransactionLogKey(Message, versions="0"):
+    transactional_id: str = string("0")
+
+
+class PartitionsSchema(Struct):
+    topic: str = string("0+")
+    partition_ids: list[int] = array(INT32, "0+")
+
+
+class TransactionLogValue(Message, versions="0-1", flexible="1+"):
+    producer_id: int = int64("0+")
+    producer_epoch: int = int16("0+")
+    transaction_timeout_ms: int = int32("0+")
+    transaction_status: int = int8("0+")  # TransactionState
+    # null in the state Empty
+    transaction_partitions: list[PartitionsSchema] | None = array(PartitionsSchema, "0+", nullable="0+")
+    transaction_last_update_timestamp_ms: int = int64("0+")
+    transaction_start_timestamp_ms: int = int64("0+")
+
+
+def encode_key(transactional_id: str) -> bytes:
+    """A record's key."""
+    return _VERSION.pack(0) + encode_message(TransactionLogKey(transactional_id=transactional_id), 0)
+
+
+def decode_key(key: bytes | None) -> str:
+    """The transactional id.
+
+    Raises:
+        UnknownRecordError: the key is none of ours.
+    """
+    return _read(TransactionLogKey, key).transactional_id
+
+
+def encode_value(transaction: Transaction) -> bytes:
+    """A record's value."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(transaction.partitions):
+        topics.setdefault(topic, []).append(partition)
+    empty = transaction.state is TransactionState.EMPTY
+    value = TransactionLogValue(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=transaction.state,
+        transaction_partitions=None
+        if empty
+        else [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in topics.items()],
+        transaction_last_update_timestamp_ms=transaction.updated_ms,
+        transaction_start_timestamp_ms=transaction.started_ms,
+    )
+    return _VERSION.pack(WRITTEN_VERSION) + encode_message(value, WRITTEN_VERSION)
+
+
+def decode_value(value: bytes) -> Transaction:
+    """The state of a transactional id.
+
+    Raises:
+        UnknownRecordError: the value is of a version or in a state that is not known, or cut short.
+    """
+    read = _read(TransactionLogValue, value)
+    try:
+        state = TransactionState(read.transaction_status)
+    except ValueError as error:
+        raise UnknownRecordError(f"a transaction in state {read.transaction_status}") from error
+    if state in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):
+        raise UnknownRecordError(f"a transaction in state {state.title}, which is never stored")
+    return Transaction(
+        read.producer_id,
+        read.producer_epoch,
+        read.transaction_timeout_ms,
+        state,
+        read.transaction_last_update_timestamp_ms,
+        frozenset((each.topic, index) for each in read.transaction_partitions or () for index in each.partition_ids),
+        read.transaction_start_timestamp_ms,
+    )
+
+
+def _read(cls: type[M], data: bytes | None) -> M:
+    if data is None or len(data) < _VERSION.size:
+        raise UnknownRecordError(f"no {cls.__name__}")
+    (version,) = _VERSION.unpack_from(data)
+    if not cls.min_version <= version <= cls.max_version:
+        raise UnknownRecordError(f"a {cls.__name__} of version {version}")
+    try:
+        return decode_message(cls, version, data, _VERSION.size)[0]
+    except ProtocolError as error:
+        raise UnknownRecordError(f"a damaged {cls.__name__}: {error}") from error

@@ -1,0 +1,93 @@
+"""The transactions of a broker: its coordinator, markers and checks, put together over logs and registry."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from broker.controller.topics import TopicController
+from broker.coordinator.state_log import StateLog
+from broker.coordinator.state_topic import transaction_state_topic
+from broker.coordinator.transaction.admission import Admission
+from broker.coordinator.transaction.coordinator import TransactionCoordinator
+from broker.coordinator.transaction.machine import Producer
+from broker.coordinator.transaction.markers import Marker, MarkerWriter
+from broker.coordinator.transaction.settings import TransactionSettings
+from broker.replica.manager import ReplicaManager
+from broker.replica.partition import Partition
+
+
+class Transactions:
+    """See the module. ``start`` once partitions are hosted, ``stop`` before their logs are closed.
+
+    Attributes:
+        coordinator: for the requests of producers.
+        markers: writes the end of a transaction into a partition.
+        admission: checks transactional appends.
+    """
+
+    def __init__(
+        self,
+        *,
+        replicas: ReplicaManager,
+        topics: TopicController,
+        allocate_producer_id: Callable[[], Awaitable[int]],
+        on_offsets: Callable[[int, Marker], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        def exists(topic: str, index: int) -> bool:
+            state = topics.state(topic)
+            return state is not None and index < len(state.partitions)
+
+        self.markers = MarkerWriter(replicas, now_ms, on_offsets)
+        self.coordinator = TransactionCoordinator(
+            log=StateLog(
+                lambda: transaction_state_topic(replicas.config, len(topics.brokers)),
+                replicas=replicas,
+                topics=topics,
+                now_ms=now_ms,
+            ),
+            write_marker=self.markers.write,
+            exists=exists,
+            allocate_producer_id=allocate_producer_id,
+            settings=lambda: TransactionSettings.of(replicas.config),
+            now_ms=now_ms,
+        )
+        self.admission = Admission(
+            self.coordinator, lambda: bool(replicas.config["transaction.partition.verification.enable"])
+        )
+
+    def start(self) -> None:
+        """Load what is stored, and carry on with what was decided."""
+        self.coordinator.start()
+
+    async def stop(self) -> None:
+        """End what is under way; the next start carries on with it."""
+        await self.coordinator.stop()
+
+    async def ready(self) -> int:
+        """Make ``__transaction_state`` if there is none; its number of partitions.
+
+        Raises:
+            CoordinatorNotAvailableError: it cannot be made.
+        """
+        return await self.coordinator.ensure()
+
+    def partition_for(self, transactional_id: str) -> int:
+        """The partition of ``__transaction_state`` whose leader coordinates a transactional id.
+
+        Raises:
+            CoordinatorNotAvailableError: there is no such topic yet; see `ready`.
+        """
+        return self.coordinator.partition_for(transactional_id)
+
+    def admit(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partition: Partition,
+        *,
+        abortable: bool,
+    ) -> None:
+        """Let a transactional batch pass, in the turn of the loop in which it is appended; see `Admission.check`."""
+        self.admission.check(transactional_id, Producer(producer_id, producer_epoch), partition, abortable=abortable)

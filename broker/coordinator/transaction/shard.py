@@ -1,0 +1,69 @@
+"""The transactional ids of one partition of ``__transaction_state``, rebuilt from its records."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from broker.coordinator.transaction.machine import Transaction, TransactionMachine
+from broker.coordinator.transaction.records import UnknownRecordError, decode_key, decode_value
+from kafkalog.records.batch import Record
+
+logger = logging.getLogger("kafkalog.broker.transaction")
+
+
+class TransactionShard:
+    """See the module.
+
+    Attributes:
+        index: of the partition.
+        epoch: its leader epoch, which is the coordinator epoch of the markers written for it.
+        owner: the partition itself, as far as it matters that it is still the same one.
+    """
+
+    __slots__ = ("epoch", "index", "machines", "owner")
+
+    def __init__(self, index: int, epoch: int, owner: Any) -> None:
+        self.index = index
+        self.epoch = epoch
+        self.owner = owner
+        self.machines: dict[str, TransactionMachine] = {}
+
+    def __iter__(self) -> Iterator[TransactionMachine]:
+        return iter(self.machines.values())
+
+    def replay(self, records: Iterable[Record]) -> None:
+        """Take over records, in the order of the log; the last of a transactional id counts.
+
+        One that cannot be read is left out, with an error in the log: the id keeps the state that came before it.
+        """
+        for record in records:
+            try:
+                transactional_id = decode_key(record.key)
+                transaction = None if record.value is None else decode_value(record.value)
+            except UnknownRecordError as error:
+                logger.error(
+                    "__transaction_state-%d: the record at offset %d is left out: %s", self.index, record.offset, error
+                )
+                continue
+            self.put(transactional_id, transaction)
+
+    def put(self, transactional_id: str, transaction: Transaction | None) -> None:
+        """Set what is stored of a transactional id; None where it was forgotten."""
+        if transaction is None:
+            self.machines.pop(transactional_id, None)
+        else:
+            self.machines[transactional_id] = TransactionMachine(transactional_id, transaction)
+
+    def decided(self) -> list[TransactionMachine]:
+        """Those whose markers are to be written, and are not under way."""
+        return [machine for machine in self if machine.current.state.is_decided and machine.pending is None]
+
+    def timed_out(self, now_ms: int) -> list[TransactionMachine]:
+        """Those whose transaction is open for longer than its time-out."""
+        return [machine for machine in self if machine.has_timed_out(now_ms)]
+
+    def expired(self, now_ms: int, expiration_ms: int) -> list[TransactionMachine]:
+        """Those that were not used for ``expiration_ms``, and have nothing open."""
+        return [machine for machine in self if machine.has_expired(now_ms, expiration_ms)]

@@ -1,0 +1,1 @@
+"""The transaction coordinator: state machine, formats, crashes."""
