@@ -3,8 +3,8 @@
 - `config`      Kafka's client properties; `errors` what can go wrong; `types` values given and taken
 - `connection`  one socket to one broker; `security` TLS and SASL
 - `cluster`     metadata, a connection per broker, trying again
-- `coordinators`  of groups and transactions; `group_offsets` what a group has committed
-- `coordinators` who coordinates a group or a transactional id; `transaction_requests` a transaction as plain calls
+- `coordinators` of groups and transactions; `group_offsets` what a group has committed
+- `transaction_requests` a transaction as plain calls; `transaction_errors` what is left to do when it fails
 - `offsets`     the first, the last, or the offset of a timestamp
 - `fetcher`     record bytes of one partition
 - `simple`      records of assigned partitions

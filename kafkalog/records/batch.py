@@ -250,9 +250,18 @@ def set_create_time(buf: bytearray | memoryview, pos: int, max_timestamp: int) -
 
 
 def set_producer(
-    buf: bytearray | memoryview, pos: int, producer_id: int, producer_epoch: int, base_sequence: int
+    buf: bytearray | memoryview,
+    pos: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    *,
+    is_transactional: bool = False,
 ) -> None:
-    """Give the whole batch at `pos` a place in a producer's sequence, in place: the three fields, checksum."""
+    """Give the whole batch at `pos` a place in a producer's sequence, in place: the three fields, flag, checksum."""
+    (attributes,) = _INT16.unpack_from(buf, pos + ATTRIBUTES_AT)
+    flag = TRANSACTIONAL_FLAG if is_transactional else 0
+    _INT16.pack_into(buf, pos + ATTRIBUTES_AT, attributes & ~TRANSACTIONAL_FLAG | flag)
     _PRODUCER.pack_into(buf, pos + PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     (batch_length,) = _INT32.unpack_from(buf, pos + 8)
     with memoryview(buf) as view, view[pos + ATTRIBUTES_AT : pos + LOG_OVERHEAD + batch_length] as covered:

@@ -407,7 +407,15 @@ def test_nobody_listens() -> None:
         ({"bootstrap.servers": "a:1", "compression.type": "br"}, "compression.type=br"),
         ({"bootstrap.servers": "a:1", "linger.ms": "-1"}, "linger.ms=-1"),
         ({"bootstrap.servers": "a:1", "enable.idempotence": True, "acks": "1"}, "change acks"),
-        ({"bootstrap.servers": "a:1", "transactional.id": "x"}, "transactional.id"),
+        ({"bootstrap.servers": "a:1", "transactional.id": "x", "acks": "1"}, r"transactional\.id needs acks=all.*acks"),
+        (
+            {"bootstrap.servers": "a:1", "transactional.id": "x", "enable.idempotence": False},
+            "needs enable.idempotence",
+        ),
+        (
+            {"bootstrap.servers": "a:1", "transactional.id": "x", "transaction.timeout.ms": 0},
+            "transaction.timeout.ms=0",
+        ),
         ({"bootstrap.servers": "a:1", "delivery.timeout.ms": "5"}, "delivery.timeout.ms=5"),
         ({"bootstrap.servers": "a:1", "compression.gzip.level": "10"}, "compression.gzip.level=10.* -1 to 9"),
         ({"bootstrap.servers": "a:1", "compression.lz4.level": "0"}, "compression.lz4.level=0.* 1 to 17"),

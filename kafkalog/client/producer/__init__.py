@@ -5,6 +5,7 @@
 - `partitioner`  which partition a record goes to
 - `accumulator`  records waiting, a queue a partition; `batch` what travels together, and futures; `encoding` to bytes;
                  `encoded` batches that a caller encoded
+- `transactions` what may be done in a transaction; `transactional` the calls that do it
 - `sender`       the thread that sends; `links` its connections, `topics` what it knows of topics
 """
 
@@ -13,14 +14,19 @@ from kafkalog.client.producer.batch import BatchFuture, DeliveryFuture, RecordMe
 from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.client.producer.encoded import EncodedFuture
 from kafkalog.client.producer.producer import Producer, TopicLayout
+from kafkalog.client.producer.transactional import OpenTransaction
+from kafkalog.client.producer.transactions import TransactionAbortedError, TransactionStateError
 
 __all__ = [
     "BatchFuture",
     "DeliveryFuture",
     "EncodedFuture",
+    "OpenTransaction",
     "Producer",
     "ProducerClosedError",
     "ProducerConfig",
     "RecordMetadata",
     "TopicLayout",
+    "TransactionAbortedError",
+    "TransactionStateError",
 ]

@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 from itertools import repeat
 
 from kafkalog.client.errors import ClientError, ClientTimeoutError
+from kafkalog.client.types import TopicPartition
 from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 from .batch import ProducerBatch
 from .config import ProducerConfig
 from .encoded import EncodedBatch
 from .encoding import Headers
+from .transactions import State, Transactions
 
 NO_LEADER = -1
 LOW_WATER = 0.75
@@ -75,6 +77,8 @@ class Plan:
     leaderless: set[str] = field(default_factory=set)
     """Topics with something to send to a partition whose leader is not known."""
     needs_producer_id: bool = False
+    unregistered: list[TopicPartition] = field(default_factory=list)
+    """Partitions with something to send that are not in the transaction yet."""
     wake_at: float = float("inf")
     """When to look again (``time.monotonic``) if nothing happens before."""
     expires_at: float = float("inf")
@@ -92,6 +96,10 @@ class Accumulator:
         """Notified when there is room again, and when topics become known."""
         self.used = 0
         self.closed = False
+        self.transactions = Transactions(config.transactional_id) if config.transactional_id else None
+        """Guarded by the lock."""
+        self.shut = self.transactions is not None
+        """Whether no records are taken at present: `check_open` tells why."""
         self.why_closed = "the producer is closed"
         self.idle = False
         """Whether the sender waits and must be woken for what is new."""
@@ -124,7 +132,7 @@ class Accumulator:
         """
         with self.lock:
             batch = queue.open
-            if batch is None or batch.size + size > self._limit or self.used + size > self._memory or self.closed:
+            if batch is None or batch.size + size > self._limit or self.used + size > self._memory or self.shut:
                 batch = self._make_room(queue, size)
             if key is None and not headers and batch.keys is None:
                 batch.values.append(value)
@@ -149,7 +157,7 @@ class Accumulator:
         first = ends[start] - base
         with self.lock:
             batch = queue.open
-            if batch is None or batch.size + first > self._limit or self.used + first > self._memory or self.closed:
+            if batch is None or batch.size + first > self._limit or self.used + first > self._memory or self.shut:
                 batch = self._make_room(queue, first)
             room = min(self._limit - batch.size, self._memory - self.used)
             stop = max(bisect_right(ends, base + room, start), start + 1)
@@ -171,10 +179,9 @@ class Accumulator:
         """Put a batch that is encoded already behind what the partition has. Waits and raises as `append`."""
         size = len(data)
         with self.lock:
+            self.check_open()
             if self.used + size > self._memory:
                 self._wait_for_memory(size)
-            if self.closed:
-                raise ProducerClosedError(self.why_closed)
             if queue.open is not None:
                 queue.ready.append(queue.open)
                 queue.open = None
@@ -190,10 +197,9 @@ class Accumulator:
 
     def _make_room(self, queue: PartitionQueue, size: int) -> ProducerBatch:
         """An open batch that takes ``size`` bytes, once there is memory for them; the lock is held."""
+        self.check_open()
         if self.used + size > self._memory:
             self._wait_for_memory(size)
-        if self.closed:
-            raise ProducerClosedError(self.why_closed)
         batch = queue.open
         if batch is None or batch.size + size > self._limit:
             if batch is not None and batch.size:
@@ -206,7 +212,7 @@ class Accumulator:
 
     def _wait_for_memory(self, size: int) -> None:
         def room() -> bool:
-            return self.closed or self.used == 0 or (self.used <= low and self.used + size <= self._memory)
+            return self.shut or self.used == 0 or (self.used <= low and self.used + size <= self._memory)
 
         low = self._memory * LOW_WATER
         self._blocked += 1
@@ -219,6 +225,22 @@ class Accumulator:
                 )
         finally:
             self._blocked -= 1
+        self.check_open()
+
+    def check_open(self) -> None:
+        """Raise unless records are taken: ProducerClosedError, or what a transaction's state says."""
+        if self.closed:
+            raise ProducerClosedError(self.why_closed)
+        if self.transactions is not None:
+            self.transactions.check_send()
+
+    def admit(self) -> None:
+        """Take records as far as the transaction's state lets it, and no others; the lock is held."""
+        if self.transactions is not None:
+            self.shut = self.closed or self.transactions.state is not State.IN_TRANSACTION
+            if self.shut:
+                self.changed.notify_all()
+            self.rouse()
 
     def flush(self, timeout: float | None) -> None:
         """Send what is there without lingering and wait until all of it is done. ClientTimeoutError."""
@@ -237,7 +259,7 @@ class Accumulator:
     def close(self) -> None:
         """Take no more records; what is there is sent without lingering."""
         with self.lock:
-            self.closed = True
+            self.closed = self.shut = True
             self.changed.notify_all()
             self.rouse()
 
@@ -248,12 +270,17 @@ class Accumulator:
         """
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
-        self.closed = True
+        self.closed = self.shut = True
         self.why_closed = why
 
     def patience(self) -> float:
         """Seconds to wait at most: none in a delivery callback, which would wait for itself."""
         return 0.0 if threading.get_ident() == self.sender_thread else self._config.max_block
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether there are batches that are not done."""
+        return bool(self._incomplete)
 
     def rouse(self) -> None:
         """Wake the sender if it waits; the lock is held."""
@@ -271,6 +298,7 @@ class Accumulator:
         plan = Plan()
         with self.lock:
             hurry = self.closed or self._flushing > 0 or self._blocked > 0
+            transactions = self.transactions
             sizes: dict[int, int] = {}
             for queue in list(self._active):
                 self._expire(queue, now, plan)
@@ -281,6 +309,9 @@ class Accumulator:
                     continue
                 if queue.leader == NO_LEADER:
                     plan.leaderless.add(queue.topic)
+                    continue
+                if transactions is not None and (queue.topic, queue.partition) not in transactions.partitions:
+                    plan.unregistered.append(TopicPartition(queue.topic, queue.partition))
                     continue
                 if idempotent and not identified:
                     plan.needs_producer_id = True
@@ -348,7 +379,7 @@ class Accumulator:
                 queue.ready.popleft()
             else:
                 queue.open = None
-            if batch.base_sequence != NO_SEQUENCE:
+            if batch.base_sequence != NO_SEQUENCE and self.transactions is None:
                 queue.reset = True
             plan.expired.append(batch)
 
@@ -382,6 +413,19 @@ class Accumulator:
                     self.used -= batch.size
             if self._blocked and self.used <= self._memory * LOW_WATER:
                 self.changed.notify_all()
+
+    def withdraw(self, *, repeated: bool) -> list[ProducerBatch]:
+        """Take out the batches that were never sent and, with ``repeated``, those that wait to be sent again."""
+        found: list[ProducerBatch] = []
+        with self.lock:
+            for queue in self._active:
+                fresh = [batch for batch in queue.ready if repeated or batch.base_sequence == NO_SEQUENCE]
+                found += fresh
+                queue.ready = deque(batch for batch in queue.ready if batch not in fresh)
+                if queue.open is not None:
+                    found.append(queue.open)
+                    queue.open = None
+        return found
 
     def drain(self) -> list[ProducerBatch]:
         """Take out everything that is not done, in flight or not, to fail it."""

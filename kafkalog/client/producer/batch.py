@@ -195,7 +195,7 @@ class ProducerBatch:
         self.keys.append(key)
         self.headers.append(headers)
 
-    def encode(self, codec: Codec, level: int | None) -> bytearray:
+    def encode(self, codec: Codec, level: int | None, is_transactional: bool = False) -> bytearray:
         """The batch's bytes; made once, and again where its identity or sequence has changed."""
         if self.encoded is None:
             if self._records is None:
@@ -211,6 +211,7 @@ class ProducerBatch:
                 producer_id=self.producer_id,
                 producer_epoch=self.producer_epoch,
                 base_sequence=self.base_sequence,
+                is_transactional=is_transactional,
             )
         return self.encoded
 

@@ -59,6 +59,8 @@ class ProducerConfig:
     ignore_keys: bool = _option("partitioner.ignore.keys", False, boolean)
     reconnect_backoff: float = _option("reconnect.backoff.ms", 0.05, milliseconds())
     reconnect_backoff_max: float = _option("reconnect.backoff.max.ms", 1.0, milliseconds())
+    transactional_id: str | None = _option("transactional.id", None, lambda text: text or None)
+    transaction_timeout: float = _option("transaction.timeout.ms", 60.0, milliseconds(1))
     compression_level: int | None = None
     batch_limit: int = UNSET_BATCH_LIMIT
     """Bytes of records that a batch may grow to; ``batch_size`` says when it no longer lingers."""
@@ -80,8 +82,6 @@ class ProducerConfig:
                 given[field.name] = _parse(key, unknown.pop(key), field.metadata["parse"])
         if not client.bootstrap_servers:
             raise ConfigError("bootstrap.servers is missing; name at least one host:port")
-        if unknown.get("transactional.id"):
-            raise ConfigError("transactional.id: this producer has no transactions; leave it out")
         level = _level(unknown, given.get("compression", Codec.NONE))
         _settle_idempotence(given)
         _settle_timeouts(given, client)
@@ -111,8 +111,15 @@ def _settle_idempotence(given: dict[str, Any]) -> None:
         "max.in.flight.requests.per.connection": given.get("max_in_flight", 1) > MAX_IN_FLIGHT_IDEMPOTENT,
     }
     found = [key for key, stands in obstacles.items() if stands]
+    if given.get("transactional_id") and not given.get("idempotence", True):
+        raise ConfigError("transactional.id needs enable.idempotence=true")
     if not found:
         return
+    if given.get("transactional_id"):
+        raise ConfigError(
+            f"transactional.id needs acks=all, retries above 0 and at most {MAX_IN_FLIGHT_IDEMPOTENT} "
+            f"max.in.flight.requests.per.connection; change {', '.join(found)}"
+        )
     if given.get("idempotence"):
         raise ConfigError(
             f"enable.idempotence=true needs acks=all, retries above 0 and at most {MAX_IN_FLIGHT_IDEMPOTENT} "

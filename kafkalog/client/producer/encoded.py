@@ -47,11 +47,18 @@ class EncodedBatch(ProducerBatch):
     def count(self) -> int:
         return self._count
 
-    def encode(self, codec: Codec, level: int | None) -> bytearray:
+    def encode(self, codec: Codec, level: int | None, is_transactional: bool = False) -> bytearray:
         """Its bytes under its present number; they are compressed as they were given."""
         if self.encoded is None:
             assert self._data is not None
-            set_producer(self._data, 0, self.producer_id, self.producer_epoch, self.base_sequence)
+            set_producer(
+                self._data,
+                0,
+                self.producer_id,
+                self.producer_epoch,
+                self.base_sequence,
+                is_transactional=is_transactional,
+            )
             self.encoded = self._data
         return self.encoded
 

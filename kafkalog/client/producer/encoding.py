@@ -10,6 +10,7 @@ from kafkalog.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    TRANSACTIONAL_FLAG,
     BatchHeader,
     pack_header,
 )
@@ -118,6 +119,7 @@ def build_batch(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
 ) -> bytearray:
     """A whole batch of encoded `records`, one timestamp each."""
     count = len(timestamps)
@@ -127,7 +129,7 @@ def build_batch(
         partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
         magic=MAGIC,
         crc=0,
-        attributes=int(codec),
+        attributes=int(codec) | (TRANSACTIONAL_FLAG if is_transactional else 0),
         last_offset_delta=count - 1,
         base_timestamp=timestamps[0],
         max_timestamp=max(timestamps),

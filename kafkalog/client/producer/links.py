@@ -49,6 +49,11 @@ class Link:
             return float("inf")
         return self._retry_at
 
+    @property
+    def busy(self) -> bool:
+        """Whether requests are in flight."""
+        return bool(self._requests)
+
     def batches(self) -> Iterator[ProducerBatch]:
         """The batches in flight."""
         for _, batches in self._requests:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError
+from kafkalog.client.transaction_errors import TransactionError
+from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import KafkaError, MessageTooLargeError
 from kafkalog.records.batch import HEADER_SIZE
 
@@ -22,6 +25,8 @@ from .encoded import EncodedFuture, check_encoded
 from .encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD, TIMESTAMP_OVERHEAD, Headers
 from .partitioner import partition_for_key
 from .sender import Sender
+from .transactional import OpenTransaction, TransactionCalls, needs_id
+from .transactions import State, TransactionStateError
 
 GRACE_S = 5.0
 """How long `Producer.close` waits for the sender's thread after it was told to give everything up."""
@@ -58,6 +63,9 @@ class Producer:
         self._ignore_keys = self.config.ignore_keys
         self._max_request_size = self.config.max_request_size
         self._forked = False
+        self._transactional = None
+        if self.config.transactional_id is not None:
+            self._transactional = TransactionCalls(self._sender, self.config.max_block)
         self._sender.start()
         _producers.add(self)
 
@@ -112,9 +120,10 @@ class Producer:
                 queues = state.queues
                 queue = queues[partition_for_key(key, len(queues))]
             batch, index = self._accumulator.append(queue, value, timestamp, key, headers, size)
-        except ProducerClosedError:
+        except (ProducerClosedError, TransactionError, TransactionStateError):
             raise
         except (ClientError, KafkaError) as error:
+            self._sender.fail_transaction(error)
             return failed_future(topic, partition, error)
         return DeliveryFuture(batch, index)
 
@@ -179,6 +188,91 @@ class Producer:
         """The numbers of a topic's partitions. Waits as `send` does; raises what that puts into the future."""
         return list(range(len(self._topics.wait_for(topic).queues)))
 
+    # Transactions
+
+    def init_transactions(self) -> None:
+        """Get a producer id for ``transactional.id``, before the first transaction.
+
+        Whoever has the same transactional id is fenced from then on, and what they left open is aborted. Waits up to
+        ``max.block.ms``; after a ClientTimeoutError it may be called again. FatalTransactionError where the id or
+        ``transaction.timeout.ms`` is refused.
+        """
+        self._calls.init()
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction: records sent from now on are seen by read_committed consumers together, or never.
+
+        TransactionStateError before `init_transactions` and within a transaction, FencedError where another producer
+        has taken over.
+        """
+        self._calls.begin()
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: str | ConsumerGroupMetadata
+    ) -> None:
+        """Commit a group's positions (the next offsets to read) with the transaction, instead of by the consumer.
+
+        With the consumer's group metadata (KIP-447) a member that was replaced meanwhile is refused:
+        AbortableTransactionError.
+        """
+        self._calls.send_offsets(offsets, group)
+
+    def commit_transaction(self) -> None:
+        """Deliver what was sent and commit the transaction; decided when it returns.
+
+        AbortableTransactionError where a record could not be delivered: then `abort_transaction` is next. FencedError,
+        FatalTransactionError: only `close` is left. ClientTimeoutError after ``max.block.ms``: call it again.
+        """
+        self._calls.commit()
+
+    def abort_transaction(self) -> None:
+        """Abort the transaction: what was not sent fails with TransactionAbortedError, what was is never seen.
+
+        Raises as `commit_transaction`. Where it is unsure what brokers have, the next transaction gets another epoch.
+        """
+        self._calls.abort()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """A transaction for a ``with`` block: committed at its end, aborted where it raises."""
+        self.begin_transaction()
+        try:
+            yield self
+            self.commit_transaction()
+        except ClientTimeoutError:
+            # Undecided where the commit ran out of time; otherwise the block's, and aborted by `close` at the latest.
+            if self._calls.transactions.state is not State.COMMITTING:
+                self._abort_quietly()
+            raise
+        except BaseException:
+            self._abort_quietly()
+            raise
+
+    def detach(self) -> OpenTransaction:
+        """Deliver what was sent and leave the transaction open for another process, which ends it: `end_transaction`.
+
+        Nothing but `close` may be called then, and `close` leaves the transaction alone. Raises as
+        `commit_transaction`.
+        """
+        return self._calls.detach()
+
+    @property
+    def _calls(self) -> TransactionCalls:
+        if self._forked:
+            raise ProducerClosedError(FORKED)
+        if self._transactional is None:
+            raise needs_id()
+        if self._sender.on_this_thread:
+            raise RuntimeError("a transaction cannot be changed in a delivery callback: it would wait for itself")
+        return self._transactional
+
+    def _abort_quietly(self) -> None:
+        calls = self._calls
+        if calls.transactions.open:
+            calls.close(None)
+
+    # Ending
+
     def flush(self, timeout: float | None = None) -> None:
         """Wait until all records sent before this call are delivered or have failed; their futures tell which.
 
@@ -193,15 +287,19 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Send what is there, wait ``timeout`` seconds at most (None: as long as deliveries may take), and let go.
 
-        What is not delivered by then fails with ClientTimeoutError. In a delivery callback it does not wait.
+        What is not delivered by then fails with ClientTimeoutError. In a delivery callback it does not wait. An open
+        transaction is aborted, unless ``timeout`` is 0: then the broker does that after ``transaction.timeout.ms``.
         """
         if self._forked:
             return
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if self._transactional is not None and timeout != 0 and not self._sender.on_this_thread:
+            self._transactional.close(timeout)
         self._accumulator.close()
         if self._sender.on_this_thread:
             # It has the rest to send, and lets go of the cluster then.
             return
-        if not self._sender.join(timeout):
+        if not self._sender.join(None if deadline is None else max(deadline - time.monotonic(), 0)):
             self._sender.abort(ClientTimeoutError(f"not delivered within the {timeout} s that close() allowed"))
             # It may be waiting for an answer of the cluster's.
             self._cluster.close()

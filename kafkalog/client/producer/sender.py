@@ -21,7 +21,9 @@ from collections.abc import Sequence
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError, is_retriable
-from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkalog.client.transaction_requests import CONCURRENT_BACKOFF_S, ProducerIdentity, TransactionRequests
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import ConcurrentTransactionsError, ErrorCode, KafkaError, error_for
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalog.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest
 from kafkalog.protocol.messages.produce import TopicProduceData as TopicData
@@ -32,6 +34,7 @@ from .batch import UNKNOWN_OFFSET, ProducerBatch
 from .config import ProducerConfig
 from .links import Link
 from .topics import Topics
+from .transactions import State, TransactionAbortedError
 
 SEQUENCE_MASK = 0x7FFFFFFF
 MAX_EPOCH = 0x7FFE
@@ -78,6 +81,12 @@ class Sender:
         self._producer_epoch = NO_PRODUCER_EPOCH
         self._identify_at = 0.0
         self._abort: Exception | None = None
+        self._register_at = 0.0
+        self.requests: TransactionRequests | None = None
+        """The transaction's own; None for a producer without transactions."""
+        if config.transactional_id is not None:
+            timeout_ms = round(config.transaction_timeout * 1000)
+            self.requests = TransactionRequests(cluster, config.transactional_id, timeout_ms)
         self._thread = threading.Thread(target=self._run, name="kafkalog-producer", daemon=True)
 
     def start(self) -> None:
@@ -105,6 +114,11 @@ class Sender:
         """Whether the caller is a callback of the sender's."""
         return threading.current_thread() is self._thread
 
+    @property
+    def busy(self) -> bool:
+        """Whether brokers have not answered for some batch, be it given up or not; from any thread."""
+        return any(link.busy for link in list(self._links.values()))
+
     # The loop
 
     def _run(self) -> None:
@@ -131,7 +145,8 @@ class Sender:
     def _turn(self) -> bool:
         """Do what can be done, then wait for something to happen; whether there may be more."""
         now = time.monotonic()
-        plan = self.accumulator.take(now, self._config.idempotence, self._producer_id != NO_PRODUCER_ID, self._free)
+        self._withdraw()
+        plan = self.accumulator.take(now, self._config.idempotence, self._identified, self._free)
         if self._abort is not None or plan.finished:
             return False
         self._give_up(plan.expired)
@@ -140,11 +155,15 @@ class Sender:
         again = bool(plan.requests)
         if plan.needs_producer_id and self._identify_at <= now:
             again |= self._request_producer_id(min(plan.expires_at, self._link_deadline()))
+        if plan.unregistered and self._register_at <= now:
+            self._register(plan.unregistered, min(plan.expires_at, self._link_deadline()))
         again |= self.topics.refresh_if_due(plan.leaderless, min(plan.expires_at, self._link_deadline()))
         self._expire_in_flight(now)
         wake_at = min(plan.wake_at, plan.expires_at, self.topics.due(plan.leaderless), self._link_deadline())
         if plan.needs_producer_id:
             wake_at = min(wake_at, self._identify_at)
+        if plan.unregistered:
+            wake_at = min(wake_at, self._register_at)
         self._wait(0.0 if again else wake_at)
         return True
 
@@ -180,7 +199,7 @@ class Sender:
         for batch in batches:
             self._identify(batch)
             try:
-                batch.encode(self._config.compression, self._config.compression_level)
+                batch.encode(self._config.compression, self._config.compression_level, self.requests is not None)
                 encoded.append(batch)
             except Exception as error:
                 # Whatever is wrong with it, the others can go on without it.
@@ -194,7 +213,7 @@ class Sender:
             data = PartitionProduceData(index=batch.partition, records=batch.encoded)
             topics.setdefault(batch.topic, []).append(data)
         request = ProduceRequest(
-            transactional_id=None,
+            transactional_id=self._config.transactional_id,
             acks=self._config.acks,
             timeout_ms=int(self._config.client.request_timeout * 1000),
             topic_data=[TopicData(name=name, partition_data=data) for name, data in topics.items()],
@@ -212,6 +231,9 @@ class Sender:
         queue = self._queue(batch)
         if not self._config.idempotence:
             return
+        if self.requests is not None:
+            self._identify_in_transaction(queue, batch, self.requests.identity)
+            return
         if queue.reset and not batch.in_doubt:
             self._begin_epoch(queue, batch)
         elif batch.base_sequence == NO_SEQUENCE:
@@ -219,6 +241,15 @@ class Sender:
                 queue.producer_id, queue.producer_epoch = self._producer_id, self._producer_epoch
                 queue.next_sequence = 0
             self._number(queue, batch)
+
+    def _identify_in_transaction(self, queue: PartitionQueue, batch: ProducerBatch, identity: ProducerIdentity) -> None:
+        """Go on with the partition's sequence, or begin one under an epoch that is new."""
+        if batch.base_sequence != NO_SEQUENCE:
+            return
+        if (queue.producer_id, queue.producer_epoch) != identity:
+            queue.producer_id, queue.producer_epoch = identity
+            queue.next_sequence = 0
+        self._number(queue, batch)
 
     def _begin_epoch(self, queue: PartitionQueue, first: ProducerBatch) -> None:
         """Begin the partition's sequence anew; nothing of it but ``first`` is in flight."""
@@ -259,6 +290,78 @@ class Sender:
         self._producer_id = response.producer_id
         self._producer_epoch = response.producer_epoch
         return True
+
+    # Transactions
+
+    @property
+    def _identified(self) -> bool:
+        if self.requests is not None:
+            # init_transactions came before everything that is to be sent.
+            return True
+        return self._producer_id != NO_PRODUCER_ID
+
+    @property
+    def _doomed(self) -> bool:
+        return self.accumulator.transactions is not None and self.accumulator.transactions.doomed
+
+    def _withdraw(self) -> None:
+        """Fail what a transaction that cannot commit has no use for."""
+        transactions = self.accumulator.transactions
+        if transactions is None or not transactions.withdrawing:
+            return
+        with self.accumulator.lock:
+            doomed, error = transactions.doomed, transactions.error
+        if transactions.state is State.FATAL_ERROR and error is not None:
+            if self.accumulator.incomplete:
+                self._fail_all(error)
+            return
+        batches = self.accumulator.withdraw(repeated=doomed)
+        if batches:
+            name = transactions.transactional_id
+            text = f"transactional.id {name}: the transaction was aborted before the record was sent"
+            failure = TransactionAbortedError(text + (f": {error}" if error is not None else ""))
+            self._finish(batches, failure)
+
+    def _register(self, partitions: list[TopicPartition], limit: float) -> None:
+        """Have the coordinator add partitions to the transaction, until ``limit`` or so."""
+        assert self.requests is not None
+        transactions = self.accumulator.transactions
+        assert transactions is not None
+        self._register_at = time.monotonic() + self._config.client.retry_backoff
+        try:
+            self.requests.add_partitions_now(partitions, deadline=self.topics.patience.deadline(limit))
+        except (ClientError, KafkaError) as error:
+            if isinstance(error, ConcurrentTransactionsError):
+                self._register_at = time.monotonic() + CONCURRENT_BACKOFF_S
+            elif is_retriable(error):
+                if isinstance(error, ClientError):
+                    with self.accumulator.lock:
+                        transactions.doubt()
+                self.topics.last_error = self.topics.patience.failed(error)
+            else:
+                self.fail_transaction(error)
+            return
+        self._register_at = 0.0
+        self.topics.patience.succeeded()
+        with self.accumulator.lock:
+            transactions.added(partitions)
+
+    def fail_transaction(self, error: Exception, *, batch: bool = False) -> None:
+        """Something of the transaction failed, if there is one; ``batch`` where it was one that a leader may have."""
+        transactions = self.accumulator.transactions
+        if transactions is None or isinstance(error, ProducerClosedError):
+            return
+        with self.accumulator.lock:
+            transactions.fail(error, batch=batch)
+            self.accumulator.admit()
+
+    def _break_sequence(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """A batch with a number will not be sent any more: the broker's sequence and ours may have come apart.
+
+        In a transaction that is settled when it is aborted.
+        """
+        if self.requests is None:
+            queue.reset |= batch.base_sequence != NO_SEQUENCE
 
     # Receiving
 
@@ -311,6 +414,9 @@ class Sender:
             # A gap before it: either something earlier is to be sent again, or the broker has lost what it had.
             batch.in_doubt = False
             if not self._follows(queue, batch):
+                if self.requests is not None:
+                    self._refuse(queue, batch, error)
+                    return
                 queue.reset = True
             self._try_again(batch, error)
         elif is_retriable(error):
@@ -327,7 +433,7 @@ class Sender:
     def _refuse(self, queue: PartitionQueue, batch: ProducerBatch, error: Exception) -> None:
         """Fail a batch that is not in the log; those after it would leave a gap, so a new sequence begins."""
         self._land(batch)
-        queue.reset |= batch.base_sequence != NO_SEQUENCE
+        self._break_sequence(queue, batch)
         self._finish([batch], error)
 
     def _split(self, batch: ProducerBatch) -> None:
@@ -344,8 +450,8 @@ class Sender:
             return
         now = time.monotonic()
         late = now >= batch.created + self._config.delivery_timeout
-        if late or batch.attempts > self._config.retries:
-            queue.reset |= batch.base_sequence != NO_SEQUENCE
+        if late or batch.attempts > self._config.retries or self._doomed:
+            self._break_sequence(queue, batch)
             if late:
                 self._give_up([batch], error)
             else:
@@ -367,7 +473,7 @@ class Sender:
                 self._try_again(batch, error)
             else:
                 queue = self._queue(batch)
-                queue.reset = batch.base_sequence != NO_SEQUENCE
+                self._break_sequence(queue, batch)
                 self._land(batch)
                 self._finish([batch], error)
 
@@ -384,7 +490,7 @@ class Sender:
             ]
             for batch in late:
                 # Its fate is not known; the sequence goes on only once nothing is in flight.
-                self._queue(batch).reset |= batch.base_sequence != NO_SEQUENCE
+                self._break_sequence(self._queue(batch), batch)
             self._give_up(late)
 
     def _link_deadline(self) -> float:
@@ -410,6 +516,8 @@ class Sender:
             if error is None:
                 self._land(batch)
         self.accumulator.release(batches)
+        if error is not None:
+            self.fail_transaction(error, batch=any(batch.base_sequence != NO_SEQUENCE for batch in batches))
         for batch in batches:
             batch.complete(UNKNOWN_OFFSET, -1, error)
 

@@ -8,7 +8,7 @@ from kafkalog.client.cluster import Cluster, TopicMetadata
 from kafkalog.client.errors import ClientError, ClientTimeoutError, is_retriable
 from kafkalog.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, error_for
 
-from .accumulator import NO_LEADER, Accumulator, PartitionQueue, ProducerClosedError
+from .accumulator import NO_LEADER, Accumulator, PartitionQueue
 from .config import ProducerConfig
 from .partitioner import StickyPartitioner
 
@@ -113,8 +113,7 @@ class Topics:
             self._stale.add(name)
             accumulator.rouse()
             while True:
-                if accumulator.closed:
-                    raise ProducerClosedError(accumulator.why_closed)
+                accumulator.check_open()
                 if state.queues and (partition is None or partition < len(state.queues)):
                     return state
                 if state.error is not None:

@@ -1,0 +1,216 @@
+"""The calls of a transactional producer: what they ask of the coordinator, and when; `transactions` says what may be.
+
+They run on the caller's thread. The sender's thread meanwhile delivers what there is, and adds partitions to the
+transaction before their first batches go out. Each call waits up to ``max.block.ms``; after a ClientTimeoutError the
+same call may be made again, and no other.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafkalog.client.errors import ClientError, ClientTimeoutError, ConfigError
+from kafkalog.client.transaction_errors import FatalTransactionError, TransactionError
+from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from kafkalog.protocol.errors import ErrorCode, KafkaError
+
+from .sender import Sender
+from .transactions import State, Transactions
+
+POLL_S = 0.005
+_log = logging.getLogger(__name__)
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction whose records are delivered and that waits to be ended: see ``end_transaction``.
+
+    ``began`` is False where nothing was sent: then there is nothing to end.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    began: bool
+
+
+class TransactionCalls:
+    """The transactional side of one producer. Calls take turns."""
+
+    def __init__(self, sender: Sender, max_block: float) -> None:
+        assert sender.accumulator.transactions is not None
+        assert sender.requests is not None
+        self.transactions: Transactions = sender.accumulator.transactions
+        self._accumulator = sender.accumulator
+        self._sender = sender
+        self._requests = sender.requests
+        self._max_block = max_block
+        self._turn = threading.RLock()
+
+    def init(self) -> None:
+        """See `Producer.init_transactions`."""
+        with self._turn:
+            with self._accumulator.lock:
+                self.transactions.begin_init()
+            try:
+                identity = self._requests.init(deadline=self._deadline())
+            except Exception as error:
+                self._failed(error)
+                raise
+            with self._accumulator.lock:
+                self.transactions.initialized(identity)
+
+    def begin(self) -> None:
+        """See `Producer.begin_transaction`."""
+        with self._turn, self._accumulator.lock:
+            self.transactions.begin()
+            self._accumulator.admit()
+
+    def send_offsets(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: str | ConsumerGroupMetadata
+    ) -> None:
+        """See `Producer.send_offsets_to_transaction`."""
+        member = ConsumerGroupMetadata(group) if isinstance(group, str) else group
+        if member.generation_id > 0 and not member.member_id:
+            raise ValueError(f"group {member.group_id}: generation {member.generation_id} of a member without an id")
+        with self._turn:
+            with self._accumulator.lock:
+                self.transactions.check_offsets()
+            if not offsets:
+                return
+            deadline = self._deadline()
+            try:
+                self._requests.add_offsets(member.group_id, deadline=deadline)
+                with self._accumulator.lock:
+                    self.transactions.offsets_added()
+                self._requests.commit_offsets(offsets, member, deadline=deadline)
+            except Exception as error:
+                self._failed(error)
+                raise
+
+    def commit(self) -> None:
+        """See `Producer.commit_transaction`."""
+        with self._turn:
+            deadline = self._deadline()
+            with self._accumulator.lock:
+                self.transactions.begin_commit()
+                self._accumulator.admit()
+            self._deliver(deadline)
+            with self._accumulator.lock:
+                self.transactions.check_commit()
+                must_end = self.transactions.must_end
+            if must_end:
+                try:
+                    self._requests.end(True, deadline=deadline)
+                except Exception as error:
+                    self._failed(error)
+                    raise
+            self._ended()
+
+    def abort(self, timeout: float | None = None) -> None:
+        """See `Producer.abort_transaction`; ``timeout`` in seconds where it is not ``max.block.ms``."""
+        with self._turn:
+            deadline = self._deadline() if timeout is None else time.monotonic() + timeout
+            with self._accumulator.lock:
+                self.transactions.begin_abort()
+                self._accumulator.admit()
+            self._deliver(deadline)
+            self._await_answers(deadline)
+            with self._accumulator.lock:
+                if self.transactions.state is State.FATAL_ERROR:
+                    self.transactions.check_commit()
+                must_end, sure = self.transactions.must_end, self.transactions.began
+            try:
+                if must_end:
+                    self._end_aborted(deadline, sure=sure)
+                # What became of the last batches is known only now.
+                raised = self._requests.raise_epoch(deadline=deadline) if self.transactions.must_raise_epoch else None
+            except Exception as error:
+                self._failed(error)
+                raise
+            with self._accumulator.lock:
+                self.transactions.ended(raised)
+                self._accumulator.admit()
+
+    def detach(self) -> OpenTransaction:
+        """See `Producer.detach`."""
+        with self._turn:
+            deadline = self._deadline()
+            with self._accumulator.lock:
+                self.transactions.detach()
+                self._accumulator.admit()
+            try:
+                self._deliver(deadline)
+            except BaseException:
+                with self._accumulator.lock:
+                    self.transactions.reattach()
+                    self._accumulator.admit()
+                raise
+            with self._accumulator.lock:
+                self.transactions.check_commit()
+                began = self.transactions.must_end
+            return OpenTransaction(self.transactions.transactional_id, *self.transactions.identity, began)
+
+    def close(self, timeout: float | None) -> None:
+        """End a transaction that is open: abort it, unless its commit was under way."""
+        if not self.transactions.open:
+            return
+        try:
+            if self.transactions.state is State.COMMITTING:
+                self.commit()
+            else:
+                self.abort(timeout)
+        except (ClientError, KafkaError) as error:
+            _log.warning("the open transaction of %s was not ended: %s", self.transactions.transactional_id, error)
+
+    # Inside
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._max_block
+
+    def _deliver(self, deadline: float) -> None:
+        """Wait until nothing is left to send."""
+        try:
+            self._accumulator.flush(max(deadline - time.monotonic(), 0))
+        except ClientTimeoutError as error:
+            raise ClientTimeoutError(f"not all records delivered in {self._max_block * 1000:.0f} ms") from error
+
+    def _await_answers(self, deadline: float) -> None:
+        """Wait for what leaders make of batches that were given up.
+
+        A batch that arrived after the transaction's end would begin another, which nobody ends (KIP-890).
+        """
+        while self.transactions.needs_epoch and self._sender.busy:
+            if time.monotonic() >= deadline:
+                raise ClientTimeoutError("brokers have not answered for records that were given up")
+            time.sleep(POLL_S)
+
+    def _end_aborted(self, deadline: float, *, sure: bool) -> None:
+        try:
+            self._requests.end(False, deadline=deadline)
+        except FatalTransactionError as error:
+            cause = error.__cause__
+            if sure or not (isinstance(cause, KafkaError) and cause.code == ErrorCode.INVALID_TXN_STATE):
+                raise
+            # The request whose answer was lost never arrived: the coordinator knows of no transaction.
+
+    def _ended(self) -> None:
+        with self._accumulator.lock:
+            self.transactions.ended()
+            self._accumulator.admit()
+
+    def _failed(self, error: Exception) -> None:
+        with self._accumulator.lock:
+            if isinstance(error, ClientTimeoutError):
+                self.transactions.doubt()
+            elif isinstance(error, TransactionError):
+                self.transactions.fail(error)
+            self._accumulator.admit()
+
+
+def needs_id() -> ConfigError:
+    """What a producer without ``transactional.id`` answers (Java's IllegalStateException)."""
+    return ConfigError("transactions need transactional.id in the producer's configuration")
