@@ -173,6 +173,7 @@ class Server:
         for endpoint in self.endpoints:
             self.broker.endpoints[endpoint.name] = config.advertised_endpoint(endpoint)
         self._start_background(loop)
+        self.broker.groups.start()
         self.broker.transactions.start()
         self._serve_metrics()
         self.acceptor.start()
@@ -187,7 +188,14 @@ class Server:
 
         acceptor = self.acceptor
         assert acceptor is not None
-        sources = Sources(self.logs, self.replicas, self.replicas.counters, acceptor.count_by_listener, self.cleaner)
+        sources = Sources(
+            self.logs,
+            self.replicas,
+            self.replicas.counters,
+            acceptor.count_by_listener,
+            self.cleaner,
+            self.broker.groups,
+        )
         self.metrics = MetricsEndpoint(address, sources)
 
     async def stop(self) -> None:
@@ -196,6 +204,8 @@ class Server:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self.cleaner.stop()
+        # Before connections are closed: members wait for their groups, and are told to look for them elsewhere.
+        self.broker.groups.stop()
         if self.acceptor is not None:
             await self.acceptor.close(self.config["kafkalog.shutdown.timeout.ms"] / 1000)
         await self.dispatcher.settle()

@@ -11,7 +11,10 @@
 - ``configs``        DescribeConfigs, AlterConfigs, IncrementalAlterConfigs
 - ``log_dirs``       DescribeLogDirs
 - ``producer_ids``   InitProducerId
-- ``groups``         FindCoordinator and the group APIs
+- ``coordinators``   FindCoordinator
+- ``groups``         JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ListGroups, DescribeGroups, DeleteGroups
+- ``group_offsets``  OffsetCommit, OffsetFetch, OffsetDelete, TxnOffsetCommit
+- ``consumer_groups``  ConsumerGroupHeartbeat, ConsumerGroupDescribe
 - ``transactions``   AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers
 - ``transaction_admin``  DescribeProducers, DescribeTransactions, ListTransactions
 - ``acls``           DescribeAcls, CreateAcls, DeleteAcls

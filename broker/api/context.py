@@ -14,6 +14,7 @@ from broker.config.server import BrokerConfig
 from broker.controller.configs import ConfigController
 from broker.controller.producer_ids import ProducerIds
 from broker.controller.topics import TopicController
+from broker.coordinator.group.service import GroupCoordinator
 from broker.coordinator.transaction.service import Transactions
 from broker.metadata.model import ClusterState
 from broker.metadata.store import MetadataStore
@@ -45,16 +46,15 @@ class Broker:
         self.topics = TopicController(store, replicas, [broker_id])
         self.configs = ConfigController(store, replicas, static_config, broker_id)
         self.producer_ids = ProducerIds(store)
+        self.groups = GroupCoordinator(loop, replicas=replicas, topics=self.topics, now_ms=now_ms)
         self.transactions = Transactions(
             replicas=replicas,
             topics=self.topics,
             allocate_producer_id=self.producer_ids.allocate,
-            on_offsets=lambda index, marker: None,
+            on_offsets=lambda index, marker: self.groups.on_marker(index, marker.producer_id, marker.committed),
             now_ms=now_ms,
         )
         self.fetch_sessions = FetchSessionCache(static_config["max.incremental.fetch.session.cache.slots"])
-        self.told_of_coordinators: set[int] = set()
-        """Kinds of coordinators (FindCoordinator's key types) that clients were told in the log not to wait for."""
         self._named: tuple[ClusterState | None, dict[uuid.UUID, str]] = (None, {})
         self.endpoints: dict[str, Endpoint] = {}
         """Advertised endpoint of each listener, by its name."""

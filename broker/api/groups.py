@@ -1,183 +1,203 @@
-"""FindCoordinator (key 10) and the group APIs while no group coordinator is available.
-
-Each request is answered in full with COORDINATOR_NOT_AVAILABLE, the retriable error that a Kafka broker gives before
-the group coordinator's topic can be served: clients with assigned partitions go on, clients that join a group wait.
+"""Groups of the classic protocol: JoinGroup (key 11), SyncGroup (14), Heartbeat (12) and LeaveGroup (13); and those of
+either protocol: ListGroups (16), DescribeGroups (15) and DeleteGroups (42).
 """
 
 from __future__ import annotations
 
-import logging
-
 from broker.api.context import Request
+from broker.api.errors import error_code
+from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages import (
-    consumer_group_describe,
-    consumer_group_heartbeat,
     delete_groups,
     describe_groups,
-    find_coordinator,
     heartbeat,
     join_group,
     leave_group,
     list_groups,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
     sync_group,
 )
 
-logger = logging.getLogger("kafkalog.broker.groups")
-
-UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
-BATCHED_COORDINATORS = 4
-BATCHED_GROUPS = 8
-OFFSET_FETCH_TOP_LEVEL_ERROR = 2
-_COORDINATORS = {
-    0: "consumer groups, which this broker does not have yet: subscribe() waits for it; assign() partitions instead",
-    1: "transactions, which this broker does not have yet: use a producer without transactional.id",
-}
-_MESSAGE = "The group coordinator is not available."
-
-
-def handle_find_coordinator(request: Request) -> None:
-    message: find_coordinator.FindCoordinatorRequest = request.message
-    _tell_once(request, message.key_type)
-    if request.version < BATCHED_COORDINATORS:
-        response = find_coordinator.FindCoordinatorResponse(
-            error_code=UNAVAILABLE, error_message=_MESSAGE, node_id=-1, host="", port=-1
-        )
-    else:
-        response = find_coordinator.FindCoordinatorResponse(
-            coordinators=[
-                find_coordinator.Coordinator(
-                    key=key, node_id=-1, host="", port=-1, error_code=UNAVAILABLE, error_message=_MESSAGE
-                )
-                for key in message.coordinator_keys
-            ]
-        )
-    request.reply(response)
+ID_FIRST_SINCE = 4
+"""Versions of JoinGroup whose clients know MEMBER_ID_REQUIRED (KIP-394)."""
+NULL_PROTOCOL_SINCE = 7
+SKIP_ASSIGNMENT_SINCE = 9
+PROTOCOL_REQUIRED_SINCE = 5
+"""Versions of SyncGroup that must say the protocol (KIP-559)."""
+MANY_MEMBERS_SINCE = 3
+"""Versions of LeaveGroup that take several members."""
+NO_AUTHORIZED_OPERATIONS = -(1 << 31)
+ALL_GROUP_OPERATIONS = sum(1 << op for op in (3, 6, 8))
+"""READ, DELETE and DESCRIBE: without an authorizer all are allowed."""
 
 
-def _tell_once(request: Request, key_type: int) -> None:
-    """Say in the log why a client waits: most retry a coordinator's lookup for ever and say nothing themselves."""
-    if key_type in _COORDINATORS and key_type not in request.broker.told_of_coordinators:
-        request.broker.told_of_coordinators.add(key_type)
-        logger.warning("client %r looks for a coordinator of %s", request.client_id, _COORDINATORS[key_type])
-
-
-def handle_join_group(request: Request) -> None:
+async def handle_join_group(request: Request) -> None:
     message: join_group.JoinGroupRequest = request.message
-    response = join_group.JoinGroupResponse(error_code=UNAVAILABLE, member_id=message.member_id)
-    response.protocol_name = None if request.version >= 7 else ""
+    timeout_ms = message.rebalance_timeout_ms
+    joining = JoinRequest(
+        token=request.broker.loop.create_future(),
+        member_id=message.member_id,
+        instance_id=message.group_instance_id,
+        client_id=request.client_id or "",
+        # As Java writes an address without a name.
+        client_host=f"/{request.connection.peer}",
+        session_timeout_ms=message.session_timeout_ms,
+        rebalance_timeout_ms=message.session_timeout_ms if timeout_ms < 0 else timeout_ms,
+        protocol_type=message.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in message.protocols),
+        require_known_id=request.version >= ID_FIRST_SINCE and message.group_instance_id is None,
+        can_skip_assignment=request.version >= SKIP_ASSIGNMENT_SINCE,
+        reason=message.reason,
+    )
+    try:
+        result = await request.broker.groups.join(message.group_id, joining)
+    except Exception as error:
+        result = JoinResult(message.member_id, error_code(error))
+    protocol_name = result.protocol_name
+    request.reply(
+        join_group.JoinGroupResponse(
+            error_code=result.error,
+            generation_id=result.generation,
+            protocol_type=result.protocol_type,
+            protocol_name="" if protocol_name is None and request.version < NULL_PROTOCOL_SINCE else protocol_name,
+            leader=result.leader,
+            skip_assignment=result.skip_assignment,
+            member_id=result.member_id,
+            members=[
+                join_group.JoinGroupResponseMember(
+                    member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata
+                )
+                for member in result.members
+            ],
+        )
+    )
+
+
+async def handle_sync_group(request: Request) -> None:
+    message: sync_group.SyncGroupRequest = request.message
+    if request.version >= PROTOCOL_REQUIRED_SINCE and (message.protocol_type is None or message.protocol_name is None):
+        request.reply(sync_group.SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return
+    syncing = SyncRequest(
+        token=request.broker.loop.create_future(),
+        member_id=message.member_id,
+        instance_id=message.group_instance_id,
+        generation=message.generation_id,
+        protocol_type=message.protocol_type,
+        protocol_name=message.protocol_name,
+        assignments={each.member_id: each.assignment for each in message.assignments},
+    )
+    response = sync_group.SyncGroupResponse()
+    try:
+        result = await request.broker.groups.sync(message.group_id, syncing)
+    except Exception as error:
+        response.error_code = error_code(error)
+    else:
+        response.error_code = result.error
+        response.protocol_type = result.protocol_type
+        response.protocol_name = result.protocol_name
+        response.assignment = result.assignment
     request.reply(response)
-
-
-def handle_sync_group(request: Request) -> None:
-    request.reply(sync_group.SyncGroupResponse(error_code=UNAVAILABLE))
 
 
 def handle_heartbeat(request: Request) -> None:
-    request.reply(heartbeat.HeartbeatResponse(error_code=UNAVAILABLE))
+    message: heartbeat.HeartbeatRequest = request.message
+    response = heartbeat.HeartbeatResponse()
+    try:
+        response.error_code = request.broker.groups.heartbeat(
+            message.group_id, message.member_id, message.group_instance_id, message.generation_id
+        )
+    except Exception as error:
+        response.error_code = error_code(error)
+    request.reply(response)
 
 
 def handle_leave_group(request: Request) -> None:
-    request.reply(leave_group.LeaveGroupResponse(error_code=UNAVAILABLE))
+    message: leave_group.LeaveGroupRequest = request.message
+    leaving = [(member.member_id, member.group_instance_id, member.reason) for member in message.members]
+    if request.version < MANY_MEMBERS_SINCE:
+        leaving = [(message.member_id, None, None)]
+    response = leave_group.LeaveGroupResponse()
+    try:
+        errors = request.broker.groups.leave(message.group_id, leaving)
+    except Exception as error:
+        response.error_code = error_code(error)
+    else:
+        if request.version < MANY_MEMBERS_SINCE:
+            response.error_code = errors[0]
+        else:
+            response.members = [
+                leave_group.MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=error)
+                for (member_id, instance_id, _), error in zip(leaving, errors, strict=True)
+            ]
+    request.reply(response)
 
 
-def handle_offset_commit(request: Request) -> None:
-    message: offset_commit.OffsetCommitRequest = request.message
-    topics = [
-        offset_commit.OffsetCommitResponseTopic(
-            name=topic.name,
-            partitions=[
-                offset_commit.OffsetCommitResponsePartition(
-                    partition_index=partition.partition_index, error_code=UNAVAILABLE
+def handle_list_groups(request: Request) -> None:
+    message: list_groups.ListGroupsRequest = request.message
+    error, listed = request.broker.groups.list_groups(message.states_filter, message.types_filter)
+    request.reply(
+        list_groups.ListGroupsResponse(
+            error_code=error,
+            groups=[
+                list_groups.ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type,
+                    group_state=group.state,
+                    group_type=group.kind,
                 )
-                for partition in topic.partitions
+                for group in listed
             ],
         )
-        for topic in message.topics
-    ]
-    request.reply(offset_commit.OffsetCommitResponse(topics=topics))
-
-
-def handle_offset_fetch(request: Request) -> None:
-    message: offset_fetch.OffsetFetchRequest = request.message
-    if request.version >= BATCHED_GROUPS:
-        groups = [
-            offset_fetch.OffsetFetchResponseGroup(group_id=group.group_id, error_code=UNAVAILABLE)
-            for group in message.groups
-        ]
-        request.reply(offset_fetch.OffsetFetchResponse(groups=groups))
-        return
-    response = offset_fetch.OffsetFetchResponse()
-    if request.version >= OFFSET_FETCH_TOP_LEVEL_ERROR:
-        response.error_code = UNAVAILABLE
-    else:
-        response.topics = [
-            offset_fetch.OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    offset_fetch.OffsetFetchResponsePartition(
-                        partition_index=index, committed_offset=-1, metadata="", error_code=UNAVAILABLE
-                    )
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in message.topics or []
-        ]
-    request.reply(response)
+    )
 
 
 def handle_describe_groups(request: Request) -> None:
     message: describe_groups.DescribeGroupsRequest = request.message
-    groups = [describe_groups.DescribedGroup(error_code=UNAVAILABLE, group_id=group) for group in message.groups]
-    request.reply(describe_groups.DescribeGroupsResponse(groups=groups))
+    operations = ALL_GROUP_OPERATIONS if message.include_authorized_operations else NO_AUTHORIZED_OPERATIONS
+    described = []
+    for group_id in message.groups:
+        group = describe_groups.DescribedGroup(group_id=group_id)
+        try:
+            summary = request.broker.groups.describe(group_id)
+        except Exception as error:
+            group.error_code = error_code(error)
+        else:
+            group.group_state, group.protocol_type = summary.state, summary.protocol_type
+            group.protocol_data = summary.protocol
+            group.authorized_operations = operations
+            group.members = [
+                describe_groups.DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata,
+                    member_assignment=member.assignment,
+                )
+                for member in summary.members
+            ]
+        described.append(group)
+    request.reply(describe_groups.DescribeGroupsResponse(groups=described))
 
 
-def handle_list_groups(request: Request) -> None:
-    request.reply(list_groups.ListGroupsResponse(error_code=UNAVAILABLE))
-
-
-def handle_delete_groups(request: Request) -> None:
+async def handle_delete_groups(request: Request) -> None:
     message: delete_groups.DeleteGroupsRequest = request.message
     results = [
-        delete_groups.DeletableGroupResult(group_id=group, error_code=UNAVAILABLE) for group in message.groups_names
+        delete_groups.DeletableGroupResult(
+            group_id=group_id, error_code=await request.broker.groups.delete_group(group_id)
+        )
+        for group_id in dict.fromkeys(message.groups_names)
     ]
     request.reply(delete_groups.DeleteGroupsResponse(results=results))
 
 
-def handle_offset_delete(request: Request) -> None:
-    request.reply(offset_delete.OffsetDeleteResponse(error_code=UNAVAILABLE))
-
-
-def handle_consumer_group_heartbeat(request: Request) -> None:
-    request.reply(
-        consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(error_code=UNAVAILABLE, error_message=_MESSAGE)
-    )
-
-
-def handle_consumer_group_describe(request: Request) -> None:
-    message: consumer_group_describe.ConsumerGroupDescribeRequest = request.message
-    groups = [
-        consumer_group_describe.DescribedGroup(group_id=group, error_code=UNAVAILABLE, error_message=_MESSAGE)
-        for group in message.group_ids
-    ]
-    request.reply(consumer_group_describe.ConsumerGroupDescribeResponse(groups=groups))
-
-
 HANDLERS = {
-    find_coordinator.FindCoordinatorRequest: handle_find_coordinator,
     join_group.JoinGroupRequest: handle_join_group,
     sync_group.SyncGroupRequest: handle_sync_group,
     heartbeat.HeartbeatRequest: handle_heartbeat,
     leave_group.LeaveGroupRequest: handle_leave_group,
-    offset_commit.OffsetCommitRequest: handle_offset_commit,
-    offset_fetch.OffsetFetchRequest: handle_offset_fetch,
-    describe_groups.DescribeGroupsRequest: handle_describe_groups,
     list_groups.ListGroupsRequest: handle_list_groups,
+    describe_groups.DescribeGroupsRequest: handle_describe_groups,
     delete_groups.DeleteGroupsRequest: handle_delete_groups,
-    offset_delete.OffsetDeleteRequest: handle_offset_delete,
-    consumer_group_heartbeat.ConsumerGroupHeartbeatRequest: handle_consumer_group_heartbeat,
-    consumer_group_describe.ConsumerGroupDescribeRequest: handle_consumer_group_describe,
 }

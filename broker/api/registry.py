@@ -29,7 +29,8 @@ class Api:
 
 
 _MODULES = (
-    "versions", "produce", "fetch", "offsets", "metadata", "topics", "configs", "log_dirs", "producer_ids", "groups",
+    "versions", "produce", "fetch", "offsets", "metadata", "topics", "configs", "log_dirs", "producer_ids",
+    "coordinators", "groups", "group_offsets", "consumer_groups",
     "transactions", "transaction_admin", "acls",
 )  # fmt: skip
 

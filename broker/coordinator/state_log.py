@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from broker.controller.topics import NewTopic, TopicController
@@ -37,6 +37,8 @@ from kafkalog.records.control import ControlRecordType, parse_control_type
 from kafkalog.records.errors import RecordsError
 
 logger = logging.getLogger("kafkalog.broker.coordinator")
+
+T = TypeVar("T")
 
 DEFAULT_TIMEOUT_MS = 5_000
 """How long an append waits for the high watermark unless its caller says, as ``offsets.commit.timeout.ms``."""
@@ -175,13 +177,22 @@ class StateLog:
 
     # -- reading
 
-    async def read(self, index: int) -> AsyncIterator[list[StateBatch]]:
+    def read(self, index: int) -> AsyncIterator[list[StateBatch]]:
         """Every batch of a partition in the order of the log, some at a time.
 
         It ends at the log end offset of the moment in which it ends: what was appended meanwhile is among it.
 
         Raises:
             NotCoordinatorError: the partition is not led here (any more), or its log cannot be read.
+        """
+        return self.replay(index, lambda batches: batches)
+
+    async def replay(self, index: int, apply: Callable[[list[StateBatch]], T]) -> AsyncIterator[T]:
+        """What ``apply`` makes of each piece that `read` would give, on a worker, one after the other.
+
+        Raises:
+            NotCoordinatorError: as `read`.
+            Exception: what ``apply`` raises.
         """
         loop = asyncio.get_running_loop()
         partition = self.leads(index)
@@ -200,13 +211,13 @@ class StateLog:
                 if not result.slices:
                     # The last batches were compacted away: offsets go on, and there is nothing to be read.
                     break
-                batches, following = await loop.run_in_executor(None, _decode, result.slices[0].read, offset)
+                made, following = await loop.run_in_executor(None, _decode, result.slices[0].read, offset, apply)
                 if self.leads(index) is not partition:
                     raise NotCoordinatorError
                 if following <= offset:
                     break
                 offset = following
-                yield batches
+                yield made
         except (KafkaError, RecordsError, OSError) as error:
             if isinstance(error, NotCoordinatorError):
                 raise
@@ -271,8 +282,11 @@ class _Acknowledgement(Acknowledgement):
         return as_coordinator_error(error)
 
 
-def _decode(read: Callable[[], bytes], first: int) -> tuple[list[StateBatch], int]:
-    """The whole batches of a slice, from offset ``first`` on, and the offset after them. On a worker."""
+def _decode(read: Callable[[], bytes], first: int, apply: Callable[[list[StateBatch]], T]) -> tuple[T, int]:
+    """What ``apply`` makes of the whole batches of a slice, from offset ``first`` on, and the offset after them.
+
+    On a worker.
+    """
     data = read()
     batches = []
     following = first
@@ -300,4 +314,4 @@ def _decode(read: Callable[[], bytes], first: int) -> tuple[list[StateBatch], in
                 records,
             )
         )
-    return batches, following
+    return apply(batches), following

@@ -17,6 +17,7 @@ from broker.log.open_files import OPEN_FILES
 from broker.metrics.counters import BrokerCounters
 
 if TYPE_CHECKING:
+    from broker.coordinator.group.service import GroupCoordinator
     from broker.log.cleaner.cleaner import LogCleaner
     from broker.log.manager import LogManager
     from broker.log.partition_log import PartitionLog
@@ -49,6 +50,7 @@ class Sources:
     connections: Callable[[], Mapping[str, int]]
     """Open connections by listener."""
     cleaner: LogCleaner
+    groups: GroupCoordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,14 @@ def _uncleanable_bytes(sources: Sources) -> Rows:
 
 def _count(condition: Callable[[Any], bool]) -> Callable[[Sources], Rows]:
     return _one(lambda sources: sum(condition(partition) for partition in sources.replicas.partitions()))
+
+
+def _groups(state: str) -> Callable[[Sources], Rows]:
+    return _one(lambda sources: sum(group.membership.state_name == state for group in sources.groups.groups()))
+
+
+def _of_groups(field: str) -> Callable[[Sources], Rows]:
+    return _one(lambda sources: getattr(sources.groups.counters, field))
 
 
 _G, _C, _S = Kind.GAUGE, Kind.COUNTER, Kind.SUMMARY
@@ -267,6 +277,36 @@ CATALOG = (
            "Partitions led here with fewer in-sync replicas than min.insync.replicas.",
            "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount",
            _count(lambda partition: partition.is_leader and len(partition.isr) < partition.min_insync)),
+    # Groups
+    Metric("kafka_coordinator_group_groupmetadatamanager_numgroups", _G, (), "Groups that this broker coordinates.",
+           "kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups",
+           _one(lambda sources: len(sources.groups.groups()))),
+    Metric("kafka_coordinator_group_groupmetadatamanager_numoffsets", _G, (), "Offsets that groups have committed.",
+           "kafka.coordinator.group:type=GroupMetadataManager,name=NumOffsets",
+           _one(lambda sources: sum(len(group.offsets) for group in sources.groups.groups()))),
+    *(
+        Metric(f"kafka_coordinator_group_groupmetadatamanager_numgroups{state.lower()}", _G, (),
+               f"Classic groups in state {state}.",
+               f"kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups{state}", _groups(state))
+        for state in ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
+    ),
+    Metric("kafka_server_group_coordinator_metrics_offset_commit_count_total", _C, (), "Offsets committed.",
+           "kafka.server:type=group-coordinator-metrics,attribute=offset-commit-count", _of_groups("offset_commits")),
+    Metric("kafka_server_group_coordinator_metrics_offset_deletion_count_total", _C, (),
+           "Offsets deleted by administrators.",
+           "kafka.server:type=group-coordinator-metrics,attribute=offset-deletion-count",
+           _of_groups("offset_deletions")),
+    Metric("kafka_server_group_coordinator_metrics_offset_expiration_count_total", _C, (), "Offsets expired.",
+           "kafka.server:type=group-coordinator-metrics,attribute=offset-expiration-count",
+           _of_groups("offset_expirations")),
+    Metric("kafka_server_group_coordinator_metrics_group_completed_rebalance_count_total", _C, (),
+           "Rebalances of classic groups that were completed.",
+           "kafka.server:type=group-coordinator-metrics,attribute=group-completed-rebalance-count",
+           _of_groups("completed_rebalances")),
+    Metric("kafka_server_group_coordinator_metrics_partition_load_time_ms", _S, (),
+           "Partitions of __consumer_offsets whose groups were loaded, and how long that took, in ms.",
+           "kafka.server:type=group-coordinator-metrics,attribute=partition-load-time-avg",
+           _one(lambda sources: (sources.groups.counters.loads, sources.groups.counters.load_ms))),
     Metric("kafka_server_kafkaserver_brokerstate", _G, (), f"{RUNNING}: running.",
            "kafka.server:type=KafkaServer,name=BrokerState", _one(lambda _: RUNNING)),
 )  # fmt: skip

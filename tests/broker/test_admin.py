@@ -23,7 +23,6 @@ from kafkalog.protocol.messages.describe_configs import DescribeConfigsRequest, 
 from kafkalog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkalog.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -291,19 +290,3 @@ def test_log_dirs_are_described(wire: socket.socket, topic: str, broker: Kafkalo
     assert sizes[topic][0] > 1000
     assert sizes[topic][1] == 0
     assert 0 < result.usable_bytes <= result.total_bytes
-
-
-def test_the_log_says_once_why_a_client_that_joins_a_group_waits(broker: KafkalogBroker, wire: socket.socket) -> None:
-    for key_type in (0, 0, 1, 1, 7):
-        exchange(wire, FindCoordinatorRequest(coordinator_keys=["g"], key_type=key_type), 4)
-    told = broker.output.read_text()
-    assert told.count("assign() partitions instead") == 1
-    assert told.count("use a producer without transactional.id") == 1
-
-
-@pytest.mark.parametrize("version", range(7))
-def test_the_group_coordinator_is_not_available(wire: socket.socket, version: int) -> None:
-    fields: dict[str, Any] = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
-    response = exchange(wire, FindCoordinatorRequest(**fields), version)
-    code = response.coordinators[0].error_code if version >= 4 else response.error_code
-    assert code == ErrorCode.COORDINATOR_NOT_AVAILABLE

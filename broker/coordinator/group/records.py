@@ -1,0 +1,152 @@
+"""Records of ``__consumer_offsets``.
+
+A key begins with its type and a value with its version, both int16; the rest is a structure in the protocol's
+encoding, in which ``string`` has an int16 length (compact in flexible versions):
+
+| type | key                                        | value                                                          |
+|------|--------------------------------------------|----------------------------------------------------------------|
+| 0, 1 | group string, topic string, partition int32| `OffsetCommitValue` 0 to 4: an offset; 3 is what is written, 1 |
+|      |                                            | where the client named a retention (OffsetCommit 2 to 4)       |
+| 2    | group string                               | `GroupMetadataValue` 0 to 4: a classic group; 3 is written     |
+| 3-8  | groups of the consumer protocol (KIP-848)  | registered by their own module, see `replay`                   |
+
+A value of null is a tombstone: the offset or the group is gone. Apache Kafka writes a group when a generation has its
+assignments, when it has become empty, and when a static member was replaced. Source: Kafka's
+``group-coordinator/src/main/resources/common/message/*.json``, ``GroupMetadataManager``.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Packed
+from typing import NamedTuple, TypeVar
+
+from kafkalog.protocol.codec import ProtocolError, decode_message, encode_message
+from kafkalog.protocol.errors import UnsupportedVersionError
+from kafkalog.protocol.schema import Message, Struct, array, bytes_, int32, int64, string
+
+OFFSET_COMMIT_TYPES = (0, 1)
+GROUP_METADATA_TYPE = 2
+NO_TIMESTAMP = -1
+
+_VERSION = Packed(">h")
+
+
+class UnreadableRecordError(ValueError):
+    """A key or value that is none of those above, or of a version that a later release wrote."""
+
+
+class OffsetCommitKey(Message, versions="0-1"):
+    group: str = string("0+")
+    topic: str = string("0+")
+    partition: int = int32("0+")
+
+
+class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
+    offset: int = int64("0+")
+    leader_epoch: int = int32("3+", default=-1, ignorable=True)
+    metadata: str = string("0+")
+    commit_timestamp: int = int64("0+")
+    expire_timestamp: int = int64("1", default=-1, ignorable=True)  # -1: offsets.retention.minutes
+
+
+class GroupMetadataKey(Message, versions="2"):
+    group: str = string("2")
+
+
+class MemberMetadata(Struct):
+    member_id: str = string("0+")
+    group_instance_id: str | None = string("3+", nullable="3+", default=None, ignorable=True)
+    client_id: str = string("0+")
+    client_host: str = string("0+")
+    rebalance_timeout: int = int32("1+", default=-1, ignorable=True)  # ms
+    session_timeout: int = int32("0+")  # ms
+    subscription: bytes = bytes_("0+")
+    assignment: bytes = bytes_("0+")
+
+
+class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
+    protocol_type: str = string("0+")
+    generation: int = int32("0+")
+    protocol: str | None = string("0+", nullable="0+")
+    leader: str | None = string("0+", nullable="0+")
+    current_state_timestamp: int = int64("2+", default=-1, ignorable=True)  # ms since the epoch
+    members: list[MemberMetadata] = array(MemberMetadata, "0+")
+
+
+class RecordKey(NamedTuple):
+    """A parsed key: ``topic`` and ``partition`` only of an offset; ``group`` is "" where the type is not known."""
+
+    type: int
+    group: str
+    topic: str = ""
+    partition: int = -1
+
+
+M = TypeVar("M", bound=Message)
+
+
+def encode_versioned(message: Message, version: int) -> bytes:
+    """``message`` in ``version``, which precedes it."""
+    return _VERSION.pack(version) + encode_message(message, version)
+
+
+def decode_versioned(kind: type[M], data: bytes) -> M:
+    """The reverse.
+
+    Raises:
+        UnreadableRecordError: the bytes are not ``kind`` in a version that is known.
+    """
+    version = version_of(data)
+    try:
+        return decode_message(kind, version, data, _VERSION.size)[0]
+    except (ProtocolError, UnsupportedVersionError) as error:
+        raise UnreadableRecordError(f"{kind.__name__} cannot be read: {error}") from error
+
+
+def version_of(data: bytes) -> int:
+    """What a key or value begins with.
+
+    Raises:
+        UnreadableRecordError: there are less than two bytes.
+    """
+    if len(data) < _VERSION.size:
+        raise UnreadableRecordError(f"{len(data)} bytes where a version should be")
+    version: int = _VERSION.unpack_from(data)[0]
+    return version
+
+
+def parse_key(data: bytes | None) -> RecordKey:
+    """The key of a record.
+
+    Raises:
+        UnreadableRecordError: there is none, or it is not what its type says.
+    """
+    if data is None:
+        raise UnreadableRecordError("a record without a key")
+    kind = version_of(data)
+    if kind in OFFSET_COMMIT_TYPES:
+        key = decode_versioned(OffsetCommitKey, data)
+        return RecordKey(kind, key.group, key.topic, key.partition)
+    if kind == GROUP_METADATA_TYPE:
+        return RecordKey(kind, decode_versioned(GroupMetadataKey, data).group)
+    return RecordKey(kind, "")
+
+
+def offset_commit_key(group: str, topic: str, partition: int) -> bytes:
+    """The key of a committed offset."""
+    return encode_versioned(OffsetCommitKey(group=group, topic=topic, partition=partition), 1)
+
+
+def offset_commit_value(value: OffsetCommitValue) -> bytes:
+    """A committed offset, in the version that Apache Kafka gives it."""
+    return encode_versioned(value, 3 if value.expire_timestamp == NO_TIMESTAMP else 1)
+
+
+def group_metadata_key(group: str) -> bytes:
+    """The key of a classic group."""
+    return encode_versioned(GroupMetadataKey(group=group), GROUP_METADATA_TYPE)
+
+
+def group_metadata_value(value: GroupMetadataValue) -> bytes:
+    """A classic group, in the version that Apache Kafka gives it."""
+    return encode_versioned(value, 3)

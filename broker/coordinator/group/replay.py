@@ -1,0 +1,119 @@
+"""The groups of a partition of ``__consumer_offsets``, made of its records.
+
+Later records take the place of earlier ones with the same key. Offsets of a transaction wait for its marker, and those
+without one are handed over as pending. Types of records that nobody registered are counted and left where they are: a
+newer release, or another kind of group that this one does not know, may have written them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from broker.coordinator.group import records
+from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicPartition
+from broker.coordinator.state_log import StateBatch
+from kafkalog.records.batch import Record
+from kafkalog.records.control import ControlRecordType
+
+Reader = Callable[["Replay", bytes, bytes | None], None]
+"""Takes the key and the value (None: a tombstone) of a record of a registered type; what it makes of them, it keeps in
+`Replay.others`.
+"""
+
+_readers: dict[int, Reader] = {}
+
+
+def register(types: Iterable[int], reader: Reader) -> None:
+    """Have records of these types read, such as those of groups of the consumer protocol (KIP-848)."""
+    for kind in types:
+        _readers[kind] = reader
+
+
+class Replay:
+    """See the module. Used on one thread at a time, which may be a worker's.
+
+    Attributes:
+        classic: classic groups by id, as they were stored last.
+        offsets: what each group has committed, by id.
+        others: by group id what readers of other types made.
+        unknown: how many records there were of each type that nobody reads.
+    """
+
+    def __init__(self) -> None:
+        self.classic: dict[str, records.GroupMetadataValue] = {}
+        self.offsets: dict[str, GroupOffsets] = {}
+        self.others: dict[str, object] = {}
+        self.unknown: dict[int, int] = {}
+        self._pending: dict[int, dict[tuple[str, TopicPartition], Committed]] = {}
+        self.records = 0
+
+    def apply(self, batches: Iterable[StateBatch]) -> None:
+        """Take what was read, in the order of the log.
+
+        Raises:
+            UnreadableRecordError: a record is not what its key says.
+        """
+        for batch in batches:
+            if batch.marker is not None:
+                self._complete(batch.producer_id, batch.marker is ControlRecordType.COMMIT)
+                continue
+            self.records += len(batch.records)
+            for record in batch.records:
+                self._apply(record, batch.producer_id if batch.is_transactional else None)
+
+    def _apply(self, record: Record, producer_id: int | None) -> None:
+        key = records.parse_key(record.key)
+        if key.type in records.OFFSET_COMMIT_TYPES:
+            self._apply_offset(key, record, producer_id)
+        elif key.type == records.GROUP_METADATA_TYPE:
+            if record.value is None:
+                self.classic.pop(key.group, None)
+            else:
+                self.classic[key.group] = records.decode_versioned(records.GroupMetadataValue, record.value)
+        elif key.type in _readers:
+            _readers[key.type](self, record.key or b"", record.value)
+        else:
+            self.unknown[key.type] = self.unknown.get(key.type, 0) + 1
+
+    def _apply_offset(self, key: records.RecordKey, record: Record, producer_id: int | None) -> None:
+        partition = (key.topic, key.partition)
+        value = None
+        if record.value is not None:
+            stored = records.decode_versioned(records.OffsetCommitValue, record.value)
+            value = Committed.of(stored, record.offset)
+        if producer_id is not None:
+            pending = self._pending.setdefault(producer_id, {})
+            if value is None:
+                pending.pop((key.group, partition), None)
+            else:
+                pending[key.group, partition] = value
+        elif value is not None:
+            self._of(key.group).committed[partition] = value
+        elif key.group in self.offsets:
+            self.offsets[key.group].committed.pop(partition, None)
+
+    def _complete(self, producer_id: int, committed: bool) -> None:
+        for (group, partition), offset in self._pending.pop(producer_id, {}).items():
+            if committed:
+                offsets = self._of(group).committed
+                present = offsets.get(partition)
+                if present is None or present.stored_at < offset.stored_at:
+                    offsets[partition] = offset
+
+    def finish(self) -> None:
+        """The log's end was reached: transactions that are open now stay pending."""
+        for producer_id, pending in self._pending.items():
+            for (group, partition), offset in pending.items():
+                self._of(group).transactions.setdefault(producer_id, {})[partition] = offset
+        self._pending = {}
+        self.offsets = {group: offsets for group, offsets in self.offsets.items() if not offsets.is_empty}
+
+    def group_ids(self) -> set[str]:
+        """Every group that there is anything of."""
+        return {*self.classic, *self.offsets, *self.others}
+
+    def _of(self, group: str) -> GroupOffsets:
+        offsets = self.offsets.get(group)
+        if offsets is None:
+            offsets = self.offsets[group] = GroupOffsets()
+        return offsets

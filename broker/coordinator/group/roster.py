@@ -1,0 +1,147 @@
+"""The members of a classic group: who is in it, who leads, who is awaited, and what protocols they share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from broker.coordinator.group.member import JoinedMember, Member, Protocols
+
+
+class Roster:
+    """Members by their ids, in the order in which they came.
+
+    Attributes:
+        leader: id of the member that assigns, or None.
+        pending: ids that were given out and have not joined yet (KIP-394), each with its deadline in ms.
+        static: member ids by the instance ids of static members (KIP-345).
+        awaiting_sync: ids of members that have joined this generation and not asked for their assignment.
+    """
+
+    def __init__(self) -> None:
+        self._members: dict[str, Member] = {}
+        self._supporters: Counter[str] = Counter()
+        self.leader: str | None = None
+        self.pending: dict[str, int] = {}
+        self.static: dict[str, str] = {}
+        self.awaiting_sync: set[str] = set()
+        self._awaiting_join = 0
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(list(self._members.values()))
+
+    def __contains__(self, member_id: object) -> bool:
+        return member_id in self._members
+
+    def __getitem__(self, member_id: str) -> Member:
+        return self._members[member_id]
+
+    @property
+    def joining(self) -> int:
+        """Members that wait for the next generation."""
+        return self._awaiting_join
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether nobody is missing for the next generation, not even who was only given an id."""
+        return self._awaiting_join == len(self._members) and not self.pending
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that a member asks for."""
+        return max((member.rebalance_timeout_ms for member in self._members.values()), default=0)
+
+    def add(self, member: Member) -> None:
+        """A new member; the first one leads."""
+        self._members[member.member_id] = member
+        self._count(member, 1)
+        if member.awaiting_join is not None:
+            self._awaiting_join += 1
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self.pending.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Forget a member, or an id that was given out; the oldest of the others leads if it led."""
+        member = self._members.pop(member_id, None)
+        if member is not None:
+            self._count(member, -1)
+            if member.awaiting_join is not None:
+                self._awaiting_join -= 1
+            if member.instance_id is not None and self.static.get(member.instance_id) == member_id:
+                del self.static[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self._members), None)
+        self.pending.pop(member_id, None)
+        self.awaiting_sync.discard(member_id)
+        return member
+
+    def rename(self, old: str, new: str) -> Member:
+        """A static member is back under a new id: it keeps its place, and leads if it led."""
+        members = list(self._members.items())
+        member = self._members[old]
+        member.member_id = new
+        self._members = {new if key == old else key: value for key, value in members}
+        if member.instance_id is not None:
+            self.static[member.instance_id] = new
+        if self.leader == old:
+            self.leader = new
+        if old in self.awaiting_sync:
+            self.awaiting_sync.remove(old)
+            self.awaiting_sync.add(new)
+        return member
+
+    def update(self, member: Member, protocols: Protocols, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
+        """What a member says of itself anew."""
+        self._count(member, -1)
+        member.protocols = protocols
+        self._count(member, 1)
+        member.session_timeout_ms = session_timeout_ms
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+
+    def await_join(self, member: Member, token: object) -> object:
+        """Let a member wait for the next generation, or, with None, no longer; who waited in its stead until now."""
+        before = member.awaiting_join
+        member.awaiting_join = token
+        self._awaiting_join += (token is not None) - (before is not None)
+        return before
+
+    def elect(self) -> bool:
+        """Have a leader that waits for the next generation; whether there is one."""
+        if self.leader is None:
+            return False
+        if self._members[self.leader].awaiting_join is not None:
+            return True
+        joined = next((member for member in self._members.values() if member.awaiting_join is not None), None)
+        if joined is None:
+            return False
+        self.leader = joined.member_id
+        return True
+
+    def supports(self, protocols: Protocols) -> bool:
+        """Whether one of these is known to every member."""
+        return any(self._supporters[name] == len(self._members) for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """The protocol known to all that most members prefer; of equals the one voted for first."""
+        candidates = {name for name, count in self._supporters.items() if count == len(self._members)}
+        votes = Counter(member.vote(candidates) for member in self._members.values())
+        return max(votes, key=votes.__getitem__)
+
+    def joined_members(self, protocol: str) -> tuple[JoinedMember, ...]:
+        """All of them as the leader is told."""
+        return tuple(
+            JoinedMember(member.member_id, member.instance_id, member.metadata(protocol))
+            for member in self._members.values()
+        )
+
+    def _count(self, member: Member, by: int) -> None:
+        for name in {name for name, _ in member.protocols}:
+            self._supporters[name] += by
+            if not self._supporters[name]:
+                del self._supporters[name]

@@ -1,0 +1,456 @@
+"""The group coordinator of a broker: the shards it leads, and what requests ask of the groups in them.
+
+A group belongs to the partition of ``__consumer_offsets`` that its id hashes to, and the leader of that partition
+coordinates it. Shards are loaded when the broker starts, and else when they are first asked for; what is asked of one
+that is not there (yet) fails as Apache Kafka has it fail.
+
+The consumer protocol (KIP-848) uses `GroupCoordinator.shard_of` and `shard.Shard` as the classic one does: it finds or
+makes a `shard.Group`, changes its `membership.Membership`, and calls `shard.Shard.settle`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from broker.config.server import BrokerConfig
+from broker.controller.topics import TopicController
+from broker.coordinator.group.classic_state import ClassicSettings, State
+from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest, SyncResult
+from broker.coordinator.group.membership import CommitRequest, GroupSummary, Membership, Moment
+from broker.coordinator.group.offsets import Committed, TopicPartition
+from broker.coordinator.group.shard import Group, GroupCounters, Shard, ShardParts, ShardState
+from broker.coordinator.state_log import StateLog
+from broker.coordinator.state_topic import CONSUMER_OFFSETS, consumer_offsets_topic
+from broker.replica.manager import ReplicaManager
+from broker.replica.partition import Partition
+from kafkalog.protocol.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    ErrorCode,
+    GroupIdNotFoundError,
+    InvalidGroupIdError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    NotCoordinatorError,
+    OffsetMetadataTooLargeError,
+)
+
+logger = logging.getLogger("kafkalog.broker.groups")
+
+LOADS_AT_ONCE = 4
+RETRY_LOAD_MS = 10_000
+"""When a shard that could not be loaded is tried again, at the earliest."""
+
+Admit = Callable[[Partition], None]
+"""Lets a transactional append to a partition pass, or raises a KafkaError; called in the turn of the append."""
+
+
+class ListedGroup(NamedTuple):
+    """A group as ListGroups shows it."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    kind: str
+
+
+class FetchedOffset(NamedTuple):
+    """A group's offset of a partition: None where there is none; ``error`` where it cannot be told now."""
+
+    topic: str
+    partition: int
+    committed: Committed | None
+    error: ErrorCode = ErrorCode.NONE
+
+
+class GroupCoordinator:
+    """See the module. Used on the event loop's thread only.
+
+    Attributes:
+        load_membership: makes a membership of what a reader of records other than classic groups' kept
+            (`replay.register`, `replay.Replay.others`).
+        counters: what was counted since the start.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        replicas: ReplicaManager,
+        topics: TopicController,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._loop = loop
+        self._replicas = replicas
+        self._now_ms = now_ms
+        self.counters = GroupCounters()
+        self.load_membership: Callable[[str, object, Moment], Membership] = _no_other_kind
+        self.log = StateLog(
+            lambda: consumer_offsets_topic(self.config, len(topics.brokers)),
+            replicas=replicas,
+            topics=topics,
+            now_ms=now_ms,
+        )
+        self._parts = ShardParts(
+            loop=loop,
+            log=self.log,
+            settings=lambda: ClassicSettings(
+                self.config["group.initial.rebalance.delay.ms"], self.config["group.max.size"]
+            ),
+            now=self.now,
+            new_member_id=lambda start: f"{start}-{uuid.uuid4()}",
+            commit_timeout_ms=lambda: int(self.config["offsets.commit.timeout.ms"]),
+            counters=self.counters,
+            load_membership=lambda *loaded: self.load_membership(*loaded),
+        )
+        self._shards: dict[int, Shard] = {}
+        self._failed_at: dict[int, int] = {}
+        self._loading = asyncio.Semaphore(LOADS_AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped = False
+        topics.on_deleted.append(self._topic_deleted)
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self._replicas.config
+
+    def now(self) -> Moment:
+        """This moment."""
+        return Moment(int(self._loop.time() * 1000), self._now_ms())
+
+    # -- starting and stopping
+
+    def start(self) -> None:
+        """Begin to load the groups of the partitions that are led here, and to look for expired offsets."""
+        self._load_all()
+        self._spawn(self._expire_for_ever())
+
+    def stop(self) -> None:
+        """Answer everyone who waits with NOT_COORDINATOR, and serve no more."""
+        self._stopped = True
+        for task in self._tasks:
+            task.cancel()
+        shards, self._shards = self._shards, {}
+        for shard in shards.values():
+            shard.unload()
+
+    async def ready(self) -> int:
+        """Make ``__consumer_offsets`` if there is none; its number of partitions.
+
+        Raises:
+            CoordinatorNotAvailableError: it cannot be made.
+        """
+        count = await self.log.ensure()
+        self._load_all()
+        return count
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of ``__consumer_offsets`` whose leader coordinates a group.
+
+        Raises:
+            CoordinatorNotAvailableError: there is no such topic yet; see `ready`.
+        """
+        return self.log.partition_for(group_id)
+
+    def _load_all(self) -> None:
+        for index in range(self.log.partitions or 0):
+            self._current(index)
+
+    # -- shards
+
+    def shard_of(self, group_id: str, *, may_be_nameless: bool = False) -> Shard:
+        """The shard of a group, which can be asked.
+
+        Args:
+            may_be_nameless: the API takes groups whose id is empty, which only have offsets.
+
+        Raises:
+            InvalidGroupIdError: the id is empty.
+            CoordinatorLoadInProgressError: the shard is being loaded.
+            NotCoordinatorError: it is led elsewhere, or could not be loaded.
+            CoordinatorNotAvailableError: the broker is stopping.
+        """
+        if not group_id and not may_be_nameless:
+            raise InvalidGroupIdError
+        if self._stopped:
+            raise CoordinatorNotAvailableError
+        if self.log.partitions is None:
+            raise NotCoordinatorError
+        shard = self._current(self.log.partition_for(group_id))
+        if shard is None or shard.state in (ShardState.FAILED, ShardState.CLOSED):
+            raise NotCoordinatorError
+        if shard.state is ShardState.LOADING:
+            raise CoordinatorLoadInProgressError
+        return shard
+
+    def shards(self) -> list[Shard]:
+        """Those that can be asked, or will be."""
+        found = [self._current(index) for index in range(self.log.partitions or 0)]
+        return [shard for shard in found if shard is not None]
+
+    def _current(self, index: int) -> Shard | None:
+        """The partition's shard under its present leadership, being loaded if it is new; None where it is not ours."""
+        partition = self.log.leads(index)
+        shard = self._shards.get(index)
+        if shard is not None:
+            same = shard.partition is partition and shard.leader_epoch == partition.leader_epoch
+            failed = shard.state is ShardState.FAILED and self.now().ms - self._failed_at[index] >= RETRY_LOAD_MS
+            if same and not failed:
+                return shard
+            del self._shards[index]
+            shard.unload()
+        if partition is None or self._stopped:
+            return None
+        shard = self._shards[index] = Shard(index, partition, self._parts)
+        if partition.log.log_end_offset == partition.log.log_start_offset:
+            shard.activate_empty()
+        else:
+            self._spawn(self._load(shard))
+        return shard
+
+    async def _load(self, shard: Shard) -> None:
+        async with self._loading:
+            await shard.load()
+        if shard.state is ShardState.FAILED:
+            self._failed_at[shard.index] = self.now().ms
+
+    def _topic_deleted(self, topic: str) -> None:
+        if topic == CONSUMER_OFFSETS:
+            shards, self._shards = self._shards, {}
+            for shard in shards.values():
+                shard.unload()
+        elif self.log.partitions is not None and not self._stopped:
+            self._spawn(self._forget_topic(topic))
+
+    async def _forget_topic(self, topic: str) -> None:
+        counts = [await shard.forget_topic(topic) for shard in self.shards() if shard.state is ShardState.ACTIVE]
+        if sum(counts):
+            logger.info("removed %d offsets of the deleted topic %s", sum(counts), topic)
+
+    async def _expire_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self.config["offsets.retention.check.interval.ms"] / 1000)
+            try:
+                await self.expire_offsets()
+            except Exception:
+                logger.exception("expired offsets could not be removed; it is tried again")
+
+    async def expire_offsets(self) -> int:
+        """Forget offsets whose time is over (``offsets.retention.minutes``); how many."""
+        retention_ms = self.config["offsets.retention.minutes"] * 60_000
+        count = 0
+        for shard in self.shards():
+            if shard.state is ShardState.ACTIVE:
+                count += await shard.expire(retention_ms)
+        if count:
+            logger.info("removed %d expired offsets", count)
+        return count
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        async def run() -> None:
+            await work
+
+        task = self._loop.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- members of classic groups
+
+    async def join(self, group_id: str, request: JoinRequest) -> JoinResult:
+        """JoinGroup. ``request.token`` is a future of this loop, to be made by the caller."""
+        low, high = self.config["group.min.session.timeout.ms"], self.config["group.max.session.timeout.ms"]
+        shard = self.shard_of(group_id)
+        if not low <= request.session_timeout_ms <= high:
+            raise InvalidSessionTimeoutError
+        found = shard.classic(group_id, create=request.member_id == "")
+        if found is None:
+            return JoinResult(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        group, classic = found
+        classic.join(request, self.now())
+        shard.settle(group)
+        result: JoinResult = await request.token
+        return result
+
+    async def sync(self, group_id: str, request: SyncRequest) -> SyncResult:
+        """SyncGroup. ``request.token`` is a future of this loop, to be made by the caller."""
+        try:
+            shard = self.shard_of(group_id)
+        except CoordinatorLoadInProgressError:
+            # The rebalance is lost with the coordinator: join anew. Old clients do not know the error here.
+            return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
+        found = shard.classic(group_id, create=False)
+        if found is None:
+            return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
+        group, classic = found
+        assigns = classic.state is State.COMPLETING and classic.members.leader == request.member_id
+        classic.sync(request, self.now())
+        shard.settle(group)
+        result: SyncResult = await request.token
+        self.counters.completed_rebalances += assigns and result.error is ErrorCode.NONE
+        return result
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Heartbeat."""
+        try:
+            shard = self.shard_of(group_id)
+        except CoordinatorLoadInProgressError:
+            # The member's session begins when its group is loaded.
+            return ErrorCode.NONE
+        found = shard.classic(group_id, create=False)
+        if found is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        group, classic = found
+        error = classic.heartbeat(member_id, instance_id, generation, self.now())
+        shard.settle(group)
+        return error
+
+    def leave(self, group_id: str, members: Iterable[tuple[str, str | None, str | None]]) -> list[ErrorCode]:
+        """LeaveGroup of members (member id, instance id, reason); for each how it went.
+
+        Raises:
+            KafkaError: the group cannot be asked.
+        """
+        shard = self.shard_of(group_id)
+        found = shard.classic(group_id, create=False)
+        if found is None:
+            return [ErrorCode.UNKNOWN_MEMBER_ID for _ in members]
+        group, classic = found
+        now = self.now()
+        errors = [classic.leave(member_id, instance_id, reason, now) for member_id, instance_id, reason in members]
+        shard.settle(group)
+        return errors
+
+    # -- offsets
+
+    async def commit(
+        self,
+        group_id: str,
+        request: CommitRequest,
+        offsets: Mapping[TopicPartition, Committed],
+        producer: tuple[int, int] | None = None,
+        admit: Admit | None = None,
+    ) -> dict[TopicPartition, ErrorCode]:
+        """OffsetCommit and, with a ``producer`` (id, epoch), TxnOffsetCommit; the errors of partitions that have one.
+
+        Args:
+            admit: checks that the producer's transaction covers the partition of ``__consumer_offsets``.
+
+        Raises:
+            KafkaError: none of it was stored.
+        """
+        shard = self.shard_of(group_id, may_be_nameless=producer is None)
+        limit = self.config["offset.metadata.max.bytes"]
+        fitting = {partition: offset for partition, offset in offsets.items() if len(offset.metadata) <= limit}
+        if admit is not None:
+            admit(shard.partition)
+        await shard.commit(group_id, request, fitting, producer)
+        return {partition: OffsetMetadataTooLargeError.code for partition in offsets if partition not in fitting}
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None,
+        *,
+        require_stable: bool = False,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+    ) -> list[FetchedOffset]:
+        """OffsetFetch of these partitions, or of all that the group has committed.
+
+        Raises:
+            KafkaError: the group cannot be asked, or not by this member.
+        """
+        group = self.shard_of(group_id, may_be_nameless=True).groups.get(group_id)
+        if group is None:
+            if member_epoch >= 0 or member_id:
+                raise GroupIdNotFoundError
+            return [FetchedOffset(topic, index, None) for topic, index in partitions or ()]
+        group.membership.check_fetch(member_id, member_epoch)
+        offsets = group.offsets
+        found = []
+        for partition in sorted(offsets.committed) if partitions is None else partitions:
+            if require_stable and offsets.is_unstable(partition):
+                found.append(FetchedOffset(*partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+            else:
+                found.append(FetchedOffset(*partition, offsets.committed.get(partition)))
+        return found
+
+    async def delete_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """OffsetDelete; the errors of partitions that have one.
+
+        Raises:
+            GroupIdNotFoundError, NonEmptyGroupError, and what `shard_of` raises.
+        """
+        shard = self.shard_of(group_id)
+        group = shard.groups.get(group_id)
+        if group is None:
+            raise GroupIdNotFoundError
+        topics = {topic for topic, _ in partitions}
+        read = {topic for topic in topics if group.membership.is_subscribed(topic)}
+        await shard.delete_offsets(group_id, [partition for partition in partitions if partition[0] not in read])
+        return {partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for partition in partitions if partition[0] in read}
+
+    def on_marker(self, index: int, producer_id: int, committed: bool) -> None:
+        """A marker that ends a producer's transaction was written to a partition of ``__consumer_offsets``.
+
+        To be called by whoever wrote it, once it is replicated.
+        """
+        shard = self._shards.get(index)
+        if shard is not None:
+            shard.on_marker(producer_id, committed)
+
+    # -- administration
+
+    def groups(self) -> list[Group]:
+        """Every group that is here; may be asked for on any thread."""
+        return [group for shard in list(self._shards.values()) for group in list(shard.groups.values())]
+
+    def list_groups(
+        self, states: Collection[str] = (), kinds: Collection[str] = ()
+    ) -> tuple[ErrorCode, list[ListedGroup]]:
+        """ListGroups, those in these states and of these kinds (upper or lower case), all where none is named.
+
+        COORDINATOR_LOAD_IN_PROGRESS goes with the groups that are loaded.
+        """
+        if self._stopped:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+        loading = any(shard.state is ShardState.LOADING for shard in self.shards())
+        wanted_states = {state.lower() for state in states}
+        wanted_kinds = {kind.lower() for kind in kinds}
+        listed = []
+        for group in self.groups():
+            membership = group.membership
+            state = membership.state_name
+            if (not wanted_states or state.lower() in wanted_states) and (
+                not wanted_kinds or membership.kind in wanted_kinds
+            ):
+                listed.append(ListedGroup(group.id, membership.protocol_type or "", state, membership.kind))
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, listed
+
+    def describe(self, group_id: str) -> GroupSummary:
+        """DescribeGroups of one group; one that does not exist is Dead.
+
+        Raises:
+            KafkaError: the group cannot be asked.
+        """
+        group = self.shard_of(group_id, may_be_nameless=True).groups.get(group_id)
+        summary = None if group is None else group.membership.summary()
+        return GroupSummary("Dead", "", "", []) if summary is None else summary
+
+    async def delete_group(self, group_id: str) -> ErrorCode:
+        """DeleteGroups of one group; how it went."""
+        try:
+            await self.shard_of(group_id, may_be_nameless=True).delete_group(group_id)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+
+def _no_other_kind(group_id: str, loaded: object, now: Moment) -> Membership:
+    raise TypeError(f"group {group_id} was loaded as a {type(loaded).__name__}, which nobody knows")

@@ -1,0 +1,448 @@
+"""The groups of one partition of ``__consumer_offsets``: loaded from it, kept while it is led here, stored in it.
+
+What a group wants done (`membership.Answer`, `membership.Store`) is done here, after each call: records are appended
+at once, so that their order in the log is that of the changes, and who waits is answered once they are replicated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from broker.coordinator.group.classic import ClassicGroup
+from broker.coordinator.group.classic_state import ClassicSettings
+from broker.coordinator.group.membership import Answer, CommitRequest, Membership, Moment, Store
+from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicPartition, tombstones
+from broker.coordinator.group.replay import Replay
+from broker.coordinator.state_log import StateLog, StateRecord
+from broker.replica.partition import Partition
+from kafkalog.protocol.errors import (
+    ErrorCode,
+    GroupIdNotFoundError,
+    IllegalGenerationError,
+    InconsistentGroupProtocolError,
+    InvalidCommitOffsetSizeError,
+    KafkaError,
+    MessageTooLargeError,
+    NotCoordinatorError,
+    RecordListTooLargeError,
+)
+
+logger = logging.getLogger("kafkalog.broker.groups")
+
+GROUPS_AT_ONCE = 500
+"""Groups that are loaded or looked through before requests get their turn."""
+TOMBSTONES_AT_ONCE = 1000
+"""Records of a batch that removes: a group may have more than fit in one."""
+MEMBER_EPOCH_VERSION = 9
+"""The version of OffsetCommit that tells GROUP_ID_NOT_FOUND, for the consumer protocol."""
+
+
+class ShardState(Enum):
+    """Whether a shard's groups can be asked for."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+class Group:
+    """A group: its members, of either protocol, and what they have committed."""
+
+    __slots__ = ("id", "membership", "offsets", "timer")
+
+    def __init__(self, group_id: str, membership: Membership, offsets: GroupOffsets) -> None:
+        self.id = group_id
+        self.membership = membership
+        self.offsets = offsets
+        self.timer: asyncio.TimerHandle | None = None
+
+
+@dataclass(slots=True)
+class GroupCounters:
+    """What is counted over all shards since the broker started."""
+
+    offset_commits: int = 0
+    offset_deletions: int = 0
+    offset_expirations: int = 0
+    completed_rebalances: int = 0
+    loads: int = 0
+    load_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShardParts:
+    """What shards share.
+
+    Attributes:
+        settings: of classic groups.
+        new_member_id: an id that nobody has, which begins with the text given.
+        commit_timeout_ms: how long a commit waits for its replicas.
+        load_membership: makes a membership of what a reader of other records kept (`replay.Replay.others`).
+    """
+
+    loop: asyncio.AbstractEventLoop
+    log: StateLog
+    settings: Callable[[], ClassicSettings]
+    now: Callable[[], Moment]
+    new_member_id: Callable[[str], str]
+    commit_timeout_ms: Callable[[], int]
+    counters: GroupCounters
+    load_membership: Callable[[str, object, Moment], Membership]
+
+
+class Shard:
+    """See the module. Used on the event loop's thread only.
+
+    Attributes:
+        partition: of the log.
+        leader_epoch: in which this broker leads it.
+        groups: by id.
+    """
+
+    def __init__(self, index: int, partition: Partition, parts: ShardParts) -> None:
+        self.index = index
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.state = ShardState.LOADING
+        self.groups: dict[str, Group] = {}
+        self._parts = parts
+        self._producers: dict[int, set[str]] = {}
+        """Groups that a producer's transaction has committed offsets of."""
+        self._markers: list[tuple[int, bool]] = []
+        """Of transactions that ended while the shard was loading."""
+
+    # -- loading and unloading
+
+    async def load(self) -> None:
+        """Read the groups; the state afterwards says how it went."""
+        parts = self._parts
+        began = parts.now().ms
+        replay = Replay()
+        try:
+            async for _ in parts.log.replay(self.index, replay.apply):
+                if self.state is not ShardState.LOADING:
+                    return
+            await self._take(replay)
+        except Exception as error:
+            if self.state is ShardState.LOADING:
+                self.state = ShardState.FAILED
+                logger.error("the groups of %s-%d cannot be loaded: %s", parts.log.topic, self.index, error)
+            return
+        if self.state is not ShardState.LOADING:
+            return
+        for producer_id, committed in self._markers:
+            self._complete(producer_id, committed)
+        self.state = ShardState.ACTIVE
+        now = parts.now()
+        for group in list(self.groups.values()):
+            if isinstance(group.membership, ClassicGroup):
+                group.membership.resume(now)
+            self.settle(group)
+        parts.counters.loads += 1
+        parts.counters.load_ms += now.ms - began
+        for kind, count in replay.unknown.items():
+            logger.warning(
+                "%s-%d has %d records of the unknown type %d, left alone", parts.log.topic, self.index, count, kind
+            )
+        if replay.records:
+            logger.info(
+                "loaded %d groups from %d records of %s-%d in %d ms",
+                len(self.groups), replay.records, parts.log.topic, self.index, now.ms - began,
+            )  # fmt: skip
+
+    def activate_empty(self) -> None:
+        """There is nothing to be loaded."""
+        self.state = ShardState.ACTIVE
+
+    async def _take(self, replay: Replay) -> None:
+        replay.finish()
+        parts = self._parts
+        for number, group_id in enumerate(replay.group_ids(), 1):
+            membership: Membership
+            now = parts.now()
+            if group_id in replay.others:
+                membership = parts.load_membership(group_id, replay.others[group_id], now)
+            elif group_id in replay.classic:
+                value = replay.classic[group_id]
+                membership = ClassicGroup.load(group_id, value, parts.settings(), parts.new_member_id, now)
+            else:
+                membership = self._new_classic(group_id)
+            offsets = replay.offsets.get(group_id, GroupOffsets())
+            self.groups[group_id] = Group(group_id, membership, offsets)
+            for producer_id in offsets.transactions:
+                self._producers.setdefault(producer_id, set()).add(group_id)
+            if number % GROUPS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def unload(self) -> None:
+        """The partition is led here no more: who waits is answered NOT_COORDINATOR, and the groups are forgotten."""
+        self.state = ShardState.CLOSED
+        groups, self.groups = self.groups, {}
+        for group in groups.values():
+            if group.timer is not None:
+                group.timer.cancel()
+            group.membership.unload()
+            for effect in group.membership.out:
+                if isinstance(effect, Answer):
+                    _answer(effect)
+            group.membership.out = []
+        self._producers = {}
+
+    # -- groups
+
+    def classic(self, group_id: str, *, create: bool) -> tuple[Group, ClassicGroup] | None:
+        """The classic group, made if it is not there and ``create`` says so; else None.
+
+        An empty group of the consumer protocol becomes a classic one when it is to be made.
+
+        Raises:
+            InconsistentGroupProtocolError: the group is one of the consumer protocol and has members.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            if not create:
+                return None
+            group = self.groups[group_id] = Group(group_id, self._new_classic(group_id), GroupOffsets())
+        if not isinstance(group.membership, ClassicGroup):
+            if not create:
+                return None
+            if not group.membership.is_empty:
+                raise InconsistentGroupProtocolError
+            self.convert(group, self._new_classic(group_id))
+        membership = group.membership
+        assert isinstance(membership, ClassicGroup)
+        return group, membership
+
+    def convert(self, group: Group, membership: Membership) -> None:
+        """Let an empty group speak another protocol from now on; what it has committed stays."""
+        self._append_removal(group.membership.tombstones(group.id))
+        group.membership = membership
+        self.settle(group)
+
+    def settle(self, group: Group) -> None:
+        """Do what the group wants done, and see to it that it is woken in time. To be called after every change."""
+        out = group.membership.out
+        while out:
+            effect = out.pop(0)
+            if isinstance(effect, Answer):
+                _answer(effect)
+            else:
+                self._store(group, effect)
+        self._arm(group)
+
+    def _store(self, group: Group, effect: Store) -> None:
+        membership = group.membership
+        future = self._parts.log.append(self.index, effect.records, timeout_ms=self._parts.commit_timeout_ms())
+
+        def done(future: asyncio.Future[int]) -> None:
+            error = future.exception()
+            if error is not None:
+                logger.warning("group %s could not be stored: %s", group.id, error)
+            if self.groups.get(group.id) is group and group.membership is membership:
+                effect.done(None if error is None else _code(error), self._parts.now())
+                self.settle(group)
+
+        if future.done():
+            done(future)
+        else:
+            future.add_done_callback(done)
+
+    def _arm(self, group: Group) -> None:
+        at = group.membership.wake_at
+        timer = group.timer
+        if at is None or self.groups.get(group.id) is not group:
+            if timer is not None:
+                timer.cancel()
+            group.timer = None
+            return
+        when = (at + 1) / 1000
+        if timer is not None:
+            if timer.when() <= when:
+                return
+            timer.cancel()
+        group.timer = self._parts.loop.call_at(when, self._wake, group)
+
+    def _wake(self, group: Group) -> None:
+        group.timer = None
+        group.membership.wake(self._parts.now())
+        self.settle(group)
+
+    def _new_classic(self, group_id: str) -> ClassicGroup:
+        parts = self._parts
+        return ClassicGroup(group_id, parts.settings(), parts.new_member_id, parts.now())
+
+    # -- offsets
+
+    async def commit(
+        self,
+        group_id: str,
+        request: CommitRequest,
+        offsets: Mapping[TopicPartition, Committed],
+        producer: tuple[int, int] | None = None,
+    ) -> None:
+        """Store offsets of a group, plainly or in a ``producer``'s (id, epoch) transaction.
+
+        Raises:
+            KafkaError: the member may not commit, or they could not be stored.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            if request.epoch >= 0 and not request.transactional:
+                raise GroupIdNotFoundError if request.version >= MEMBER_EPOCH_VERSION else IllegalGenerationError
+            group = self.groups[group_id] = Group(group_id, self._new_classic(group_id), GroupOffsets())
+        group.membership.check_commit(request, self._parts.now())
+        self.settle(group)
+        if not offsets:
+            return
+        records = [offset.record(group_id, partition) for partition, offset in offsets.items()]
+        timeout_ms = self._parts.commit_timeout_ms()
+        log = self._parts.log
+        try:
+            if producer is None:
+                group.offsets.begin(offsets)
+                group.offsets.stored(offsets, await log.append(self.index, records, timeout_ms=timeout_ms))
+            else:
+                producer_id, epoch = producer
+                group.offsets.begin_transactional(producer_id, offsets)
+                self._producers.setdefault(producer_id, set()).add(group_id)
+                stored_at = await log.append(
+                    self.index,
+                    records,
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    transactional=True,
+                    timeout_ms=timeout_ms,
+                )
+                group.offsets.stored_transactional(producer_id, offsets, stored_at)
+        except Exception as error:
+            if producer is None:
+                group.offsets.failed(offsets)
+            else:
+                group.offsets.failed_transactional(producer[0], offsets)
+            if isinstance(error, MessageTooLargeError | RecordListTooLargeError):
+                raise InvalidCommitOffsetSizeError from error
+            raise
+        self._parts.counters.offset_commits += len(offsets)
+
+    def on_marker(self, producer_id: int, committed: bool) -> None:
+        """The end of a producer's transaction was written to the partition."""
+        if self.state is ShardState.LOADING:
+            # It may or may not have been read; twice is as good as once.
+            self._markers.append((producer_id, committed))
+        elif self.state is ShardState.ACTIVE:
+            self._complete(producer_id, committed)
+
+    def _complete(self, producer_id: int, committed: bool) -> None:
+        for group_id in self._producers.pop(producer_id, ()):
+            group = self.groups.get(group_id)
+            if group is not None:
+                group.offsets.complete(producer_id, committed)
+
+    # -- removal
+
+    async def delete_group(self, group_id: str) -> None:
+        """Forget an empty group and all that it has committed.
+
+        Raises:
+            GroupIdNotFoundError, NonEmptyGroupError.
+            KafkaError: that could not be stored.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            raise GroupIdNotFoundError
+        group.membership.check_deletable()
+        partitions = group.offsets.remove_all()
+        self._drop(group)
+        self._parts.counters.offset_deletions += len(partitions)
+        records = tombstones(group_id, partitions) + group.membership.tombstones(group_id)
+        await self._removed(self._append_removal(records))
+
+    async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget offsets of a group.
+
+        Raises:
+            KafkaError: that could not be stored.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            raise GroupIdNotFoundError
+        removed = group.offsets.remove(partitions)
+        self._parts.counters.offset_deletions += len(removed)
+        records = tombstones(group_id, removed) + self._drop_if_done(group)
+        await self._removed(self._append_removal(records))
+
+    async def forget_topic(self, topic: str) -> int:
+        """Forget what was committed of a topic that was deleted; how many offsets."""
+        count = 0
+        for number, group in enumerate(list(self.groups.values()), 1):
+            partitions = group.offsets.remove(group.offsets.of_topic(topic))
+            if partitions:
+                count += len(partitions)
+                self._append_removal(tombstones(group.id, partitions) + self._drop_if_done(group))
+            if number % GROUPS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return count
+
+    async def expire(self, retention_ms: int) -> int:
+        """Forget offsets whose time is over, and empty groups that have none left; how many offsets."""
+        count = 0
+        for number, group in enumerate(list(self.groups.values()), 1):
+            if number % GROUPS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if self.groups.get(group.id) is not group:
+                continue
+            retention = group.membership.retention()
+            partitions: list[TopicPartition] = []
+            if retention is not None:
+                now_ms = self._parts.now().wall_ms
+                partitions = group.offsets.remove(group.offsets.expired(retention, retention_ms, now_ms))
+            records = tombstones(group.id, partitions) + self._drop_if_done(group)
+            if records:
+                self._append_removal(records)
+            count += len(partitions)
+        self._parts.counters.offset_expirations += count
+        return count
+
+    def _drop_if_done(self, group: Group) -> list[StateRecord]:
+        """Forget a group that has neither members nor offsets; the records that make the log forget it."""
+        if not group.membership.is_empty or not group.offsets.is_empty:
+            return []
+        self._drop(group)
+        return group.membership.tombstones(group.id)
+
+    def _drop(self, group: Group) -> None:
+        if self.groups.get(group.id) is group:
+            del self.groups[group.id]
+        self._arm(group)
+
+    def _append_removal(self, records: list[StateRecord]) -> list[asyncio.Future[int]]:
+        futures = []
+        for first in range(0, len(records), TOMBSTONES_AT_ONCE):
+            future = self._parts.log.append(self.index, records[first : first + TOMBSTONES_AT_ONCE])
+            future.add_done_callback(_log_failed_removal)
+            futures.append(future)
+        return futures
+
+    async def _removed(self, futures: list[asyncio.Future[int]]) -> None:
+        for future in futures:
+            await future
+
+
+def _answer(effect: Answer) -> None:
+    if not effect.token.done():
+        effect.token.set_result(effect.result)
+
+
+def _code(error: BaseException) -> ErrorCode:
+    return error.code if isinstance(error, KafkaError) else NotCoordinatorError.code
+
+
+def _log_failed_removal(future: asyncio.Future[int]) -> None:
+    error = future.exception()
+    if error is not None:
+        logger.warning("removed offsets and groups could not be stored, and may be back after a restart: %s", error)
