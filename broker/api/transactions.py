@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from broker.api.context import Request
 from broker.api.errors import error_code
-from broker.coordinator.state_topic import CONSUMER_OFFSETS, partition_of
+from broker.coordinator.state_topic import CONSUMER_OFFSETS
 from broker.coordinator.transaction.machine import Producer, TopicPartition
 from broker.coordinator.transaction.markers import Marker
 from kafkalog.protocol.errors import ErrorCode
@@ -132,7 +132,8 @@ async def handle_add_offsets_to_txn(request: Request) -> None:
     message: AddOffsetsToTxnRequest = request.message
     response = AddOffsetsToTxnResponse()
     try:
-        index = _offsets_partition_for(request, message.group_id)
+        await request.broker.groups.ready()
+        index = request.broker.groups.partition_for(message.group_id)
         await request.broker.transactions.coordinator.add_partitions(
             message.transactional_id,
             Producer(message.producer_id, message.producer_epoch),
@@ -141,13 +142,6 @@ async def handle_add_offsets_to_txn(request: Request) -> None:
     except Exception as error:
         response.error_code = _code(error, knows_fenced=request.version >= FENCED_SINCE)
     request.reply(response)
-
-
-def _offsets_partition_for(request: Request, group_id: str) -> int:
-    """Where the group's offsets are, or will be once ``__consumer_offsets`` is made."""
-    topic = request.broker.topics.state(CONSUMER_OFFSETS)
-    count = request.broker.config["offsets.topic.num.partitions"] if topic is None else len(topic.partitions)
-    return partition_of(group_id, count)
 
 
 async def handle_end_txn(request: Request) -> None:
