@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import functools
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 Run = Callable[[argparse.Namespace], int]
 
@@ -66,6 +68,11 @@ def warn_unknown(unknown: Iterable[str]) -> None:
 def complain(message: object) -> None:
     """Print a message to standard error, under the program's name."""
     print(f"kafkalog: {message}", file=sys.stderr)
+
+
+def print_json(row: Mapping[str, Any]) -> None:
+    """One line of JSON."""
+    print(json.dumps(row, separators=(",", ":"), ensure_ascii=False))
 
 
 def reporting(run: Run) -> Run:

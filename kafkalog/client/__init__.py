@@ -10,4 +10,5 @@
 - `simple`      records of assigned partitions
 - `producer`    batches to their leaders
 - `admin`       topics, configurations, deletions
+- `group_admin` consumer groups from outside; `groups` values of them; `lag` and `offset_reset` pure
 """

@@ -49,6 +49,9 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class ConfigSource(IntEnum):
@@ -61,6 +64,8 @@ class ConfigSource(IntEnum):
     STATIC = 4
     DEFAULT = 5
     LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class ConfigOperation(IntEnum):
@@ -73,7 +78,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """A topic by name, or a broker by id (``""``: the default of all brokers)."""
+    """A topic or a group by name, or a broker by id (``""``: the default of all brokers)."""
 
     type: ResourceType
     name: str
@@ -87,14 +92,26 @@ class ConfigResource(NamedTuple):
         return cls(ResourceType.BROKER, str(node_id))
 
 
+class ConfigSynonym(NamedTuple):
+    """A place that a configuration's value may come from, and the value there."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
 class ConfigEntry(NamedTuple):
-    """One configuration; ``value`` is None where it is unset or secret."""
+    """One configuration; ``value`` is None where it is unset or secret.
+
+    ``synonyms``: where the value comes from and would come from next, if they were asked for.
+    """
 
     name: str
     value: str | None
     source: ConfigSource
     read_only: bool
     sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...] = ()
 
     @property
     def is_default(self) -> bool:
@@ -241,9 +258,9 @@ class Admin(Closing):
     # Configurations
 
     def describe_configs(
-        self, resources: Iterable[ConfigResource], names: Sequence[str] | None = None
+        self, resources: Iterable[ConfigResource], names: Sequence[str] | None = None, *, synonyms: bool = False
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """The configurations of topics and brokers, or those of them that are called one of ``names``."""
+        """The configurations of topics, brokers and groups, or those of them that are called one of ``names``."""
         described = {}
         for resource in resources:
             request = DescribeConfigsRequest(
@@ -253,12 +270,20 @@ class Admin(Closing):
                         resource_name=resource.name,
                         configuration_keys=None if names is None else list(names),
                     )
-                ]
+                ],
+                include_synonyms=synonyms,
             )
             (result,) = self._to_resource(resource, request).results
             _raise(result)
             entries = [
-                ConfigEntry(each.name, each.value, _source(each), each.read_only, each.is_sensitive)
+                ConfigEntry(
+                    each.name,
+                    each.value,
+                    _entry_source(each),
+                    each.read_only,
+                    each.is_sensitive,
+                    tuple(ConfigSynonym(also.name, also.value, _source(also.source)) for also in each.synonyms),
+                )
                 for each in result.configs
             ]
             described[resource] = {entry.name: entry for entry in entries}
@@ -372,7 +397,7 @@ class Admin(Closing):
 
     def _to_resource(self, resource: ConfigResource, request: Any) -> Any:
         """Ask the broker that a broker's configuration is about, any broker for everything else."""
-        if resource.type is ResourceType.BROKER and resource.name:
+        if resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name:
             retry = Retry(self._config)
             self.cluster.metadata([], deadline=retry.deadline, refresh=True)
             return retry.run(lambda: self.cluster.request_to(int(resource.name), request))
@@ -387,14 +412,18 @@ def _error(result: Any, what: str) -> Any:
 
 def _raise(result: Any) -> None:
     if result.error_code:
-        kind = "topic" if result.resource_type == ResourceType.TOPIC else "broker"
-        raise _error(result, f"{kind} {result.resource_name}")
+        kinds = {each.value: each.name.lower().replace("_", " ") for each in ResourceType}
+        raise _error(result, f"{kinds.get(result.resource_type, 'resource')} {result.resource_name}".rstrip())
 
 
-def _source(entry: Any) -> ConfigSource:
+def _entry_source(entry: Any) -> ConfigSource:
     if entry.config_source < 0:
         return ConfigSource.DEFAULT if entry.is_default else ConfigSource.UNKNOWN
+    return _source(entry.config_source)
+
+
+def _source(code: int) -> ConfigSource:
     try:
-        return ConfigSource(entry.config_source)
+        return ConfigSource(code)
     except ValueError:
         return ConfigSource.UNKNOWN

@@ -215,14 +215,20 @@ class Cluster(Closing):
     # Requests
 
     def request_to(
-        self, node_id: int, message: Request, *, timeout: float | None = None, max_version: int | None = None
+        self,
+        node_id: int,
+        message: Request,
+        *,
+        timeout: float | None = None,
+        max_version: int | None = None,
+        min_version: int = 0,
     ) -> Any:
         """Send a request to one broker, once; its response.
 
         A connection that broke while it was idle is made anew. Raises the errors of `Connection`, and
         ConnectionFailedError for a broker that metadata does not name.
         """
-        return self._request_at(self._address(node_id), message, timeout, max_version)
+        return self._request_at(self._address(node_id), message, timeout, max_version, min_version)
 
     def request_any(self, message: Request, *, deadline: float | None = None, max_version: int | None = None) -> Any:
         """Send a request to any broker, trying all of them, again and again, until one answers.
@@ -301,7 +307,12 @@ class Cluster(Closing):
         return min(self.config.request_timeout, max(retry.left, 0.001))
 
     def _request_at(
-        self, address: Address, message: Request, timeout: float | None, max_version: int | None = None
+        self,
+        address: Address,
+        message: Request,
+        timeout: float | None,
+        max_version: int | None = None,
+        min_version: int = 0,
     ) -> Any:
         with self._lock:
             if self._closed:
@@ -319,7 +330,7 @@ class Cluster(Closing):
                 )
                 slot.connection = connection
             try:
-                return connection.request(message, timeout=timeout, max_version=max_version)
+                return connection.request(message, timeout=timeout, max_version=max_version, min_version=min_version)
             finally:
                 if connection.closed or self._closed:
                     connection.close()

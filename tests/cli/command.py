@@ -6,6 +6,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from typing import NamedTuple
+
+from kafkalog.cli.main import main
 
 DEADLINE_S = 240.0
 
@@ -39,3 +44,24 @@ def start(*words: str, environment: dict[str, str] | None = None) -> subprocess.
 def lines(done: subprocess.CompletedProcess[bytes]) -> Sequence[str]:
     """The lines of a command's standard output."""
     return done.stdout.decode().splitlines()
+
+
+class Ended(NamedTuple):
+    """What a command printed and its exit code."""
+
+    code: int
+    out: list[str]
+    err: str
+
+
+def call(*words: str, check: int = 0) -> Ended:
+    """Run a command in this process, which takes less time than `run`; AssertionError where it does not end so."""
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = main(words)
+        except SystemExit as usage:
+            code = int(usage.code or 0)
+    assert code == check, f"{' '.join(words)} ended with {code}\n{out.getvalue()}\n{err.getvalue()}"
+    assert "Traceback" not in err.getvalue()
+    return Ended(code, out.getvalue().splitlines(), err.getvalue())

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalog.cli.client_options import Run, complain, positive
 
@@ -70,11 +68,6 @@ def reporting(run: Run) -> Run:
         return 1
 
     return reported
-
-
-def print_json(row: Mapping[str, Any]) -> None:
-    """One line of JSON."""
-    print(json.dumps(row, separators=(",", ":"), ensure_ascii=False))
 
 
 def size_text(size: float) -> str:

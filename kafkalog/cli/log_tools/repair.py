@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.client_options import complain
-from kafkalog.cli.log_tools.common import PATHS, Progress, add_command, add_progress, find, print_json, reporting
+from kafkalog.cli.client_options import complain, print_json
+from kafkalog.cli.log_tools.common import PATHS, Progress, add_command, add_progress, find, reporting
 from kafkalog.cli.log_tools.verify import show_finding
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.client_options import natural
+from kafkalog.cli.client_options import natural, print_json
 from kafkalog.cli.log_tools.common import (
     PATHS,
     Progress,
@@ -17,7 +17,6 @@ from kafkalog.cli.log_tools.common import (
     add_progress,
     add_threads,
     find,
-    print_json,
     reporting,
     size_text,
 )

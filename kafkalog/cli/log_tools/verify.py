@@ -6,6 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
+from kafkalog.cli.client_options import print_json
 from kafkalog.cli.log_tools.common import (
     PATHS,
     Progress,
@@ -13,7 +14,6 @@ from kafkalog.cli.log_tools.common import (
     add_progress,
     add_threads,
     find,
-    print_json,
     reporting,
     size_text,
 )

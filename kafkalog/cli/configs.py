@@ -1,0 +1,266 @@
+"""``kafkalog configs``: describe and alter configurations, as kafka-configs.sh does."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.client_options import (
+    UsageError,
+    add_bootstrap,
+    client_properties,
+    print_json,
+    reporting,
+    warn_unknown,
+)
+
+if TYPE_CHECKING:
+    from kafkalog.client.admin import Admin, ConfigEntry, ConfigResource, ConfigSource, ResourceType
+    from kafkalog.client.config import ClientConfig
+
+EXAMPLES = """\
+examples:
+  kafkalog configs describe --bootstrap-server localhost:9092 --topic words
+  kafkalog configs describe --bootstrap-server localhost:9092 --entity-type brokers --entity-name 0 --all
+  kafkalog configs alter --bootstrap-server localhost:9092 --topic words --add-config retention.ms=86400000
+  kafkalog configs alter --bootstrap-server localhost:9092 --topic words --add-config 'cleanup.policy=[compact,delete]'
+  kafkalog configs alter --bootstrap-server localhost:9092 --broker-defaults --delete-config log.retention.ms
+
+Without --all only what was set by such a command is shown, and not what comes from server.properties or is the default.
+"""
+SHORT = {"topic": "topics", "broker": "brokers", "broker_logger": "broker-loggers", "group": "groups"}
+"""Options that give type and name in one, and the type."""
+OF_BROKERS = ("brokers", "broker-loggers")
+SOURCES = {
+    "TOPIC": "DYNAMIC_TOPIC_CONFIG",
+    "BROKER": "DYNAMIC_BROKER_CONFIG",
+    "ALL_BROKERS": "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    "STATIC": "STATIC_BROKER_CONFIG",
+    "DEFAULT": "DEFAULT_CONFIG",
+    "LOGGER": "DYNAMIC_BROKER_LOGGER_CONFIG",
+    "CLIENT_METRICS": "DYNAMIC_CLIENT_METRICS_CONFIG",
+    "GROUP": "DYNAMIC_GROUP_CONFIG",
+}
+"""What Kafka's tools call the sources of a value."""
+_OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
+_KEY = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``configs`` and its commands."""
+    parser = subparsers.add_parser(
+        "configs",
+        help="describe and alter the configurations of topics, brokers and groups",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    describe = _add(commands, "describe", "show configurations")
+    describe.add_argument("--all", action="store_true", help="also what was not set by a command")
+    describe.add_argument("--json", action="store_true", help="one object a line for each configuration")
+    describe.set_defaults(run=run_describe)
+    alter = _add(commands, "alter", "change configurations")
+    alter.add_argument(
+        "--add-config", metavar="K=V,…", help="set these; a value with commas stands in brackets: k=[a,b]"
+    )
+    alter.add_argument("--add-config-file", metavar="FILE", help="set what a properties file has")
+    alter.add_argument("--delete-config", metavar="K,…", help="back to the default")
+    alter.set_defaults(run=run_alter)
+
+
+def _add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        name,
+        help=purpose,
+        description=purpose[0].upper() + purpose[1:] + ".",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_bootstrap(parser)
+    parser.add_argument("--command-config", metavar="FILE", help="a file of client properties")
+    parser.add_argument("--entity-type", choices=tuple(SHORT.values()), help="what has the configuration")
+    parser.add_argument("--entity-name", metavar="NAME", help="which one: a topic, a broker's id, a group")
+    parser.add_argument("--entity-default", action="store_true", help="the default of all brokers")
+    parser.add_argument("--topic", metavar="TOPIC", help="short for --entity-type topics --entity-name TOPIC")
+    parser.add_argument("--broker", metavar="ID", help="short for --entity-type brokers --entity-name ID")
+    parser.add_argument("--broker-defaults", action="store_true", help="for --entity-type brokers --entity-default")
+    parser.add_argument("--broker-logger", metavar="ID", help="short for --entity-type broker-loggers --entity-name ID")
+    parser.add_argument("--group", metavar="GROUP", help="short for --entity-type groups --entity-name GROUP")
+    return parser
+
+
+@reporting
+def run_describe(arguments: argparse.Namespace) -> int:
+    """Print the configurations of the entities that are named, of all of the type where none is."""
+    from kafkalog.client.admin import Admin, ConfigResource
+
+    config = _client(arguments)
+    kind, name = _entity(arguments)
+    with Admin(config) as admin:
+        for each in [name] if name is not None else _all_of(admin, config, kind):
+            resource = ConfigResource(_type(kind), each)
+            (entries,) = admin.describe_configs([resource], synonyms=True).values()
+            shown = [
+                entry for _, entry in sorted(entries.items()) if arguments.all or entry.source is _dynamic(resource)
+            ]
+            if arguments.json:
+                for entry in shown:
+                    print_json({"entity_type": kind, "entity_name": each, **_row(entry)})
+                continue
+            for line in _lines(kind, each, shown, everything=arguments.all):
+                print(line)
+    return 0
+
+
+@reporting
+def run_alter(arguments: argparse.Namespace) -> int:
+    """Set and delete configurations of one entity."""
+    from kafkalog.client.admin import Admin, ConfigChange, ConfigOperation, ConfigResource
+    from kafkalog.protocol.errors import InvalidConfigError
+
+    config = _client(arguments)
+    kind, name = _entity(arguments)
+    if name is None:
+        raise UsageError(f"an entity name must be specified with alter of {kind}")
+    if arguments.add_config and arguments.add_config_file:
+        raise UsageError("only one of --add-config and --add-config-file may be given")
+    added = (
+        _properties(arguments.add_config_file)
+        if arguments.add_config_file
+        else parse_configs(arguments.add_config or "")
+    )
+    deleted = [key.strip() for key in (arguments.delete_config or "").split(",") if key.strip()]
+    if not added and not deleted:
+        raise UsageError("nothing to alter: give --add-config, --add-config-file or --delete-config")
+    resource = ConfigResource(_type(kind), name)
+    changes = [ConfigChange(key, value) for key, value in added.items()]
+    changes += [ConfigChange(key, None, ConfigOperation.DELETE) for key in deleted]
+    with Admin(config) as admin:
+        (now,) = admin.describe_configs([resource]).values()
+        unset = [key for key in deleted if key not in now or now[key].source is not _dynamic(resource)]
+        if unset:
+            raise InvalidConfigError(f"Invalid config(s): {','.join(unset)}")
+        admin.incremental_alter_configs({resource: changes})
+    if name:
+        print(f"Completed updating config for {kind[:-1]} {name}.")
+    else:
+        print(f"Completed updating default config for {kind} in the cluster.")
+    return 0
+
+
+def parse_configs(text: str) -> dict[str, str]:
+    """The properties of ``k=v,k=[a,b]``. UsageError for what is none."""
+    found = {}
+    for pair in re.split("," + _OUTSIDE_BRACKETS, text) if text else ():
+        words = re.split("=" + _OUTSIDE_BRACKETS, pair)
+        if len(words) != 2:
+            raise UsageError(f'--add-config {pair}: all configs to be added must be in the format "key=val"')
+        key, value = words[0].strip(), re.sub(r"[\[\]]", "", words[1]).strip()
+        if not _KEY.fullmatch(key):
+            raise UsageError(f"--add-config {pair}: invalid character found for config key: {key}")
+        found[key] = value
+    return found
+
+
+def _properties(file: str) -> dict[str, str]:
+    from broker.config.definition import ConfigError
+    from broker.config.properties import load_properties
+
+    try:
+        return dict(load_properties(Path(file)))
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+
+
+def _client(arguments: argparse.Namespace) -> ClientConfig:
+    from kafkalog.client.config import ClientConfig
+
+    config = ClientConfig.from_dict(client_properties(arguments, arguments.command_config))
+    warn_unknown(config.unknown)
+    return config
+
+
+def _entity(arguments: argparse.Namespace) -> tuple[str, str | None]:
+    """Type and name of what the options name: ``""`` is the default of all brokers, None means all of the type."""
+    short = [(kind, getattr(arguments, name)) for name, kind in SHORT.items() if getattr(arguments, name) is not None]
+    if arguments.broker_defaults:
+        short.append(("brokers", ""))
+    if arguments.entity_type is None and not short:
+        raise UsageError("at least one entity type must be specified: --entity-type, or --topic, --broker, --group")
+    if len(short) > 1 or (short and (arguments.entity_type or arguments.entity_name or arguments.entity_default)):
+        raise UsageError("one entity alone can be named, by --entity-type and --entity-name or by one short option")
+    kind, name = short[0] if short else (arguments.entity_type, arguments.entity_name)
+    if arguments.entity_default:
+        if kind != "brokers" or name is not None:
+            raise UsageError("--entity-default is for --entity-type brokers, without --entity-name")
+        name = ""
+    if kind in OF_BROKERS and name and not name.isdecimal():
+        raise UsageError(f"the entity name for {kind} must be a valid integer broker id, but it is: {name}")
+    if name == "" and not (arguments.entity_default or arguments.broker_defaults):
+        raise UsageError(f"the entity name for {kind} must not be empty")
+    return kind, name
+
+
+def _type(kind: str) -> ResourceType:
+    from kafkalog.client.admin import ResourceType
+
+    return ResourceType[kind[:-1].upper().replace("-", "_")]
+
+
+def _dynamic(resource: ConfigResource) -> ConfigSource:
+    """Where what was set for this resource by a command comes from."""
+    from kafkalog.client.admin import ConfigSource, ResourceType
+
+    if resource.type is ResourceType.BROKER and not resource.name:
+        return ConfigSource.ALL_BROKERS
+    if resource.type is ResourceType.BROKER_LOGGER:
+        return ConfigSource.LOGGER
+    return ConfigSource[resource.type.name]
+
+
+def _all_of(admin: Admin, config: ClientConfig, kind: str) -> list[str]:
+    from kafkalog.client.group_admin import GroupAdmin
+
+    if kind == "topics":
+        return admin.list_topics(internal=True)
+    if kind == "groups":
+        with GroupAdmin(config, cluster=admin.cluster) as groups:
+            return [each.group for each in groups.list_groups()]
+    ids = [str(node_id) for node_id in sorted(admin.describe_cluster().brokers)]
+    return [*ids, ""] if kind == "brokers" else ids
+
+
+def _lines(kind: str, name: str, entries: list[ConfigEntry], *, everything: bool) -> Iterator[str]:
+    if name:
+        yield f"{'All' if everything else 'Dynamic'} configs for {kind[:-1]} {name} are:"
+    else:
+        yield f"Default configs for {kind} in the cluster are:"
+    for entry in entries:
+        synonyms = ", ".join(
+            f"{SOURCES.get(each.source.name, 'UNKNOWN')}:{each.name}={_value(each.value)}" for each in entry.synonyms
+        )
+        sensitive = str(entry.sensitive).lower()
+        yield f"  {entry.name}={_value(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+
+
+def _value(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+def _row(entry: ConfigEntry) -> dict[str, object]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "source": SOURCES.get(entry.source.name, "UNKNOWN"),
+        "read_only": entry.read_only,
+        "sensitive": entry.sensitive,
+        "synonyms": [
+            {"name": each.name, "value": each.value, "source": SOURCES.get(each.source.name, "UNKNOWN")}
+            for each in entry.synonyms
+        ],
+    }

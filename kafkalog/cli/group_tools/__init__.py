@@ -1,0 +1,1 @@
+"""The commands of ``kafkalog groups``: parse, call ``client.group_admin``, print."""

@@ -1,0 +1,143 @@
+"""What the commands on groups share: which groups, which partitions, and how tables are printed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkalog.cli.client_options import (
+    UsageError,
+    add_bootstrap,
+    client_properties,
+    positive,
+    print_json,
+    warn_unknown,
+)
+
+if TYPE_CHECKING:
+    from kafkalog.client.group_admin import GroupAdmin
+    from kafkalog.client.types import TopicPartition
+
+MISSING = "-"
+"""What a column shows where there is no value."""
+
+
+def add_command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str, more: str
+) -> argparse.ArgumentParser:
+    """A parser with the options of every command, and examples at its end."""
+    parser = commands.add_parser(
+        name,
+        help=purpose,
+        description=purpose[0].upper() + purpose[1:] + ".",
+        epilog=more,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_bootstrap(parser)
+    parser.add_argument("--command-config", metavar="FILE", help="a file of client properties")
+    parser.add_argument("--timeout", type=positive, metavar="MS", help="ms that brokers may take (default: 60000)")
+    return parser
+
+
+def add_groups(parser: argparse.ArgumentParser) -> None:
+    """Add ``--group`` and ``--all-groups``, one of which must be given."""
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--group", action="append", metavar="GROUP", help="a consumer group; may be repeated")
+    which.add_argument("--all-groups", action="store_true", help="all consumer groups")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``."""
+    parser.add_argument("--json", action="store_true", help="one object a line, in place of the table")
+
+
+def open_admin(arguments: argparse.Namespace) -> GroupAdmin:
+    """The client that the options describe. Raises UsageError, ConfigError."""
+    from kafkalog.client.config import ClientConfig
+    from kafkalog.client.group_admin import GroupAdmin
+
+    more = {} if arguments.timeout is None else {"default.api.timeout.ms": str(arguments.timeout)}
+    config = ClientConfig.from_dict(client_properties(arguments, arguments.command_config, more))
+    warn_unknown(config.unknown)
+    return GroupAdmin(config)
+
+
+def selected(admin: GroupAdmin, arguments: argparse.Namespace) -> list[str]:
+    """The groups that ``--group`` or ``--all-groups`` names."""
+    from kafkalog.client.groups import is_of_consumers
+
+    if arguments.group:
+        return list(dict.fromkeys(arguments.group))
+    return [each.group for each in admin.list_groups() if is_of_consumers(each.protocol_type)]
+
+
+def partitions_of(admin: GroupAdmin, words: Iterable[str]) -> list[TopicPartition]:
+    """The partitions of TOPIC or TOPIC:0,1,2 words, sorted. Raises UsageError, UnknownTopicOrPartitionError."""
+    from kafkalog.client.types import TopicPartition
+
+    found: set[TopicPartition] = set()
+    for topic, numbers in map(parse_topic, words):
+        found.update(TopicPartition(topic, each) for each in numbers or admin.cluster.partitions(topic))
+    return sorted(found)
+
+
+def log_ends(admin: GroupAdmin, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """The high watermarks, without those of partitions that have no leader or are no more."""
+    from kafkalog.client.offsets import LATEST, list_offsets
+
+    topics = admin.cluster.metadata({tp.topic for tp in partitions}, refresh=True).topics
+    led = {
+        tp: LATEST
+        for tp in partitions
+        if (known := topics[tp.topic].partitions.get(tp.partition)) is not None and known.leader >= 0
+    }
+    return {tp: found.offset for tp, found in list_offsets(admin.cluster, led).items()}
+
+
+def parse_topic(word: str) -> tuple[str, list[int]]:
+    """A topic and the partitions of it that are named: ``words:0,2``; no partition means all. Raises UsageError."""
+    topic, colon, numbers = word.partition(":")
+    if not colon:
+        return topic, []
+    try:
+        partitions = [int(each) for each in numbers.split(",")]
+    except ValueError:
+        partitions = [-1]
+    if not topic or min(partitions) < 0:
+        raise UsageError(f"--topic {word}: expected a topic, or a topic and partitions as in words:0,1")
+    return topic, partitions
+
+
+class Column(NamedTuple):
+    """A column: its heading, the least width of Kafka's tool, and what JSON calls it."""
+
+    heading: str
+    width: int
+    key: str
+
+
+def show(columns: Sequence[Column], rows: Collection[Sequence[Any]], *, as_json: bool) -> None:
+    """Print rows as a table with an empty line after it, or as JSON; None where there is no value."""
+    if as_json:
+        for row in rows:
+            print_json(dict(zip((column.key for column in columns), row, strict=True)))
+    elif rows:
+        for line in table(columns, rows):
+            print(line)
+        print()
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Lines of a table, each column as wide as its longest value; the last one is not filled up."""
+    texts = [[column.heading for column in columns], *([_text(value) for value in row] for row in rows)]
+    widths = [max(column.width, *(len(row[number]) for row in texts)) for number, column in enumerate(columns)]
+    for row in texts:
+        yield " ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _text(value: Any) -> str:
+    """A value in a table; an assignment as Kafka writes it: ``words:0,1;pages:2``."""
+    if isinstance(value, Mapping):
+        return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in value.items()) or MISSING
+    return MISSING if value is None or value == "" else str(value)

@@ -1,0 +1,45 @@
+"""``kafkalog groups delete-offsets``: have a group forget what it committed."""
+
+from __future__ import annotations
+
+import argparse
+
+from kafkalog.cli.client_options import reporting
+from kafkalog.cli.group_tools.common import Column, add_command, add_json, open_admin, partitions_of, show
+
+EXAMPLES = """\
+examples:
+  kafkalog groups delete-offsets --bootstrap-server localhost:9092 --group words --topic words
+  kafkalog groups delete-offsets --bootstrap-server localhost:9092 --group words --topic words:0,1 --topic pages
+
+A group may have members, but none that subscribes to the topic. Exit code 1 where an offset is not deleted.
+"""
+COLUMNS = (Column("TOPIC", 30, "topic"), Column("PARTITION", 15, "partition"), Column("STATUS", 15, "status"))
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``delete-offsets``."""
+    parser = add_command(commands, "delete-offsets", "delete committed offsets of a consumer group", EXAMPLES)
+    parser.add_argument("--group", required=True, metavar="GROUP", help="the consumer group")
+    parser.add_argument(
+        "--topic",
+        action="append",
+        required=True,
+        metavar="TOPIC[:N,…]",
+        help="a topic, or partitions of it; may be repeated",
+    )
+    add_json(parser)
+    parser.set_defaults(run=run_delete_offsets)
+
+
+@reporting
+def run_delete_offsets(arguments: argparse.Namespace) -> int:
+    """Delete, and print what became of each partition."""
+    with open_admin(arguments) as admin:
+        outcomes = admin.delete_offsets(arguments.group, partitions_of(admin, arguments.topic))
+    rows = [
+        (*tp, "Successful" if error is None else f"Error: {error.code.message}")
+        for tp, error in sorted(outcomes.items())
+    ]
+    show(COLUMNS, rows, as_json=arguments.json)
+    return 1 if any(outcomes.values()) else 0

@@ -1,0 +1,181 @@
+"""``kafkalog groups describe``: offsets and lag, members, or states of consumer groups."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kafkalog.cli.client_options import complain, reporting
+from kafkalog.cli.group_tools.common import (
+    Column,
+    add_command,
+    add_groups,
+    add_json,
+    log_ends,
+    open_admin,
+    selected,
+    show,
+)
+
+if TYPE_CHECKING:
+    from kafkalog.client.group_admin import GroupAdmin
+    from kafkalog.client.groups import GroupDescription
+    from kafkalog.client.lag import PartitionLag
+    from kafkalog.client.types import TopicPartition
+
+EXAMPLES = """\
+examples:
+  kafkalog groups describe --bootstrap-server localhost:9092 --group words
+  kafkalog groups describe --bootstrap-server localhost:9092 --all-groups --json
+  kafkalog groups describe --bootstrap-server localhost:9092 --group words --members --verbose
+  kafkalog groups describe --bootstrap-server localhost:9092 --group words --state
+
+The lag of a partition is its high watermark less the committed offset: it counts offsets, which transaction markers
+and compaction leave without records. "-" stands where nothing is committed, or nobody has the partition.
+"""
+
+REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``describe``."""
+    parser = add_command(commands, "describe", "describe consumer groups", EXAMPLES)
+    add_groups(parser)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--offsets", action="store_true", help="each partition's offset and lag (the default)")
+    what.add_argument("--members", action="store_true", help="each member")
+    what.add_argument("--state", action="store_true", help="each group's state, coordinator and assignor")
+    parser.add_argument("--verbose", action="store_true", help="more columns: epochs, assignments")
+    add_json(parser)
+    parser.set_defaults(run=run_describe)
+
+
+@reporting
+def run_describe(arguments: argparse.Namespace) -> int:
+    """Print a table for each group; 1 where one of them does not exist."""
+    from kafkalog.client.groups import DEAD, EMPTY
+
+    with open_admin(arguments) as admin:
+        described = dict(sorted(admin.describe_groups(selected(admin, arguments)).items()))
+        there = {name: each for name, each in described.items() if each.state != DEAD}
+        # An object of JSON has all there is.
+        wide = arguments.json, arguments.verbose or arguments.json
+        if arguments.members:
+            tables = {name: _members(group, *wide) for name, group in there.items()}
+        elif arguments.state:
+            tables = {name: _state(group, *wide) for name, group in there.items()}
+        else:
+            tables = {name: _lags(rows, wide[1]) for name, rows in _all_lags(admin, there).items()}
+    for name, group in described.items():
+        if name not in there:
+            complain(f"Consumer group '{name}' does not exist.")
+            continue
+        if group.state == EMPTY:
+            complain(f"Consumer group '{name}' has no active members.")
+        elif group.state in REBALANCING:
+            complain(f"Consumer group '{name}' is rebalancing.")
+        columns, rows = tables[name]
+        show(columns, [(name, *row) for row in rows], as_json=arguments.json)
+    return 1 if len(there) < len(described) else 0
+
+
+_Table: TypeAlias = tuple[list[Column], list[tuple[Any, ...]]]
+"""Columns and rows; the group's name is to be put before each row."""
+
+
+def _all_lags(admin: GroupAdmin, groups: Mapping[str, GroupDescription]) -> dict[str, list[PartitionLag]]:
+    """Where each group is. What all of them read and the ends of the logs are asked for once."""
+    from kafkalog.client.lag import lags
+
+    committed = admin.offsets(groups)
+    wanted = {tp for offsets in committed.values() for tp in offsets}
+    wanted |= {tp for group in groups.values() for member in group.members for tp in member.assignment}
+    ends = log_ends(admin, wanted)
+    return {name: lags(group, committed[name], ends) for name, group in groups.items()}
+
+
+def _lags(rows: Iterable[PartitionLag], verbose: bool) -> _Table:
+    columns = [Column("GROUP", 15, "group"), Column("TOPIC", 15, "topic"), Column("PARTITION", 10, "partition")]
+    columns += [Column("LEADER-EPOCH", 15, "leader_epoch")] if verbose else []
+    columns += [
+        Column("CURRENT-OFFSET", 15, "current_offset"),
+        Column("LOG-END-OFFSET", 15, "log_end_offset"),
+        Column("LAG", 15, "lag"),
+        Column("CONSUMER-ID", 15, "consumer_id"),
+        Column("HOST", 15, "host"),
+        Column("CLIENT-ID", 0, "client_id"),
+    ]
+    found = []
+    for each in rows:
+        epoch = None if each.committed is None or each.committed.leader_epoch < 0 else each.committed.leader_epoch
+        member = each.member
+        found.append(
+            (
+                *each.partition,
+                *((epoch,) if verbose else ()),
+                each.committed and each.committed.offset,
+                each.end,
+                each.lag,
+                *((None, None, None) if member is None else (member.member_id, member.host, member.client_id)),
+            )
+        )
+    return columns, found
+
+
+def _members(group: GroupDescription, as_json: bool, verbose: bool) -> _Table:
+    static = as_json or any(member.instance_id for member in group.members)
+    columns = [Column("GROUP", 15, "group"), Column("CONSUMER-ID", 15, "consumer_id")]
+    columns += [Column("GROUP-INSTANCE-ID", 17, "group_instance_id")] if static else []
+    columns += [
+        Column("HOST", 15, "host"),
+        Column("CLIENT-ID", 15, "client_id"),
+        Column("#PARTITIONS", 15, "partitions"),
+    ]
+    if verbose:
+        columns += [
+            Column("CURRENT-EPOCH", 15, "current_epoch"),
+            Column("CURRENT-ASSIGNMENT", 20, "current_assignment"),
+            Column("TARGET-EPOCH", 15, "target_epoch"),
+            Column("TARGET-ASSIGNMENT", 20, "target_assignment"),
+        ]
+    rows = []
+    for member in group.members:
+        row: list[Any] = [member.member_id]
+        row += [member.instance_id] if static else []
+        row += [member.host, member.client_id, len(member.assignment)]
+        if verbose:
+            row += [_epoch(member.epoch), _by_topic(member.assignment)]
+            row += [_epoch(group.assignment_epoch), None if member.target is None else _by_topic(member.target)]
+        rows.append(tuple(row))
+    return columns, rows
+
+
+def _state(group: GroupDescription, as_json: bool, verbose: bool) -> _Table:
+    node_id, host, port, _ = group.coordinator
+    columns = [
+        Column("GROUP", 15, "group"),
+        Column("COORDINATOR (ID)", 25, "coordinator"),
+        Column("ASSIGNMENT-STRATEGY", 20, "assignment_strategy"),
+        Column("STATE", 20, "state"),
+    ]
+    coordinator = {"id": node_id, "host": host, "port": port} if as_json else f"{host}:{port} ({node_id})"
+    row: list[Any] = [coordinator, group.assignor or None, group.state]
+    if verbose:
+        columns += [
+            Column("GROUP-EPOCH", 15, "group_epoch"),
+            Column("TARGET-ASSIGNMENT-EPOCH", 25, "target_assignment_epoch"),
+        ]
+        row += [_epoch(group.epoch), _epoch(group.assignment_epoch)]
+    return [*columns, Column("#MEMBERS", 0, "members")], [(*row, len(group.members))]
+
+
+def _epoch(epoch: int) -> int | None:
+    return None if epoch < 0 else epoch
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        found.setdefault(topic, []).append(number)
+    return found

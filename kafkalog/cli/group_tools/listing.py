@@ -1,0 +1,73 @@
+"""``kafkalog groups list``: the consumer groups of a cluster."""
+
+from __future__ import annotations
+
+import argparse
+
+from kafkalog.cli.client_options import UsageError, reporting
+from kafkalog.cli.group_tools.common import Column, add_command, add_json, open_admin, show
+
+EXAMPLES = """\
+examples:
+  kafkalog groups list --bootstrap-server localhost:9092
+  kafkalog groups list --bootstrap-server localhost:9092 --state --type
+  kafkalog groups list --bootstrap-server localhost:9092 --state Stable,Empty --type consumer
+
+Type classic: members join and are assigned partitions by one of them; consumer: by the coordinator (KIP-848).
+"""
+
+STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
+TYPES = ("Classic", "Consumer")
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``list``."""
+    parser = add_command(commands, "list", "list consumer groups", EXAMPLES)
+    parser.add_argument(
+        "--state", nargs="?", const="", metavar="STATE,…", help="show states; with a list, only groups in one of them"
+    )
+    parser.add_argument(
+        "--type", nargs="?", const="", metavar="TYPE,…", help="show types; with a list, only groups of one of them"
+    )
+    add_json(parser)
+    parser.set_defaults(run=run_list)
+
+
+@reporting
+def run_list(arguments: argparse.Namespace) -> int:
+    """Print the names of groups, one a line, sorted; with their types and states where asked."""
+    from kafkalog.client.groups import is_of_consumers
+
+    states = _known(arguments.state, STATES, "--state")
+    types = _known(arguments.type, TYPES, "--type")
+    with open_admin(arguments) as admin:
+        found = [
+            each
+            for each in admin.list_groups(states=states, types=[each.lower() for each in types])
+            if is_of_consumers(each.protocol_type)
+        ]
+    if arguments.state is None and arguments.type is None and not arguments.json:
+        for each in found:
+            print(each.group)
+        return 0
+    columns, rows = [Column("GROUP", 25, "group")], [[each.group] for each in found]
+    if arguments.type is not None or arguments.json:
+        columns.append(Column("TYPE", 20, "type"))
+        for row, each in zip(rows, found, strict=True):
+            row.append(each.type)
+    if arguments.state is not None or arguments.json:
+        columns.append(Column("STATE", 20, "state"))
+        for row, each in zip(rows, found, strict=True):
+            row.append(each.state)
+    show(columns, rows, as_json=arguments.json)
+    return 0
+
+
+def _known(text: str | None, known: tuple[str, ...], option: str) -> list[str]:
+    """The words of a list in their proper case. UsageError for one that is not known."""
+    proper = {each.lower(): each for each in known}
+    words = [each.strip() for each in (text or "").split(",") if each.strip()]
+    for word in words:
+        if word.lower() not in proper:
+            raise UsageError(f"{option} {word}: expected some of {', '.join(known)}")
+    return [proper[word.lower()] for word in words]

@@ -1,0 +1,51 @@
+"""``kafkalog groups remove-members``: have members leave a group of the classic protocol."""
+
+from __future__ import annotations
+
+import argparse
+
+from kafkalog.cli.client_options import UsageError, complain, reporting
+from kafkalog.cli.group_tools.common import add_command, open_admin
+
+EXAMPLES = """\
+examples:
+  kafkalog groups remove-members --bootstrap-server localhost:9092 --group words --instance-id host-7
+  kafkalog groups remove-members --bootstrap-server localhost:9092 --group words --all-members
+
+For static members (group.instance.id) that will not come back: their partitions go to the others at once, and not only
+after session.timeout.ms. A member that lives finds out and joins again. Exit code 1 where one is not removed.
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``remove-members``."""
+    parser = add_command(commands, "remove-members", "have members leave a consumer group", EXAMPLES)
+    parser.add_argument("--group", required=True, metavar="GROUP", help="the consumer group")
+    parser.add_argument(
+        "--instance-id", action="append", default=[], metavar="ID", help="a static member; may be repeated"
+    )
+    parser.add_argument(
+        "--member", action="append", default=[], metavar="ID", help="a member by its consumer id; may be repeated"
+    )
+    parser.add_argument("--all-members", action="store_true", help="all members of the group")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the broker's log")
+    parser.set_defaults(run=run_remove_members)
+
+
+@reporting
+def run_remove_members(arguments: argparse.Namespace) -> int:
+    """Remove, and print a line about each member."""
+    from kafkalog.client.groups import MemberToRemove
+
+    members = [MemberToRemove(instance_id=each) for each in arguments.instance_id]
+    members += [MemberToRemove(member_id=each) for each in arguments.member]
+    if bool(members) == arguments.all_members:
+        raise UsageError("give --instance-id or --member, or else --all-members")
+    with open_admin(arguments) as admin:
+        outcomes = admin.remove_members(arguments.group, members or None, reason=arguments.reason)
+    for member, error in outcomes.items():
+        if error is None:
+            print(f"Removed member {member.instance_id or member.member_id}.")
+        else:
+            complain(error.message)
+    return 1 if any(outcomes.values()) else 0

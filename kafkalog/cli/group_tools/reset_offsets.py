@@ -1,0 +1,172 @@
+"""``kafkalog groups reset-offsets``: move what a group has committed, by a rule."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.client_options import UsageError, complain, natural, reporting
+from kafkalog.cli.group_tools.common import (
+    Column,
+    add_command,
+    add_groups,
+    add_json,
+    open_admin,
+    partitions_of,
+    selected,
+    show,
+)
+from kafkalog.cli.group_tools.times import duration_ms, timestamp_of
+
+if TYPE_CHECKING:
+    from kafkalog.client.group_admin import GroupAdmin
+    from kafkalog.client.offset_reset import Plan, Rule
+    from kafkalog.client.types import TopicPartition
+
+EXAMPLES = """\
+examples:
+  kafkalog groups reset-offsets --bootstrap-server localhost:9092 --group words --topic words --to-earliest
+  kafkalog groups reset-offsets … --group words --topic words:0,1 --shift-by -100 --execute
+  kafkalog groups reset-offsets … --group words --all-topics --by-duration PT2H --execute
+  kafkalog groups reset-offsets … --group words --all-topics --to-current --export > plan.csv
+  kafkalog groups reset-offsets … --group words --from-file plan.csv --execute
+
+A group that has members is left alone. Without --execute nothing is changed. An offset outside of a partition's log
+becomes the nearest end of it, with a warning. Exit code 1 where a group was left alone or could not be reset.
+"""
+COLUMNS = (
+    Column("GROUP", 30, "group"),
+    Column("TOPIC", 30, "topic"),
+    Column("PARTITION", 10, "partition"),
+    Column("NEW-OFFSET", 15, "new_offset"),
+)
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``reset-offsets``."""
+    parser = add_command(commands, "reset-offsets", "reset the offsets of consumer groups without members", EXAMPLES)
+    add_groups(parser)
+    scope = parser.add_mutually_exclusive_group()
+    scope.add_argument(
+        "--topic", action="append", metavar="TOPIC[:N,…]", help="a topic, or partitions of it; may be repeated"
+    )
+    scope.add_argument("--all-topics", action="store_true", help="all partitions that the group has committed")
+    rule = parser.add_argument_group("to where").add_mutually_exclusive_group(required=True)
+    rule.add_argument("--to-earliest", action="store_true", help="the first offset of each partition")
+    rule.add_argument("--to-latest", action="store_true", help="the end of each partition")
+    rule.add_argument("--to-current", action="store_true", help="what is committed, the end where nothing is")
+    rule.add_argument("--to-offset", type=natural, metavar="OFFSET", help="this offset")
+    rule.add_argument("--shift-by", type=int, metavar="N", help="so many offsets on, or back where N is negative")
+    rule.add_argument(
+        "--to-datetime", metavar="TIME", help="the first record at or after YYYY-MM-DDThh:mm:ss.sss (UTC)"
+    )
+    rule.add_argument("--by-duration", metavar="DURATION", help="the first record of the last PnDTnHnMnS")
+    rule.add_argument("--from-file", metavar="FILE", help="what a plan says that --export wrote")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--dry-run", action="store_true", help="show the new offsets, commit nothing (the default)")
+    how.add_argument("--execute", action="store_true", help="commit the new offsets")
+    parser.add_argument("--export", action="store_true", help="print the new offsets as CSV")
+    add_json(parser)
+    parser.set_defaults(run=run_reset_offsets)
+
+
+@reporting
+def run_reset_offsets(arguments: argparse.Namespace) -> int:
+    """Plan, commit where asked, and print the new offsets."""
+    from kafkalog.client.groups import DEAD, EMPTY
+
+    if not (arguments.topic or arguments.all_topics or arguments.from_file):
+        raise UsageError("one of --all-topics and --topic must say which partitions are reset")
+    rules = _rules(arguments)
+    plans: dict[str, Mapping[TopicPartition, int]] = {}
+    left_alone = False
+    with open_admin(arguments) as admin:
+        for name, group in admin.describe_groups(selected(admin, arguments)).items():
+            if group.state not in (EMPTY, DEAD):
+                complain(
+                    f"Assignments can only be reset if the group '{name}' is inactive, but the current state is "
+                    f"{group.state}."
+                )
+                left_alone = True
+                continue
+            plan = _plan(admin, name, rules, arguments)
+            if plan is None:
+                left_alone = True
+                continue
+            for warning in plan.warnings:
+                complain(warning)
+            if arguments.execute:
+                admin.alter_offsets(name, plan.offsets)
+            plans[name] = plan.offsets
+    _print(plans, arguments)
+    return 1 if left_alone else 0
+
+
+def _rules(arguments: argparse.Namespace) -> Rule | dict[str, Rule]:
+    """The one rule of all groups, or that of each group in a file. Raises UsageError."""
+    from kafkalog.cli.group_tools.plan_files import read_plans
+    from kafkalog.client.offset_reset import ShiftBy, To, ToOffset, ToPlan, ToTimestamp
+
+    try:
+        if arguments.from_file is not None:
+            with Path(arguments.from_file).open(encoding="utf-8", newline="") as file:
+                plans = read_plans(file, arguments.group or ())
+            return {group: ToPlan(offsets) for group, offsets in plans.items()}
+        if arguments.to_datetime is not None:
+            return ToTimestamp(timestamp_of(arguments.to_datetime))
+        if arguments.by_duration is not None:
+            return ToTimestamp(time.time_ns() // 1_000_000 - duration_ms(arguments.by_duration))
+    except (OSError, ValueError) as error:
+        raise UsageError(str(error)) from error
+    if arguments.to_offset is not None:
+        return ToOffset(arguments.to_offset)
+    if arguments.shift_by is not None:
+        return ShiftBy(arguments.shift_by)
+    return To.EARLIEST if arguments.to_earliest else To.LATEST if arguments.to_latest else To.CURRENT
+
+
+def _plan(admin: GroupAdmin, group: str, rules: Rule | dict[str, Rule], arguments: argparse.Namespace) -> Plan | None:
+    """The new offsets of a group, or None where there can be none, which is told."""
+    from kafkalog.client.offset_reset import LogRange, ResetError, ToPlan, ToTimestamp, plan_reset
+    from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
+
+    rule = rules.get(group) if isinstance(rules, dict) else rules
+    if rule is None:
+        complain(f"No reset plan for group {group} found")
+        return None
+    committed = {tp: each.offset for tp, each in admin.offsets([group])[group].items()}
+    if arguments.topic:
+        partitions = partitions_of(admin, arguments.topic)
+    else:
+        partitions = (
+            sorted(rule.offsets) if isinstance(rule, ToPlan) and not arguments.all_topics else sorted(committed)
+        )
+    starts = list_offsets(admin.cluster, dict.fromkeys(partitions, EARLIEST))
+    ends = list_offsets(admin.cluster, dict.fromkeys(partitions, LATEST))
+    at_time = {}
+    if isinstance(rule, ToTimestamp):
+        # Below 0 are the timestamps that stand for the ends of a log.
+        wanted = dict.fromkeys(partitions, max(rule.timestamp, 0))
+        at_time = {tp: found.offset for tp, found in list_offsets(admin.cluster, wanted).items()}
+    logs = {tp: LogRange(starts[tp].offset, ends[tp].offset) for tp in partitions}
+    try:
+        return plan_reset(rule, partitions, committed=committed, logs=logs, at_time=at_time)
+    except ResetError as error:
+        complain(f"group {group}: {error}")
+        return None
+
+
+def _print(plans: Mapping[str, Mapping[TopicPartition, int]], arguments: argparse.Namespace) -> None:
+    from kafkalog.cli.group_tools.plan_files import write_plans
+
+    if not (arguments.execute or arguments.dry_run):
+        complain("nothing is changed without --execute")
+    if arguments.export:
+        sys.stdout.write(write_plans(plans, with_group=len(arguments.group or ()) != 1))
+        return
+    rows = [(group, *tp, offset) for group, offsets in plans.items() for tp, offset in sorted(offsets.items())]
+    show(COLUMNS, rows, as_json=arguments.json)

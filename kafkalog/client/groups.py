@@ -1,0 +1,169 @@
+"""What there is to know of a consumer group from outside, as values, and how the coordinator's answers become them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkalog.protocol.codec import decode_message
+from kafkalog.protocol.messages import consumer_group_describe as next_generation
+from kafkalog.protocol.messages import describe_groups as classic
+from kafkalog.protocol.schema import INT32, Message, Struct, array, bytes_, string
+
+from .cluster import Broker
+from .types import TopicPartition
+
+CONSUMER = "consumer"
+"""The protocol type of groups of consumers; a group that only keeps offsets has an empty one."""
+CLASSIC_TYPE, CONSUMER_TYPE = "Classic", "Consumer"
+EMPTY, DEAD = "Empty", "Dead"
+"""States of a group without members, and of one that does not exist."""
+
+
+class _Partitions(Struct):
+    topic: str = string("0+")
+    partitions: list[int] = array(INT32, "0+")
+
+
+class _Assignment(Message, versions="0-3"):
+    assigned_partitions: list[_Partitions] = array(_Partitions, "0+")
+    user_data: bytes | None = bytes_("0+", nullable="0+", default=None)
+
+
+class GroupListing(NamedTuple):
+    """A group in a list; ``state`` and ``type`` are empty where the broker is too old to tell them."""
+
+    group: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+class GroupMember(NamedTuple):
+    """One member. ``instance_id`` is its ``group.instance.id``, None for a dynamic member.
+
+    ``assignment``: its partitions, sorted. ``target``: those that it shall have, in a group of KIP-848; None elsewhere.
+    ``epoch``: its member epoch, -1 in the classic protocol.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]
+    target: tuple[TopicPartition, ...] | None = None
+    epoch: int = -1
+
+
+class GroupDescription(NamedTuple):
+    """A group as its coordinator sees it: ``state`` is `DEAD` where there is none of that name.
+
+    ``assignor``: how partitions are assigned; the classic protocol knows it while the group is stable. ``epoch`` (the
+    group epoch) and ``assignment_epoch`` are those of KIP-848, -1 in the classic protocol.
+    """
+
+    group: str
+    type: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator: Broker
+    members: tuple[GroupMember, ...]
+    epoch: int = -1
+    assignment_epoch: int = -1
+
+
+class CommittedOffset(NamedTuple):
+    """A committed position: the next offset to read, and the note that came with it.
+
+    ``leader_epoch``: of the last record read, -1 where unknown.
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class MemberToRemove(NamedTuple):
+    """A member by the id that the coordinator gave it, or a static one by its ``group.instance.id``."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+def is_of_consumers(protocol_type: str) -> bool:
+    """Whether a group is one of consumers, or only keeps offsets as one would: others are of Kafka Connect and such."""
+    return protocol_type in (CONSUMER, "")
+
+
+def of_classic(group: classic.DescribedGroup, coordinator: Broker) -> GroupDescription:
+    """A group of the classic protocol.
+
+    Assignments are decoded where the members are consumers; the bytes of other protocols (``connect``) are their own.
+    Raises ProtocolError where a member's assignment is no ConsumerProtocolAssignment.
+    """
+    consumers = group.protocol_type == CONSUMER
+    members = tuple(
+        GroupMember(
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            each.client_host,
+            _assigned(each.member_assignment) if consumers else (),
+        )
+        for each in group.members
+    )
+    return GroupDescription(
+        group.group_id,
+        CLASSIC_TYPE,
+        group.group_state,
+        group.protocol_type,
+        group.protocol_data,
+        coordinator,
+        members,
+    )
+
+
+def of_next_generation(group: next_generation.DescribedGroup, coordinator: Broker) -> GroupDescription:
+    """A group of the protocol of KIP-848."""
+    members = tuple(
+        GroupMember(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            _partitions(each.assignment),
+            _partitions(each.target_assignment),
+            each.member_epoch,
+        )
+        for each in group.members
+    )
+    return GroupDescription(
+        group.group_id,
+        CONSUMER_TYPE,
+        group.group_state,
+        CONSUMER,
+        group.assignor_name,
+        coordinator,
+        members,
+        group.group_epoch,
+        group.assignment_epoch,
+    )
+
+
+def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions of a ConsumerProtocolAssignment: its version, an int16, and then the assignment."""
+    if not data:
+        return ()
+    version = int.from_bytes(data[:2], "big", signed=True)
+    found, _ = decode_message(_Assignment, min(max(version, 0), 3), data, 2)
+    return tuple(
+        sorted(TopicPartition(each.topic, number) for each in found.assigned_partitions for number in each.partitions)
+    )
+
+
+def _partitions(assignment: next_generation.Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(
+            TopicPartition(topic.topic_name, each) for topic in assignment.topic_partitions for each in topic.partitions
+        )
+    )

@@ -1,0 +1,51 @@
+"""Kafka's command-line tools in one Java process: starting one for each call would take longer than its work."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.peers import kafka
+
+SOURCE = Path(__file__).with_name("RunTools.java")
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+_END = "\x04"
+
+
+class KafkaTools:
+    """A Java process that runs tools of Apache Kafka `version`, one after another; as a context manager."""
+
+    def __init__(self, version: str = kafka.KAFKA_4) -> None:
+        self._process = subprocess.Popen(
+            kafka.tool_line(str(SOURCE), [], version),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def run(self, tool: str, *words: str) -> list[str]:
+        """What the tool prints to standard output, without empty lines."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\t".join((tool, *words)) + "\n")
+        self._process.stdin.flush()
+        found: list[str] = []
+        for line in self._process.stdout:
+            if line.rstrip("\n") == _END:
+                return found
+            if line.strip():
+                found.append(line.rstrip("\n"))
+        raise AssertionError(f"{tool} {' '.join(words)} ended the process after it had printed {found}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
