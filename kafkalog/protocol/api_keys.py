@@ -1,7 +1,8 @@
 """Kafka's APIs: key, versions and header forms (``ApiKeys`` and the message definitions of Apache Kafka 3.9).
 
 The tables of ``kafkalog.protocol.messages`` cover the APIs that clients of this product speak; this list
-covers all keys, so that logs and errors can name what a peer asked for.
+covers all keys, so that logs and errors can name what a peer asked for. Newer than 3.9 are the versions 1 of
+ConsumerGroupHeartbeat and ConsumerGroupDescribe: clients of Apache Kafka 4 subscribe by regular expression with them.
 """
 
 from __future__ import annotations
@@ -97,8 +98,8 @@ class ApiKey(IntEnum):
     DESCRIBE_TRANSACTIONS = 65, 0, 0, 0
     LIST_TRANSACTIONS = 66, 0, 1, 0
     ALLOCATE_PRODUCER_IDS = 67, 0, 0, 0
-    CONSUMER_GROUP_HEARTBEAT = 68, 0, 0, 0
-    CONSUMER_GROUP_DESCRIBE = 69, 0, 0, 0
+    CONSUMER_GROUP_HEARTBEAT = 68, 0, 1, 0
+    CONSUMER_GROUP_DESCRIBE = 69, 0, 1, 0
     CONTROLLER_REGISTRATION = 70, 0, 0, 0
     GET_TELEMETRY_SUBSCRIPTIONS = 71, 0, 0, 0
     PUSH_TELEMETRY = 72, 0, 0, 0

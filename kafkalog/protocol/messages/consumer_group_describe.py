@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe (key 69, version 0): state, members and assignments of groups of the consumer protocol.
+"""ConsumerGroupDescribe (key 69, versions 0-1): state, members and assignments of groups of the consumer protocol.
 
-Flexible (KIP-848).
+Flexible (KIP-848). Version 1, which Apache Kafka has from 4.0 on, tells which protocol a member speaks (KIP-1099).
 
 Errors of a group: GROUP_ID_NOT_FOUND, INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
 COORDINATOR_LOAD_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED.
@@ -18,6 +18,7 @@ from kafkalog.protocol.schema import (
     Struct,
     array,
     boolean,
+    int8,
     int16,
     int32,
     string,
@@ -47,6 +48,7 @@ class Member(Struct):
     subscribed_topic_regex: str | None = string("0+", nullable="0+", default=None)
     assignment: Assignment = struct(Assignment, "0+")
     target_assignment: Assignment = struct(Assignment, "0+")
+    member_type: int = int8("1+", default=-1, ignorable=True)  # 0 classic protocol, 1 consumer protocol, -1 unknown
 
 
 class DescribedGroup(Struct):
@@ -62,11 +64,11 @@ class DescribedGroup(Struct):
     authorized_operations: int = int32("0+", default=-2147483648)
 
 
-class ConsumerGroupDescribeResponse(Response, key=69, versions="0", flexible="0+"):
+class ConsumerGroupDescribeResponse(Response, key=69, versions="0-1", flexible="0+"):
     throttle_time_ms: int = int32("0+")  # how long the request was held back for a quota
     groups: list[DescribedGroup] = array(DescribedGroup, "0+")
 
 
-class ConsumerGroupDescribeRequest(Request, key=69, versions="0", flexible="0+"):
+class ConsumerGroupDescribeRequest(Request, key=69, versions="0-1", flexible="0+"):
     group_ids: list[str] = array(STRING, "0+")
     include_authorized_operations: bool = boolean("0+")

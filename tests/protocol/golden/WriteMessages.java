@@ -27,8 +27,8 @@ import org.apache.kafka.common.record.BaseRecords;
 import org.apache.kafka.common.record.MemoryRecords;
 
 /**
- * Writes a line of JSON for each error code and for each API of a broker in ZooKeeper mode; then, for each message named as
- * an argument (such as FetchRequest), in each version and for each way to fill it, a line of the values set, the bytes of
+ * Writes a line of JSON for each error code and for each API of a broker in ZooKeeper mode, if the first argument is
+ * "codes"; then, for each message named as a further argument (such as FetchRequest), in each version and for each way to fill it, a line of the values set, the bytes of
  * the body, and those of the header before it; and for each of its structures, the defaults, and what becomes of values
  * that a version has no field for.
  */
@@ -39,16 +39,11 @@ public class WriteMessages {
     /** A deterministic sequence that never gives a field its default, as long as no default is in the thousands. */
     private static int count;
 
-    public static void main(String[] names) throws Exception {
-        for (Errors error : Errors.values()) {
-            System.out.printf("{\"error\":\"%s\",\"code\":%d,\"retriable\":%b}%n",
-                error, error.code(), error.exception() instanceof RetriableException);
+    public static void main(String[] args) throws Exception {
+        if (args[0].equals("codes")) {
+            codes();
         }
-        for (ApiKeys api : ApiKeys.zkBrokerApis()) {
-            System.out.printf("{\"api\":\"%s\",\"key\":%d,\"versions\":[%d,%d]}%n",
-                api, api.id, api.oldestVersion(), api.latestVersion());
-        }
-        for (String name : names) {
+        for (String name : List.of(args).subList(1, args.length)) {
             Class<?> type = Class.forName("org.apache.kafka.common.message." + name + "Data");
             short lowest = type.getField("LOWEST_SUPPORTED_VERSION").getShort(null);
             short highest = type.getField("HIGHEST_SUPPORTED_VERSION").getShort(null);
@@ -66,6 +61,19 @@ public class WriteMessages {
                     }
                 }
             }
+        }
+    }
+
+    private static void codes() throws Exception {
+        for (Errors error : Errors.values()) {
+            System.out.printf("{\"error\":\"%s\",\"code\":%d,\"retriable\":%b}%n",
+                error, error.code(), error.exception() instanceof RetriableException);
+        }
+        // By its name: newer clients know nothing of ZooKeeper.
+        for (Object found : (Collection<?>) ApiKeys.class.getMethod("zkBrokerApis").invoke(null)) {
+            ApiKeys api = (ApiKeys) found;
+            System.out.printf("{\"api\":\"%s\",\"key\":%d,\"versions\":[%d,%d]}%n",
+                api, api.id, api.oldestVersion(), api.latestVersion());
         }
     }
 

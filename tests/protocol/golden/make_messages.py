@@ -2,7 +2,7 @@
 
     python -m tests.protocol.golden.make_messages
 
-``WriteMessages.java`` fills Kafka's generated classes and writes them. Lines that begin with ``error`` are its error
+``WriteMessages.java`` fills Kafka's generated classes and writes them: 3.9's, but 4's for the messages of `NEWER`. Lines that begin with ``error`` are its error
 codes, with ``api`` its APIs, with ``defaults`` what the fields of a message's structure are at first, with ``absent``
 which fields a version does not have, and whether a value in them is ignored or refused. All others are one message in
 one version, filled in one way:
@@ -32,12 +32,20 @@ from tests.protocol.support import message_classes
 HERE = Path(__file__).parent
 DATA = HERE / "messages.jsonl.gz"
 CLIENT = ("org.apache.kafka:kafka-clients:3.9.2",)
+NEWER_CLIENT = ("org.apache.kafka:kafka-clients:4.0.0",)
+NEWER = ("ConsumerGroupDescribe", "ConsumerGroupHeartbeat")
+"""APIs that are spoken in newer versions than those of 3.9."""
 
 
 def write_messages() -> str:
     """The lines, from Java; MissingPeerError where Maven or Java is missing."""
     names = [cls.__name__ for cls in message_classes()]
-    return java.run_java(maven.classpath(CLIENT), str(HERE / "WriteMessages.java"), names)
+    newer = [name for name in names if name.startswith(NEWER)]
+    old = ["codes", *(name for name in names if name not in newer)]
+    source = str(HERE / "WriteMessages.java")
+    return java.run_java(maven.classpath(CLIENT), source, old) + java.run_java(
+        maven.classpath(NEWER_CLIENT), source, ["messages", *newer]
+    )
 
 
 def read_data() -> str:

@@ -1,0 +1,224 @@
+"""A member's change, and all that follows from it: subscriptions, group epoch, target assignment, a step of the member.
+
+The steps are those of KIP-848, and the order of the records is Apache Kafka's (``GroupMetadataManager``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from broker.coordinator.group.modern import group_records
+from broker.coordinator.group.modern.assignors import ASSIGNORS, AssignorError, GroupSpec, MemberSpec
+from broker.coordinator.group.modern.context import Context, Timer, TimerKind
+from broker.coordinator.group.modern.group import ConsumerGroup, subscribed_names
+from broker.coordinator.group.modern.log_records import GroupRecord
+from broker.coordinator.group.modern.model import (
+    NO_PARTITIONS,
+    Assignment,
+    Member,
+    MemberState,
+    ResolvedRegex,
+    TopicMetadata,
+)
+from broker.coordinator.group.modern.reconcile import next_step
+from broker.coordinator.group.modern.regex import compile_regex
+from kafkalog.protocol.errors import InvalidRegularExpressionError, UnknownServerError
+
+
+@dataclass(slots=True)
+class Advance:
+    """The member as it is after the change, with the records and timers of it."""
+
+    member: Member
+    records: list[GroupRecord] = field(default_factory=list)
+    timers: list[Timer] = field(default_factory=list)
+    seen_version: int | None = None
+
+
+def advance(
+    group: ConsumerGroup,
+    old: Member,
+    new: Member,
+    owned: Assignment | None,
+    context: Context,
+    records: list[GroupRecord],
+) -> Advance:
+    """Change the member ``old`` to ``new`` and lead it on.
+
+    Args:
+        old: the member before; one that joins as it was made.
+        owned: what the member says that it owns, or None.
+        records: what was decided before, which the change comes after.
+
+    Raises:
+        InvalidRegularExpressionError, FencedMemberEpochError, UnknownServerError
+    """
+    result = Advance(new, records)
+    if new != old:
+        records.append(group_records.member_metadata(group.group_id, new))
+    target_epoch, target = group.assignment_epoch, group.target_of(new.member_id, new.instance_id)
+    if new != old or group.group_epoch > target_epoch or _is_stale(group, context):
+        members = members_with(group, new)
+        bump = group.group_epoch <= 0 or new.topic_names != old.topic_names
+        regexes, changed = _resolve(group, old, new, members, context, records)
+        bump = bump or changed
+        epoch = group.group_epoch
+        topics: Mapping[str, TopicMetadata] = group.topics
+        if bump or group.seen_version != context.topics.version:
+            epoch, topics = refresh(group, members, regexes, bump, context, records)
+            result.seen_version = context.topics.version
+        if epoch > target_epoch:
+            target = _assign(group, new, members, regexes, topics, epoch, context, records)
+            target_epoch = epoch
+    if not new.is_reconciled_to(target_epoch):
+        result.member = next_step(new, target_epoch, target, owned, group.is_owned)
+        if result.member != new:
+            records.append(group_records.current_assignment(group.group_id, result.member))
+            if result.member.classic is None:
+                result.timers.append(_rebalance_timer(result.member))
+    return result
+
+
+def _is_stale(group: ConsumerGroup, context: Context) -> bool:
+    """Whether the topics changed since the group was compared with them."""
+    version = context.topics.version
+    return group.seen_version != version or any(regex.version != version for regex in group.regexes.values())
+
+
+def members_with(group: ConsumerGroup, new: Member) -> dict[str, Member]:
+    """The group's members once ``new`` is one of them; a static one takes the place of its predecessor."""
+    members = dict(group.members)
+    if new.instance_id is not None:
+        members.pop(group.static_members.get(new.instance_id, ""), None)
+    members[new.member_id] = new
+    return members
+
+
+def refresh(
+    group: ConsumerGroup,
+    members: Mapping[str, Member],
+    regexes: Mapping[str, ResolvedRegex],
+    bump: bool,
+    context: Context,
+    records: list[GroupRecord],
+) -> tuple[int, Mapping[str, TopicMetadata]]:
+    """Look at the topics that ``members`` are subscribed to; the group's epoch and topics afterwards.
+
+    The epoch is the next one where ``bump`` says so, or where the topics are not what they were.
+    """
+    topics = subscribed_topics(members.values(), regexes, context)
+    if topics != group.topics:
+        records.append(group_records.subscription_metadata(group.group_id, topics))
+        bump = True
+    epoch = group.group_epoch
+    if bump:
+        # The epoch of a group that is made anew begins behind its tombstone's.
+        epoch = max(epoch, 0) + 1
+        records.append(group_records.group_epoch(group.group_id, epoch))
+    return epoch, topics
+
+
+def subscribed_topics(
+    members: Iterable[Member], regexes: Mapping[str, ResolvedRegex], context: Context
+) -> dict[str, TopicMetadata]:
+    """The existing topics that these members are subscribed to, by name."""
+    names: set[str] = set()
+    for member in members:
+        names |= subscribed_names(member, regexes)
+    found = {name: context.topics.get(name) for name in names}
+    return {name: topic for name, topic in found.items() if topic is not None}
+
+
+def dropped_regexes(group: ConsumerGroup, members: Iterable[Member]) -> list[str]:
+    """Regular expressions of the group that none of these members has."""
+    used = {member.topic_regex for member in members}
+    return [regex for regex in group.regexes if regex not in used]
+
+
+def _resolve(
+    group: ConsumerGroup,
+    old: Member,
+    new: Member,
+    members: Mapping[str, Member],
+    context: Context,
+    records: list[GroupRecord],
+) -> tuple[Mapping[str, ResolvedRegex], bool]:
+    """The group's regular expressions and what they match now, and whether the subscriptions changed by that."""
+    regexes = dict(group.regexes)
+    changed = new.topic_regex != old.topic_regex
+    for regex in dropped_regexes(group, members.values()):
+        del regexes[regex]
+        records.append(group_records.regex_tombstone(group.group_id, regex))
+    version = context.topics.version
+    last = max((resolved.timestamp_ms for resolved in regexes.values()), default=0)
+    stale = [regex for regex, resolved in regexes.items() if resolved.version != version]
+    if context.now_ms < last + context.config.regex_refresh_ms and last <= context.now_ms:
+        stale = []
+    if new.topic_regex and new.topic_regex not in regexes:
+        stale.append(new.topic_regex)
+    for regex in stale:
+        try:
+            topics = frozenset(compile_regex(regex).matching(context.topics.names()))
+        except InvalidRegularExpressionError:
+            if regex not in regexes:
+                raise
+            # It was fine for fewer topics, or for another release: other members are not to suffer.
+            topics = regexes[regex].topics
+        resolved = ResolvedRegex(topics, version, context.now_ms)
+        changed = changed or regex not in regexes or regexes[regex].topics != topics
+        regexes[regex] = resolved
+        records.append(group_records.resolved_regex(group.group_id, regex, resolved))
+    return regexes, changed
+
+
+def _assign(
+    group: ConsumerGroup,
+    new: Member,
+    members: Mapping[str, Member],
+    regexes: Mapping[str, ResolvedRegex],
+    topics: Mapping[str, TopicMetadata],
+    epoch: int,
+    context: Context,
+    records: list[GroupRecord],
+) -> Assignment:
+    """Make the target assignment of ``epoch``; the target of ``new``."""
+    specs = {
+        member_id: MemberSpec(
+            frozenset(topics[name].topic_id for name in subscribed_names(member, regexes) if name in topics),
+            member.instance_id,
+            group.target_of(new.member_id, new.instance_id)
+            if member_id == new.member_id
+            else group.target.get(member_id, NO_PARTITIONS),
+        )
+        for member_id, member in members.items()
+    }
+    spec = GroupSpec(specs, {topic.topic_id: topic.partitions for topic in topics.values()})
+    try:
+        targets = ASSIGNORS[preferred_assignor(members.values(), context)](spec)
+    except AssignorError as error:
+        raise UnknownServerError(f"Failed to compute a new target assignment for epoch {epoch}: {error}") from error
+    records += [
+        group_records.target_assignment(group.group_id, member_id, targets[member_id])
+        for member_id in sorted(targets)
+        if targets[member_id] != group.target.get(member_id)
+    ]
+    records.append(group_records.target_epoch(group.group_id, epoch))
+    return targets[new.member_id]
+
+
+def preferred_assignor(members: Iterable[Member], context: Context) -> str:
+    """The assignor that most members ask for; the default where none does."""
+    votes = dict.fromkeys(context.config.assignors, 0)
+    for member in members:
+        if member.server_assignor in votes:
+            votes[member.server_assignor] += 1
+    # Of equals the first, and the first is the default.
+    return max(votes, key=lambda name: votes[name])
+
+
+def _rebalance_timer(member: Member) -> Timer:
+    waits = member.state is MemberState.UNREVOKED_PARTITIONS
+    return Timer(
+        TimerKind.REBALANCE, member.member_id, member.rebalance_timeout_ms if waits else None, epoch=member.epoch
+    )

@@ -1,0 +1,14 @@
+"""Assignors of the coordinator: which member shall have which partitions (``group.consumer.assignors``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.coordinator.group.modern.assignors.range import assign_range
+from broker.coordinator.group.modern.assignors.spec import Assignor, AssignorError, GroupSpec, MemberSpec
+from broker.coordinator.group.modern.assignors.uniform import assign_uniform
+
+__all__ = ["ASSIGNORS", "Assignor", "AssignorError", "GroupSpec", "MemberSpec"]
+
+ASSIGNORS: Mapping[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
+"""By the names that members give (``group.remote.assignor``)."""

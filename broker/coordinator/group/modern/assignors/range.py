@@ -1,0 +1,41 @@
+"""The assignor ``range``: of every topic each subscriber gets a run of neighbouring partitions.
+
+Members are in a fixed order, static ones first and by instance id, so that they keep their runs when they come back;
+the others by member id. Where all subscribe to the same topics with equally many partitions, a member gets the same
+numbers of each: records of one key in two topics meet in one member. Kafka's ``RangeAssignor``.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from broker.coordinator.group.modern.assignors.spec import GroupSpec
+from broker.coordinator.group.modern.model import Assignment
+
+
+def assign_range(group: GroupSpec) -> dict[str, Assignment]:
+    """See the module.
+
+    Raises:
+        AssignorError: a member is subscribed to a topic that does not exist.
+    """
+    members = sorted(group.members, key=lambda member_id: _order(group, member_id))
+    subscribers: dict[UUID, list[str]] = {}
+    for member_id in members:
+        for topic_id in group.members[member_id].topics:
+            subscribers.setdefault(topic_id, []).append(member_id)
+    result: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in members}
+    for topic_id, subscribed in subscribers.items():
+        least, extra = divmod(group.count(topic_id), len(subscribed))
+        start = 0
+        for place, member_id in enumerate(subscribed):
+            end = start + least + (place < extra)
+            if start < end:
+                result[member_id][topic_id] = frozenset(range(start, end))
+            start = end
+    return dict(result)
+
+
+def _order(group: GroupSpec, member_id: str) -> tuple[bool, str]:
+    instance_id = group.members[member_id].instance_id
+    return (True, member_id) if instance_id is None else (False, instance_id)

@@ -1,0 +1,144 @@
+"""The assignor ``uniform``, the default: as even as can be, and then as few moves as can be.
+
+Balance goes before stickiness, as in Kafka's ``UniformAssignor``. Where all members subscribe to the same topics, their
+numbers of partitions differ by one at most. Where they do not, no partition could go to a subscriber that would then
+still have fewer than its present owner had.
+"""
+
+from __future__ import annotations
+
+import heapq
+from uuid import UUID
+
+from broker.coordinator.group.modern.assignors.spec import AssignorError, GroupSpec, Partition, grouped, partitions_of
+from broker.coordinator.group.modern.model import Assignment
+
+
+def assign_uniform(group: GroupSpec) -> dict[str, Assignment]:
+    """See the module.
+
+    Raises:
+        AssignorError: a member is subscribed to a topic that does not exist.
+    """
+    if not group.members:
+        return {}
+    owned, unassigned = _still_owned(group)
+    if group.is_homogeneous:
+        _spread_evenly(owned, unassigned)
+    else:
+        _Balance(group, owned).spread(unassigned)
+    result: dict[str, Assignment] = {}
+    for member_id, partitions in owned.items():
+        topics: dict[UUID, set[int]] = {}
+        for topic_id, partition in partitions:
+            topics.setdefault(topic_id, set()).add(partition)
+        result[member_id] = grouped(topics)
+    return result
+
+
+def _still_owned(group: GroupSpec) -> tuple[dict[str, list[Partition]], list[Partition]]:
+    """What each member may keep of its target so far, and the partitions that nobody has; both in a fixed order."""
+    topics = sorted(frozenset[UUID]().union(*(member.topics for member in group.members.values())))
+    free = {(topic_id, partition): None for topic_id in topics for partition in range(group.count(topic_id))}
+    owned: dict[str, list[Partition]] = {}
+    for member_id in sorted(group.members):
+        member = group.members[member_id]
+        kept = []
+        for partition in partitions_of(member.assigned):
+            # Also not what two members would have, nor what the topic has no more.
+            if partition[0] in member.topics and partition in free:
+                del free[partition]
+                kept.append(partition)
+        owned[member_id] = kept
+    return owned, list(free)
+
+
+def _spread_evenly(owned: dict[str, list[Partition]], unassigned: list[Partition]) -> None:
+    total = len(unassigned) + sum(map(len, owned.values()))
+    least, extra = divmod(total, len(owned))
+    quotas = dict.fromkeys(owned, least)
+    # Who has one more than the others already is the first to be allowed it.
+    for member_id in sorted(owned, key=lambda member_id: len(owned[member_id]) <= least)[:extra]:
+        quotas[member_id] += 1
+    for member_id, partitions in owned.items():
+        unassigned += partitions[quotas[member_id] :]
+        del partitions[quotas[member_id] :]
+    rest = iter(unassigned)
+    for member_id, partitions in owned.items():
+        for _ in range(quotas[member_id] - len(partitions)):
+            partitions.append(next(rest))
+
+
+class _Balance:
+    """The members' loads while partitions are handed out among different subscriptions."""
+
+    def __init__(self, group: GroupSpec, owned: dict[str, list[Partition]]) -> None:
+        self._owned = {member_id: dict.fromkeys(partitions) for member_id, partitions in owned.items()}
+        self._lists = owned
+        self._owner = {partition: member_id for member_id, some in owned.items() for partition in some}
+        self._subscribers: dict[UUID, list[str]] = {}
+        for member_id in sorted(group.members):
+            for topic_id in group.members[member_id].topics:
+                self._subscribers.setdefault(topic_id, []).append(member_id)
+        self._group = group
+        # Per topic, subscribers by load; an entry whose load has changed meanwhile is put right when it is met.
+        self._lightest = {
+            topic_id: [(len(owned[member_id]), member_id) for member_id in members]
+            for topic_id, members in self._subscribers.items()
+        }
+        for heap in self._lightest.values():
+            heapq.heapify(heap)
+
+    def spread(self, unassigned: list[Partition]) -> None:
+        """Give every partition an owner and level the loads."""
+        for partition in sorted(unassigned, key=self._order):
+            self._give(partition, self._least_loaded(partition[0]))
+        movable = [
+            (topic_id, partition)
+            for topic_id, members in self._subscribers.items()
+            if len(members) > 1
+            for partition in range(self._group.count(topic_id))
+        ]
+        movable.sort(key=self._order)
+        moved = True
+        # It ends: every move makes the sum of the squared loads smaller.
+        while moved:
+            moved = False
+            for partition in movable:
+                owner = self._owner[partition]
+                lightest = self._least_loaded(partition[0])
+                if self._load(owner) > self._load(lightest) + 1:
+                    del self._owned[owner][partition]
+                    self._note(owner)
+                    self._give(partition, lightest)
+                    moved = True
+        for member_id, partitions in self._lists.items():
+            partitions[:] = self._owned[member_id]
+
+    def _order(self, partition: Partition) -> tuple[float, int, int, UUID]:
+        """Topics with many partitions for each subscriber first, then those with few subscribers."""
+        topic_id, number = partition
+        subscribers = len(self._subscribers[topic_id])
+        return -self._group.count(topic_id) / subscribers, subscribers, number, topic_id
+
+    def _load(self, member_id: str) -> int:
+        return len(self._owned[member_id])
+
+    def _least_loaded(self, topic_id: UUID) -> str:
+        heap = self._lightest[topic_id]
+        while heap:
+            load, member_id = heap[0]
+            if load == self._load(member_id):
+                return member_id
+            heapq.heappop(heap)
+        raise AssignorError(f"no subscriber of {topic_id} has a known load")
+
+    def _give(self, partition: Partition, member_id: str) -> None:
+        self._owned[member_id][partition] = None
+        self._owner[partition] = member_id
+        self._note(member_id)
+
+    def _note(self, member_id: str) -> None:
+        entry = self._load(member_id), member_id
+        for topic_id in self._group.members[member_id].topics:
+            heapq.heappush(self._lightest[topic_id], entry)

@@ -1,0 +1,90 @@
+"""What a request to a consumer group is given, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, Protocol, TypeVar
+from uuid import UUID
+
+from broker.coordinator.group.modern.config import ConsumerGroupConfig
+from broker.coordinator.group.modern.log_records import GroupRecord
+from broker.coordinator.group.modern.model import TopicMetadata
+
+T = TypeVar("T")
+
+
+class Topics(Protocol):
+    """The topics of the cluster at one moment."""
+
+    @property
+    def version(self) -> int:
+        """Greater after every change of the topics, also after a restart."""
+
+    def get(self, name: str) -> TopicMetadata | None: ...
+
+    def name_of(self, topic_id: UUID) -> str | None: ...
+
+    def names(self) -> Iterable[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A request's surroundings.
+
+    Attributes:
+        now_ms: milliseconds since the epoch.
+        new_member_id: makes a member id for those that come without.
+    """
+
+    topics: Topics
+    config: ConsumerGroupConfig
+    now_ms: int
+    new_member_id: Callable[[], str]
+    client_id: str = ""
+    client_host: str = ""
+
+
+class TimerKind(Enum):
+    """What a member must do in time, or it is fenced."""
+
+    SESSION = "session"
+    """Send a heartbeat."""
+    REBALANCE = "rebalance"
+    """Give back the partitions that it was asked for."""
+    JOIN = "join"
+    """Join again, as a member of the classic protocol that was told of a rebalance."""
+    SYNC = "sync"
+    """Ask for its assignment, as a member of the classic protocol that has joined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """Start a member's timer anew, or stop it where ``delay_ms`` is None.
+
+    Attributes:
+        epoch: of a REBALANCE timer: it counts only while the member is in this epoch.
+        keep: a timer that runs already goes on.
+    """
+
+    kind: TimerKind
+    member_id: str
+    delay_ms: int | None
+    epoch: int = -1
+    keep: bool = False
+
+
+@dataclass(slots=True)
+class Outcome(Generic[T]):
+    """What a request makes of a group.
+
+    The group has not changed yet: the records are appended as one batch, then replayed, and the response sent when
+    they are stored. Where that fails, the timers and ``seen_version`` do not count either.
+    """
+
+    response: T
+    records: list[GroupRecord] = field(default_factory=list)
+    timers: list[Timer] = field(default_factory=list)
+    seen_version: int | None = None
+    """The group was compared with this version of the topics."""

@@ -1,0 +1,242 @@
+"""A group of the consumer protocol: what the records of its log say, and nothing else.
+
+Records of a compacted log may come without those that were before them, so that none is required for another: a record
+of a member that is not known makes it, and a tombstone of what is not there does nothing. What only this broker knows
+(`seen_version`) begins anew when it loads the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from broker.coordinator.group.modern import log_records as log
+from broker.coordinator.group.modern.log_records import GroupRecord
+from broker.coordinator.group.modern.model import (
+    LEAVE_EPOCH,
+    NO_PARTITIONS,
+    Assignment,
+    ClassicMetadata,
+    Member,
+    MemberState,
+    ResolvedRegex,
+    TopicMetadata,
+    assignment_of,
+)
+
+EMPTY, ASSIGNING, RECONCILING, STABLE, DEAD = "Empty", "Assigning", "Reconciling", "Stable", "Dead"
+"""States of a group, by the names that ListGroups and ConsumerGroupDescribe tell."""
+NO_EPOCH = -1
+"""The assignment epoch after its tombstone."""
+
+
+def subscribed_names(member: Member, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
+    """The topics that a member is subscribed to, by name and by what its regular expression matched."""
+    if member.topic_regex in regexes:
+        return member.topic_names | regexes[member.topic_regex].topics
+    return member.topic_names
+
+
+@dataclass(slots=True)
+class _Owners:
+    """Which epoch's member owns each partition, or has not given it back yet."""
+
+    epochs: dict[UUID, dict[int, int]]
+
+    def add(self, assignment: Assignment, epoch: int) -> None:
+        for topic_id, partitions in assignment.items():
+            self.epochs.setdefault(topic_id, {}).update(dict.fromkeys(partitions, epoch))
+
+    def remove(self, assignment: Assignment, epoch: int) -> None:
+        for topic_id, partitions in assignment.items():
+            known = self.epochs.get(topic_id, {})
+            for partition in partitions:
+                # Another record may have given it to another member since.
+                if known.get(partition) == epoch:
+                    del known[partition]
+            if not known:
+                self.epochs.pop(topic_id, None)
+
+
+class ConsumerGroup:
+    """See the module. Changed by `replay` only.
+
+    Attributes:
+        members: by member id.
+        static_members: member ids by instance id.
+        group_epoch: grows with every change of members, subscriptions and subscribed topics.
+        assignment_epoch: the group epoch that ``target`` was made for.
+        target: what each member shall have.
+        topics: the subscribed topics as the group last saw them, by name.
+        regexes: what the members' regular expressions matched.
+        seen_version: version of the cluster's topics that ``topics`` was compared with; -1 for none.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.group_epoch = 0
+        self.assignment_epoch = 0
+        self.target: dict[str, Assignment] = {}
+        self.topics: dict[str, TopicMetadata] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self.seen_version = -1
+        self._owners = _Owners({})
+
+    @property
+    def state(self) -> str:
+        if not self.members:
+            return EMPTY
+        if self.group_epoch > self.assignment_epoch:
+            return ASSIGNING
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return STABLE
+        return RECONCILING
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the log's last word was the group's tombstone."""
+        return self.group_epoch < 0
+
+    def static_member(self, instance_id: str) -> Member | None:
+        member_id = self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def is_owned(self, topic_id: UUID, partition: int) -> bool:
+        """Whether some member owns the partition, or has not given it back yet."""
+        return partition in self._owners.epochs.get(topic_id, ())
+
+    def owner_epoch(self, topic_id: UUID, partition: int) -> int:
+        """The epoch of the member that owns the partition, -1 for none."""
+        return self._owners.epochs.get(topic_id, {}).get(partition, -1)
+
+    def target_of(self, member_id: str, instance_id: str | None) -> Assignment:
+        """The target of a member: of a static one, that of the member it takes the place of."""
+        if instance_id is not None:
+            member_id = self.static_members.get(instance_id, member_id)
+        return self.target.get(member_id, NO_PARTITIONS)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member consumes the topic, so that its offsets do not expire and cannot be deleted."""
+        return any(topic in subscribed_names(member, self.regexes) for member in self.members.values())
+
+    def all_use_classic_except(self, member_id: str) -> bool:
+        """Whether all other members speak the classic protocol."""
+        return all(member.classic is not None for member in self.members.values() if member.member_id != member_id)
+
+    # -- replaying
+
+    def replay(self, record: GroupRecord) -> None:
+        """Take in a record of this group, of any type."""
+        value = record.value
+        if record.kind is log.MemberMetadata:
+            self._replay_member(record.key.member_id, value)  # type: ignore[union-attr, arg-type]
+        elif record.kind is log.CurrentAssignment:
+            self._replay_current(record.key.member_id, value)  # type: ignore[union-attr, arg-type]
+        elif record.kind is log.TargetAssignment:
+            self._replay_target(record.key.member_id, value)  # type: ignore[union-attr, arg-type]
+        elif record.kind is log.RegularExpression:
+            self._replay_regex(record.key.regular_expression, value)  # type: ignore[union-attr, arg-type]
+        elif record.kind is log.PartitionMetadata:
+            self._replay_topics(value)  # type: ignore[arg-type]
+        elif record.kind is log.TargetAssignmentMetadata:
+            self.assignment_epoch = value.assignment_epoch if value is not None else NO_EPOCH  # type: ignore[union-attr]
+        else:
+            self.group_epoch = value.epoch if value is not None else NO_EPOCH  # type: ignore[union-attr]
+
+    def _replay_member(self, member_id: str, value: log.MemberMetadata | None) -> None:
+        old = self.members.get(member_id)
+        if value is None:
+            if old is not None:
+                self._forget(old)
+            return
+        classic = None
+        if value.classic_member_metadata is not None:
+            classic = ClassicMetadata(
+                value.classic_member_metadata.session_timeout_ms,
+                tuple((item.name, item.metadata) for item in value.classic_member_metadata.supported_protocols),
+            )
+        member = replace(
+            old or Member(member_id),
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topic_names=frozenset(value.subscribed_topic_names),
+            topic_regex=value.subscribed_topic_regex or "",
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            server_assignor=value.server_assignor,
+            classic=classic,
+        )
+        if old is not None and old.instance_id not in (None, member.instance_id):
+            self._release_instance(old)
+        self.members[member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member_id
+
+    def _replay_current(self, member_id: str, value: log.CurrentAssignment | None) -> None:
+        old = self.members.get(member_id)
+        if value is None:
+            if old is None:
+                return
+            member = replace(
+                old,
+                epoch=LEAVE_EPOCH,
+                previous_epoch=LEAVE_EPOCH,
+                assigned=NO_PARTITIONS,
+                pending_revocation=NO_PARTITIONS,
+            )
+        else:
+            member = replace(
+                old or Member(member_id),
+                epoch=value.member_epoch,
+                previous_epoch=value.previous_member_epoch,
+                state=MemberState.of(value.state),
+                assigned=assignment_of(value.assigned_partitions),
+                pending_revocation=assignment_of(value.partitions_pending_revocation),
+            )
+        if old is not None:
+            self._owners.remove(old.assigned, old.epoch)
+            self._owners.remove(old.pending_revocation, old.epoch)
+        self._owners.add(member.assigned, member.epoch)
+        self._owners.add(member.pending_revocation, member.epoch)
+        self.members[member_id] = member
+
+    def _replay_target(self, member_id: str, value: log.TargetAssignment | None) -> None:
+        if value is None:
+            self.target.pop(member_id, None)
+        else:
+            self.target[member_id] = assignment_of(value.topic_partitions)
+
+    def _replay_regex(self, regex: str, value: log.RegularExpression | None) -> None:
+        if value is None:
+            self.regexes.pop(regex, None)
+        else:
+            self.regexes[regex] = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+
+    def _replay_topics(self, value: log.PartitionMetadata | None) -> None:
+        self.topics = {
+            topic.topic_name: TopicMetadata(
+                topic.topic_id,
+                topic.topic_name,
+                topic.num_partitions,
+                {entry.partition: frozenset(entry.racks) for entry in topic.partition_metadata},
+            )
+            for topic in (value.topics if value is not None else ())
+        }
+
+    def _forget(self, member: Member) -> None:
+        self._owners.remove(member.assigned, member.epoch)
+        self._owners.remove(member.pending_revocation, member.epoch)
+        del self.members[member.member_id]
+        self._release_instance(member)
+
+    def _release_instance(self, member: Member) -> None:
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
+            del self.static_members[member.instance_id]

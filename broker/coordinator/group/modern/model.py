@@ -1,0 +1,130 @@
+"""What a group of the consumer protocol consists of: members, their states, and sets of partitions.
+
+Epochs (KIP-848): the group epoch grows whenever the members, their subscriptions or the subscribed topics change; the
+assignment epoch is the group epoch that the target assignment was made for; a member's epoch is the assignment epoch
+that the member has been led to. When all three are equal for every member, the group is stable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TypeAlias
+from uuid import UUID
+
+from broker.coordinator.group.modern import log_records as log
+
+Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
+"""Partitions by topic id; a topic without partitions does not appear."""
+
+NO_PARTITIONS: Assignment = {}
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
+"""Epochs in a heartbeat that are none: the member joins; leaves; leaves for a while and keeps its partitions."""
+
+
+class MemberState(IntEnum):
+    """How far a member is on the way to its target assignment; the numbers are those of the log."""
+
+    STABLE = 0
+    """It has what its epoch's target assignment gives it."""
+    UNREVOKED_PARTITIONS = 1
+    """It must give partitions back before it can go on to the next epoch."""
+    UNRELEASED_PARTITIONS = 2
+    """It is in its target's epoch, and partitions of its target are still in the hands of others."""
+    UNKNOWN = 127
+    """A state that a newer release wrote: the member must begin anew."""
+
+    @classmethod
+    def of(cls, number: int) -> MemberState:
+        try:
+            return cls(number)
+        except ValueError:
+            return cls.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMetadata:
+    """Of a member that speaks the classic protocol in a consumer group (KIP-848's online migration).
+
+    Attributes:
+        protocols: name and embedded subscription of each supported assignor, the preferred first.
+    """
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member. A change makes a new one (`dataclasses.replace`).
+
+    Attributes:
+        previous_epoch: the epoch before ``epoch``: a member that did not get the answer with the newer one shows it.
+        rebalance_timeout_ms: how long the member may take to give partitions back.
+        assigned: what the member owns, or may own as soon as it hears of it.
+        pending_revocation: what the member must give back.
+        classic: set for a member that speaks the classic protocol.
+    """
+
+    member_id: str
+    epoch: int = 0
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    topic_names: frozenset[str] = frozenset()
+    topic_regex: str = ""
+    server_assignor: str | None = None
+    assigned: Assignment = field(default_factory=dict)
+    pending_revocation: Assignment = field(default_factory=dict)
+    classic: ClassicMetadata | None = None
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == epoch
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """A topic as a group last saw it. ``racks`` of each partition's replicas; empty where no broker has a rack."""
+
+    topic_id: UUID
+    name: str
+    partitions: int
+    racks: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRegex:
+    """What a regular expression matched at ``timestamp_ms``, in version ``version`` of the cluster's metadata."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
+
+
+def count_partitions(assignment: Assignment) -> int:
+    return sum(map(len, assignment.values()))
+
+
+def assignment_of(topics: Iterable[log.TopicPartitions]) -> Assignment:
+    """An assignment from the structures of a record; topics that appear twice are joined."""
+    result: dict[UUID, frozenset[int]] = {}
+    for topic in topics:
+        if topic.partitions:
+            result[topic.topic_id] = result.get(topic.topic_id, frozenset()) | frozenset(topic.partitions)
+    return result
+
+
+def topic_partitions(assignment: Assignment) -> list[log.TopicPartitions]:
+    """An assignment as the structures of a record, in a fixed order."""
+    return [
+        log.TopicPartitions(topic_id=topic_id, partitions=sorted(assignment[topic_id]))
+        for topic_id in sorted(assignment)
+    ]

@@ -1,0 +1,1 @@
+"""Groups of the consumer protocol of KIP-848."""
