@@ -3,9 +3,9 @@
     python -m tests.protocol.golden.make_messages
 
 ``WriteMessages.java`` fills Kafka's generated classes and writes them: 3.9's, but 4's for the messages of `NEWER`.
-Lines that begin with ``error`` are its error codes, with ``api`` its APIs, with ``defaults`` what the fields of a message's structure are at first, with ``absent``
-which fields a version does not have, and whether a value in them is ignored or refused. All others are one message in
-one version, filled in one way:
+Lines that begin with ``error`` are its error codes, with ``api`` its APIs, with ``defaults`` what the fields of a
+message's structure are at first, with ``absent`` which fields a version does not have, and whether a value in them is
+ignored or refused. All others are one message in one version, filled in one way:
 
 ========  ===================================================================================================
 message   its name, such as ``FetchRequest``
