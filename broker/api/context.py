@@ -14,6 +14,7 @@ from broker.config.server import BrokerConfig
 from broker.controller.configs import ConfigController
 from broker.controller.producer_ids import ProducerIds
 from broker.controller.topics import TopicController
+from broker.coordinator.group.consumer_service import ConsumerGroups
 from broker.coordinator.group.service import GroupCoordinator
 from broker.coordinator.transaction.service import Transactions
 from broker.metadata.model import ClusterState
@@ -47,6 +48,7 @@ class Broker:
         self.configs = ConfigController(store, replicas, static_config, broker_id)
         self.producer_ids = ProducerIds(store)
         self.groups = GroupCoordinator(loop, replicas=replicas, topics=self.topics, now_ms=now_ms)
+        self.consumer_groups = ConsumerGroups(self.groups, store)
         self.transactions = Transactions(
             replicas=replicas,
             topics=self.topics,

@@ -104,6 +104,22 @@ class ConsumerGroup:
         """Whether the log's last word was the group's tombstone."""
         return self.group_epoch < 0
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever stored of it."""
+        return self.group_epoch == 0 and not self.members
+
+    def copy(self) -> ConsumerGroup:
+        """The group as it is now, which later records do not change."""
+        twin = ConsumerGroup(self.group_id)
+        twin.__dict__.update(self.__dict__)
+        twin.members = dict(self.members)
+        twin.static_members = dict(self.static_members)
+        twin.target = dict(self.target)
+        twin.regexes = dict(self.regexes)
+        twin._owners = _Owners({topic_id: dict(epochs) for topic_id, epochs in self._owners.epochs.items()})
+        return twin
+
     def static_member(self, instance_id: str) -> Member | None:
         member_id = self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
@@ -125,6 +141,10 @@ class ConsumerGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member consumes the topic, so that its offsets do not expire and cannot be deleted."""
         return any(topic in subscribed_names(member, self.regexes) for member in self.members.values())
+
+    def all_subscribed(self) -> frozenset[str]:
+        """The topics that its members consume."""
+        return frozenset[str]().union(*(subscribed_names(member, self.regexes) for member in self.members.values()))
 
     def all_use_classic_except(self, member_id: str) -> bool:
         """Whether all other members speak the classic protocol."""

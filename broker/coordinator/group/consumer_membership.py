@@ -1,0 +1,231 @@
+"""A group of the consumer protocol in a shard (`membership.Membership`): its timers, and what it stores and answers.
+
+The records of a change are replayed at once, and those who asked are answered when they are stored; what is asked
+meanwhile and changes nothing waits for them, so that nobody is told of what may yet be lost. Where records cannot even
+be appended, the group is as it was before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from broker.coordinator.group.membership import Answer, CommitRequest, GroupSummary, Moment, Retention, Store
+from broker.coordinator.group.modern import group_records, membership
+from broker.coordinator.group.modern.context import Context, Outcome, Timer, TimerKind
+from broker.coordinator.group.modern.group import ConsumerGroup
+from broker.coordinator.group.modern.log_records import GroupRecord
+from broker.coordinator.group.modern.model import Member
+from broker.coordinator.state_log import StateRecord
+from kafkalog.protocol.errors import (
+    ErrorCode,
+    IllegalGenerationError,
+    KafkaError,
+    NonEmptyGroupError,
+    NotCoordinatorError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
+    UnsupportedVersionError,
+    error_for,
+)
+
+logger = logging.getLogger("kafkalog.broker.groups")
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+MEMBER_EPOCH_VERSION = 9
+"""The first version of OffsetCommit that says a member's epoch."""
+
+_FENCED = {
+    TimerKind.SESSION: "its session expired",
+    TimerKind.REBALANCE: "it did not give its partitions back in time",
+    TimerKind.JOIN: "it failed to join within the rebalance timeout",
+    TimerKind.SYNC: "it failed to sync within the rebalance timeout",
+}
+
+MakeContext = Callable[[str, Moment], Context]
+"""The surroundings of a group, by its id, at a moment."""
+
+
+class ConsumerMembership:
+    """See the module.
+
+    Attributes:
+        group: what the log says.
+        out: what is to be done, in order; the shard does it and empties it.
+        on_fenced: called for a member that was too late, before it is removed; True where that is seen to already.
+    """
+
+    kind = "consumer"
+
+    def __init__(self, group: ConsumerGroup, context: MakeContext) -> None:
+        self.group = group
+        self.out: list[Answer | Store] = []
+        self.wake_at: int | None = None
+        self.on_fenced: Callable[[ConsumerMembership, Member, Moment], bool] = lambda *_: False
+        self._context = context
+        self._timers: dict[tuple[TimerKind, str], tuple[int, int]] = {}
+        """By kind and member: the deadline, and the epoch that it is about."""
+        self._changes = 0
+        self._storing: dict[int, Any] = {}
+        """Who waits for each change that is being stored, by its number."""
+        self._waiting: list[Answer] = []
+
+    @classmethod
+    def load(cls, group: ConsumerGroup, context: MakeContext, now: Moment) -> ConsumerMembership:
+        """A group that was read from its log; its members have their session time-outs from now on."""
+        self = cls(group, context)
+        config = context(group.group_id, now).config
+        self.set_timers(membership.timers_after_loading(group, config.session_timeout_ms), now)
+        return self
+
+    # -- changes
+
+    def apply(self, outcome: Outcome[Any], token: Any, now: Moment) -> None:
+        """Take what a request makes of the group; ``token`` gets the response, or the error, once it is stored."""
+        answer = Answer(token, outcome.response)
+        if not outcome.records:
+            self._accept(outcome, now)
+            if self._storing:
+                self._waiting.append(answer)
+            else:
+                self.out.append(answer)
+            return
+        before = self.group.copy()
+        for record in outcome.records:
+            self.group.replay(record)
+        self._changes += 1
+        change = self._changes
+        self._storing[change] = token
+        timers = dict(self._timers)
+        self._accept(outcome, now)
+
+        def done(error: ErrorCode | None, then: Moment) -> None:
+            self._storing.pop(change, None)
+            if error is not None and error is not ErrorCode.REQUEST_TIMED_OUT and change == self._changes:
+                # Nothing of it is in the log.
+                self.group, self._timers = before, timers
+            if token is not None:
+                self.out.append(answer if error is None else Answer(token, error_for(error)))
+            if not self._storing:
+                self.out += self._waiting
+                self._waiting = []
+
+        self.out.append(Store(encoded(outcome.records), done))
+
+    def fence(self, member: Member, reason: str, now: Moment) -> None:
+        """A member is gone without a word."""
+        logger.info("member %s of group %s is fenced: %s", member.member_id, self.group.group_id, reason)
+        if self.on_fenced(self, member, now):
+            return
+        records = membership.remove(self.group, [member], self._context(self.group.group_id, now))
+        self.apply(Outcome(None, records, membership.stop_timers(member.member_id)), None, now)
+
+    def _accept(self, outcome: Outcome[Any], now: Moment) -> None:
+        self.set_timers(outcome.timers, now)
+        if outcome.seen_version is not None:
+            self.group.seen_version = outcome.seen_version
+
+    def set_timers(self, timers: list[Timer], now: Moment) -> None:
+        for timer in timers:
+            key = timer.kind, timer.member_id
+            if timer.delay_ms is None:
+                self._timers.pop(key, None)
+            elif not (timer.keep and key in self._timers):
+                deadline = now.ms + timer.delay_ms
+                self._timers[key] = deadline, timer.epoch
+                if self.wake_at is None or deadline < self.wake_at:
+                    self.wake_at = deadline
+
+    # -- what is asked of any group
+
+    @property
+    def state_name(self) -> str:
+        return self.group.state
+
+    @property
+    def protocol_type(self) -> str:
+        return CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def is_empty(self) -> bool:
+        return self.group.is_empty
+
+    def wake(self, now: Moment) -> None:
+        for key, (deadline, epoch) in list(self._timers.items()):
+            if deadline > now.ms or key not in self._timers:
+                continue
+            del self._timers[key]
+            kind, member_id = key
+            member = self.group.members.get(member_id)
+            if member is not None and (kind is not TimerKind.REBALANCE or member.epoch == epoch):
+                self.fence(member, _FENCED[kind], now)
+        self.wake_at = min((deadline for deadline, _ in self._timers.values()), default=None)
+
+    def check_commit(self, request: CommitRequest, now: Moment) -> None:
+        if request.epoch < 0 and self.group.is_empty:
+            return
+        member = membership.known_member(self.group, request.member_id)
+        if not request.transactional and member.classic is None and request.version < MEMBER_EPOCH_VERSION:
+            raise UnsupportedVersionError(
+                "OffsetCommit version 9 or above must be used by members using the modern group protocol"
+            )
+        _check_epoch(member, request.epoch)
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        if member_id is None and member_epoch < 0:
+            return
+        member = self.group.members.get(member_id or "")
+        if member is None:
+            raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.group.group_id}.")
+        _check_epoch(member, member_epoch)
+
+    def check_deletable(self) -> None:
+        if not self.group.is_empty:
+            raise NonEmptyGroupError
+
+    def is_subscribed(self, topic: str) -> bool:
+        return self.group.is_subscribed_to(topic)
+
+    def retention(self) -> Retention:
+        return Retention(None, self.group.all_subscribed())
+
+    def tombstones(self, group_id: str) -> list[StateRecord]:
+        if self.group.is_new:
+            return []
+        return encoded(group_records.group_tombstones(group_id, self.group.members, self.group.regexes))
+
+    def summary(self) -> GroupSummary | None:
+        # DescribeGroups tells of such groups that they are not there, and clients ask ConsumerGroupDescribe.
+        return None
+
+    def unload(self) -> None:
+        self.refuse(NotCoordinatorError())
+
+    def refuse(self, error: KafkaError) -> None:
+        """Nobody will hear what is still being stored: those who wait are told ``error``."""
+        tokens = [*self._storing.values(), *(answer.token for answer in self._waiting)]
+        self.out += [Answer(token, error) for token in tokens if token is not None]
+        self._storing, self._waiting = {}, []
+        self.wake_at = None
+
+
+def encoded(records: list[GroupRecord]) -> list[StateRecord]:
+    """The records as the log takes them."""
+    return [StateRecord(*record.encode()) for record in records]
+
+
+def _check_epoch(member: Member, epoch: int) -> None:
+    """Raises StaleMemberEpochError, of a member of the classic protocol IllegalGenerationError."""
+    if epoch == member.epoch:
+        return
+    error: KafkaError
+    if member.classic is not None:
+        error = IllegalGenerationError(
+            f"The received generation id {epoch} does not match the expected member epoch {member.epoch}."
+        )
+    else:
+        error = StaleMemberEpochError(
+            f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}."
+        )
+    raise error

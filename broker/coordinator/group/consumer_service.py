@@ -1,0 +1,168 @@
+"""The consumer protocol (KIP-848) of a broker's group coordinator: what requests ask of groups of that protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Any
+
+from broker.config.server import BrokerConfig
+from broker.coordinator.group import replay
+from broker.coordinator.group.classic import ClassicGroup
+from broker.coordinator.group.cluster_topics import ClusterTopics
+from broker.coordinator.group.consumer_membership import ConsumerMembership
+from broker.coordinator.group.membership import Membership, Moment
+from broker.coordinator.group.modern.assignors import ASSIGNORS
+from broker.coordinator.group.modern.config import ConsumerGroupConfig, MigrationPolicy
+from broker.coordinator.group.modern.context import Context, Outcome
+from broker.coordinator.group.modern.describe import describe
+from broker.coordinator.group.modern.group import ConsumerGroup
+from broker.coordinator.group.modern.heartbeat import check_request, heartbeat, is_leaving, leave
+from broker.coordinator.group.modern.log_records import TYPES, decode_record
+from broker.coordinator.group.modern.model import JOIN_EPOCH
+from broker.coordinator.group.offsets import GroupOffsets
+from broker.coordinator.group.records import UnreadableRecordError
+from broker.coordinator.group.service import GroupCoordinator
+from broker.coordinator.group.shard import Group, Shard
+from broker.metadata.store import MetadataStore
+from kafkalog.protocol.errors import GroupIdNotFoundError, UnsupportedVersionError
+from kafkalog.protocol.messages.consumer_group_describe import DescribedGroup
+from kafkalog.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from kafkalog.protocol.primitives import ProtocolError
+
+_KAFKA_CLASSES = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+PROTOCOL = "consumer"
+
+
+def consumer_group_config(config: BrokerConfig) -> ConsumerGroupConfig:
+    """The broker's settings for groups of the consumer protocol."""
+    names = [_KAFKA_CLASSES.get(name, name) for name in config["group.consumer.assignors"]]
+    return ConsumerGroupConfig(
+        session_timeout_ms=config["group.consumer.session.timeout.ms"],
+        heartbeat_interval_ms=config["group.consumer.heartbeat.interval.ms"],
+        max_size=config["group.consumer.max.size"],
+        classic_max_size=config["group.max.size"],
+        assignors=tuple(name for name in names if name in ASSIGNORS) or tuple(ASSIGNORS),
+        migration_policy=MigrationPolicy(config["group.consumer.migration.policy"].lower()),
+    )
+
+
+class ConsumerGroups:
+    """See the module. Used on the event loop's thread only."""
+
+    def __init__(self, coordinator: GroupCoordinator, store: MetadataStore) -> None:
+        self._coordinator = coordinator
+        self._topics = ClusterTopics(store)
+        self._config: tuple[BrokerConfig | None, ConsumerGroupConfig] = (None, ConsumerGroupConfig())
+        coordinator.load_membership = self._load
+        replay.register(TYPES, _read)
+
+    async def heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, version: int, client_id: str, client_host: str
+    ) -> ConsumerGroupHeartbeatResponse:
+        """ConsumerGroupHeartbeat.
+
+        Raises:
+            KafkaError: see `modern.heartbeat`, and what `GroupCoordinator.shard_of` raises.
+        """
+        self._check_enabled()
+        shard = self._coordinator.shard_of(request.group_id)
+        now = self._coordinator.now()
+        context = self._context(request.group_id, now, client_id, client_host)
+        check_request(request, version, context.config)
+        group = shard.groups.get(request.group_id)
+        present = group.membership if group is not None else None
+        if is_leaving(request):
+            membership = self._existing(request.group_id, present)
+            outcome = leave(membership.group, request, context)
+        else:
+            membership = self._found(request, present)
+            outcome = heartbeat(membership.group, request, context)
+        if group is None:
+            group = shard.groups[request.group_id] = Group(request.group_id, membership, GroupOffsets())
+        elif present is not membership:
+            shard.convert(group, membership)
+        result: ConsumerGroupHeartbeatResponse = await self._settle(shard, group, membership, outcome, now)
+        return result
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """ConsumerGroupDescribe of one group.
+
+        Raises:
+            GroupIdNotFoundError, and what `GroupCoordinator.shard_of` raises.
+        """
+        self._check_enabled()
+        group = self._coordinator.shard_of(group_id).groups.get(group_id)
+        if group is None:
+            raise GroupIdNotFoundError(f"Group {group_id} not found.")
+        membership = self._existing(group_id, group.membership)
+        return describe(membership.group, self._context(group_id, self._coordinator.now()))
+
+    async def _settle(
+        self, shard: Shard, group: Group, membership: ConsumerMembership, outcome: Outcome[Any], now: Moment
+    ) -> Any:
+        token = asyncio.get_running_loop().create_future()
+        membership.apply(outcome, token, now)
+        shard.settle(group)
+        result = await token
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def _existing(self, group_id: str, present: Membership | None) -> ConsumerMembership:
+        if present is None:
+            raise GroupIdNotFoundError(f"Consumer group {group_id} not found.")
+        if not isinstance(present, ConsumerMembership):
+            raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
+        return present
+
+    def _found(self, request: ConsumerGroupHeartbeatRequest, present: Membership | None) -> ConsumerMembership:
+        """The group's membership; a new one where a member joins a group that is not there, or an empty classic one."""
+        joins = request.member_epoch == JOIN_EPOCH
+        if joins and (present is None or (isinstance(present, ClassicGroup) and present.is_empty)):
+            return ConsumerMembership(ConsumerGroup(request.group_id), self._context)
+        return self._existing(request.group_id, present)
+
+    def _context(self, group_id: str, now: Moment, client_id: str = "", client_host: str = "") -> Context:
+        return Context(
+            self._topics, self.config(group_id), now.wall_ms, lambda: str(uuid.uuid4()), client_id, client_host
+        )
+
+    def config(self, group_id: str) -> ConsumerGroupConfig:
+        """The settings in force for a group."""
+        config = self._coordinator.config
+        if self._config[0] is not config:
+            self._config = config, consumer_group_config(config)
+        return self._config[1]
+
+    def _check_enabled(self) -> None:
+        if PROTOCOL not in self._coordinator.config["group.coordinator.rebalance.protocols"]:
+            raise UnsupportedVersionError
+
+    def _load(self, group_id: str, loaded: object, now: Moment) -> Membership:
+        assert isinstance(loaded, ConsumerGroup)
+        return ConsumerMembership.load(loaded, self._context, now)
+
+
+def _read(loading: replay.Replay, key: bytes, value: bytes | None) -> None:
+    """Read a record of a group of the consumer protocol."""
+    try:
+        record = decode_record(key, value)
+    except ProtocolError as error:
+        raise UnreadableRecordError(str(error)) from error
+    assert record is not None
+    group = loading.others.get(record.group_id)
+    if group is None:
+        if record.value is None:
+            return
+        group = loading.others[record.group_id] = ConsumerGroup(record.group_id)
+    assert isinstance(group, ConsumerGroup)
+    group.replay(record)
+    if group.is_gone:
+        del loading.others[record.group_id]
