@@ -1,0 +1,165 @@
+"""A log and partitions in memory, in which every write waits until the test says what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from broker.coordinator.state_log import StateBatch, StateRecord
+from broker.coordinator.transaction.machine import Producer
+from broker.coordinator.transaction.markers import Marker
+from broker.log.producer_state import ProducerStateManager
+from kafkalog.protocol.errors import CoordinatorNotAvailableError, KafkaError, KafkaStorageError, RequestTimedOutError
+from kafkalog.records.batch import Record
+
+
+class _Owner:
+    """What stands for the partition of ``__transaction_state``."""
+
+    def __init__(self, leader_epoch: int, size: int) -> None:
+        self.leader_epoch = leader_epoch
+        self.log = self
+        self.log_start_offset, self.log_end_offset = 0, size
+
+
+@dataclass
+class _Write:
+    records: list[StateRecord]
+    future: asyncio.Future[int]
+
+
+class SimulatedLog:
+    """One partition of ``__transaction_state``. Its ``records`` outlive the coordinators that write them."""
+
+    partitions = 1
+
+    def __init__(self) -> None:
+        self.records: list[StateRecord] = []
+        self.waiting: deque[_Write] = deque()
+        self._owner = _Owner(0, 0)
+
+    def begin(self, leader_epoch: int) -> None:
+        """A new leader: what was being written is settled already."""
+        self._owner = _Owner(leader_epoch, len(self.records))
+
+    async def ensure(self) -> int:
+        return self.partitions
+
+    def partition_for(self, key: str) -> int:
+        return 0
+
+    def leads(self, index: int) -> object:
+        return self._owner
+
+    async def read(self, index: int) -> AsyncIterator[list[StateBatch]]:
+        for offset, record in enumerate(list(self.records)):
+            await asyncio.sleep(0)
+            yield [StateBatch(offset, offset, -1, -1, False, None, [Record(offset, 0, record.key, record.value)])]
+
+    def append(self, index: int, records: Iterable[StateRecord]) -> asyncio.Future[int]:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.waiting.append(_Write(list(records), future))
+        return future
+
+    def settle_first(self, outcome: str) -> None:
+        """``stored``; ``refused``, nothing is written; ``unknown``, it is written and nobody learns of it."""
+        write = self.waiting.popleft()
+        if outcome != "refused":
+            self.records += write.records
+        if write.future.done():
+            return
+        if outcome == "stored":
+            write.future.set_result(len(self.records))
+        else:
+            write.future.set_exception(
+                CoordinatorNotAvailableError() if outcome == "refused" else RequestTimedOutError()
+            )
+
+    def crash(self, survivors: int) -> None:
+        """The first of what was being written is in the log, the rest is not."""
+        for write in list(self.waiting)[:survivors]:
+            self.records += write.records
+        self.waiting.clear()
+
+
+class Data(NamedTuple):
+    """A batch of the transaction ``tag``."""
+
+    producer: Producer
+    tag: int
+
+
+@dataclass
+class SimulatedPartition:
+    """A partition's log: data and markers in order. ``key`` and ``log`` are what admission looks at."""
+
+    key: tuple[str, int]
+    entries: list[Data | Marker] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.producers = ProducerStateManager("-".join(map(str, self.key)), 1 << 60)
+        self.log: Any = self
+        self._sequences: dict[Producer, int] = {}
+
+    def write(self, producer: Producer, tag: int) -> None:
+        """Append a transactional batch that was admitted; KafkaError where the producer is fenced."""
+        sequence = self._sequences.get(producer, 0)
+        offset = len(self.entries)
+        self.producers.check(producer.id, producer.epoch, sequence, sequence, transactional=True)
+        self.producers.update(producer.id, producer.epoch, sequence, offset, offset, 0, transactional=True)
+        self._sequences[producer] = sequence + 1
+        self.entries.append(Data(producer, tag))
+
+    def mark(self, marker: Marker) -> None:
+        """Append a marker; KafkaError where the partition knows a newer producer or coordinator."""
+        self.producers.check_marker(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch)
+        self.producers.complete(
+            marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, len(self.entries), 0,
+            aborted=not marker.committed,
+        )  # fmt: skip
+        self.entries.append(marker)
+
+
+class SimulatedMarkers:
+    """Writes markers into partitions; each write is answered when the test says so."""
+
+    def __init__(self, partitions: dict[tuple[str, int], SimulatedPartition]) -> None:
+        self._partitions = partitions
+        self.waiting: deque[tuple[SimulatedPartition, Marker, asyncio.Future[int]]] = deque()
+
+    def write(self, topic: str, index: int, marker: Marker) -> asyncio.Future[int]:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.waiting.append((self._partitions[topic, index], marker, future))
+        return future
+
+    def settle_first(self, outcome: str) -> None:
+        """``stored``; ``refused``, by a failed disk; ``unknown``, it is written and nobody learns of it."""
+        partition, marker, future = self.waiting.popleft()
+        error: KafkaError | None = None
+        if outcome == "refused":
+            error = KafkaStorageError()
+        else:
+            try:
+                partition.mark(marker)
+            except KafkaError as refusal:
+                error = refusal
+            else:
+                error = None if outcome == "stored" else RequestTimedOutError()
+        if future.done():
+            return
+        if error is None:
+            future.set_result(0)
+        else:
+            future.set_exception(error)
+
+    def crash(self, survivors: int) -> None:
+        """Any of what was being written may be there."""
+        for partition, marker, _ in list(self.waiting)[:survivors]:
+            try:
+                partition.mark(marker)
+            except KafkaError:
+                continue
+        self.waiting.clear()

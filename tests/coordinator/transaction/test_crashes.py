@@ -1,0 +1,318 @@
+"""The coordinator between crashes: every write may be stored, refused, or stored without an answer; time passes.
+
+What must hold, whatever happens in which order:
+
+- a transaction's records are followed by one kind of marker in all its partitions, never by both;
+- a commit that was acknowledged puts COMMIT markers into every partition that was added, and so for aborts;
+- a producer that another session has fenced writes nothing any more;
+- when all is quiet and time has passed, nothing is left open or half done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from broker.coordinator.transaction import completion
+from broker.coordinator.transaction.admission import Admission
+from broker.coordinator.transaction.coordinator import TransactionCoordinator
+from broker.coordinator.transaction.machine import Producer
+from broker.coordinator.transaction.markers import Marker
+from broker.coordinator.transaction.settings import TransactionSettings
+from kafkalog.protocol.errors import KafkaError
+from tests.coordinator.transaction.simulated import Data, SimulatedLog, SimulatedMarkers, SimulatedPartition
+
+IDS = ("one", "two")
+PARTITIONS = (("a", 0), ("a", 1), ("b", 0))
+TIMEOUT_MS = 1000
+EXPIRATION_MS = 1_000_000
+TURNS = 25
+"""Rounds of the loop in which everything that can go on has gone on."""
+OUTCOMES = st.sampled_from(["stored", "stored", "stored", "refused", "unknown"])
+
+
+@dataclass
+class Session:
+    """A producer process: what it was given, and the transaction that it believes to be in."""
+
+    transactional_id: str
+    producer: Producer
+    tag: int = -1
+    added: set[tuple[str, int]] = field(default_factory=set)
+    ending: bool = False
+
+
+@dataclass
+class Outcome:
+    """What was acknowledged of a transaction."""
+
+    producer: Producer
+    added: dict[tuple[str, int], int] = field(default_factory=dict)
+    committed: bool | None = None
+
+
+class Crashes(RuleBasedStateMachine):
+    """See the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.now = 1_700_000_000_000
+        self.epoch = 0
+        self.next_id = 0
+        self.log = SimulatedLog()
+        self.partitions = {key: SimulatedPartition(key) for key in PARTITIONS}
+        self.markers = SimulatedMarkers(self.partitions)
+        self.sessions: list[Session] = []
+        self.newest: dict[str, Session] = {}
+        self.outcomes: dict[int, Outcome] = {}
+        self.clients: set[asyncio.Task[None]] = set()
+        self.start()
+
+    def start(self) -> None:
+        self.coordinator = TransactionCoordinator(
+            log=self.log,
+            write_marker=self.markers.write,
+            exists=lambda topic, index: True,
+            allocate_producer_id=self.allocate,
+            settings=lambda: TransactionSettings(expiration_ms=EXPIRATION_MS),
+            now_ms=lambda: self.now,
+        )
+        self.admission = Admission(self.coordinator, lambda: True)
+        self.loop.call_soon(self.coordinator.start)
+        self.turn()
+
+    async def allocate(self) -> int:
+        await asyncio.sleep(0)
+        self.next_id += 1
+        return self.next_id
+
+    def turn(self) -> None:
+        async def turns() -> None:
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+
+        self.loop.run_until_complete(turns())
+
+    def request(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let a client ask; refusals are its own affair."""
+
+        async def client() -> None:
+            try:
+                await work
+            except KafkaError:
+                return
+
+        task = self.loop.create_task(client())
+        self.clients.add(task)
+        task.add_done_callback(self.clients.discard)
+        self.turn()
+
+    # -- producers
+
+    @rule(transactional_id=st.sampled_from(IDS))
+    def begin_session(self, transactional_id: str) -> None:
+        async def work() -> None:
+            producer = await self.coordinator.init_producer_id(transactional_id, TIMEOUT_MS)
+            self.open(transactional_id, producer)
+
+        self.request(work())
+
+    @precondition(lambda self: self.sessions)
+    @rule(data=st.data())
+    def raise_epoch(self, data: st.DataObject) -> None:
+        session = data.draw(st.sampled_from(self.sessions))
+
+        async def work() -> None:
+            producer = await self.coordinator.init_producer_id(session.transactional_id, TIMEOUT_MS, session.producer)
+            self.open(session.transactional_id, producer)
+
+        self.request(work())
+
+    def open(self, transactional_id: str, producer: Producer) -> None:
+        session = Session(transactional_id, producer)
+        self.sessions = [one for one in self.sessions if one.transactional_id != transactional_id][-2:] + (
+            [self.newest[transactional_id]] if transactional_id in self.newest else []
+        )
+        self.sessions.append(session)
+        self.newest[transactional_id] = session
+
+    @precondition(lambda self: self.sessions)
+    @rule(data=st.data(), partition=st.sampled_from(PARTITIONS))
+    def add(self, data: st.DataObject, partition: tuple[str, int]) -> None:
+        session = data.draw(st.sampled_from(self.sessions))
+        if session.ending:
+            return
+        if session.tag < 0:
+            session.tag = len(self.outcomes)
+            self.outcomes[session.tag] = Outcome(session.producer)
+        tag = session.tag
+
+        async def work() -> None:
+            await self.coordinator.add_partitions(session.transactional_id, session.producer, [partition])
+            if session.tag == tag:
+                session.added.add(partition)
+                self.outcomes[tag].added.setdefault(partition, len(self.partitions[partition].entries))
+
+        self.request(work())
+
+    @precondition(lambda self: self.sessions)
+    @rule(data=st.data(), partition=st.sampled_from(PARTITIONS))
+    def write(self, data: st.DataObject, partition: tuple[str, int]) -> None:
+        session = data.draw(st.sampled_from(self.sessions))
+        if session.tag < 0 or session.ending:
+            return
+        target: Any = self.partitions[partition]
+        try:
+            self.admission.check(session.transactional_id, session.producer, target, abortable=True)
+            target.write(session.producer, session.tag)
+        except KafkaError:
+            return
+        assert partition in session.added or self.may_be_added(session, partition)
+        assert self.newest[session.transactional_id].producer <= session.producer, "a fenced producer wrote"
+
+    def may_be_added(self, session: Session, partition: tuple[str, int]) -> bool:
+        """Whether an addition whose answer was lost may have been stored."""
+        machine = self.coordinator.describe(session.transactional_id)
+        return machine.producer == session.producer and partition in machine.current.partitions
+
+    @precondition(lambda self: self.sessions)
+    @rule(data=st.data(), committed=st.booleans())
+    def end(self, data: st.DataObject, committed: bool) -> None:
+        session = data.draw(st.sampled_from(self.sessions))
+        if session.tag < 0 or not session.added:
+            return
+        tag, session.ending = session.tag, True
+
+        async def work() -> None:
+            await self.coordinator.end(session.transactional_id, session.producer, committed=committed)
+            outcome = self.outcomes[tag]
+            assert outcome.committed in (None, committed), "both a commit and an abort were acknowledged"
+            outcome.committed = committed
+            if session.tag == tag:
+                session.tag, session.ending = -1, False
+                session.added.clear()
+
+        self.request(work())
+
+    # -- what becomes of writes
+
+    @precondition(lambda self: self.log.waiting)
+    @rule(outcome=OUTCOMES)
+    def settle_log(self, outcome: str) -> None:
+        self.log.settle_first(outcome)
+        self.turn()
+
+    @precondition(lambda self: self.markers.waiting)
+    @rule(outcome=OUTCOMES)
+    def settle_marker(self, outcome: str) -> None:
+        self.markers.settle_first(outcome)
+        self.turn()
+
+    @rule()
+    def settle_all(self) -> None:
+        for _ in range(200):
+            if self.log.waiting:
+                self.log.settle_first("stored")
+            elif self.markers.waiting:
+                self.markers.settle_first("stored")
+            else:
+                return
+            self.turn()
+        raise AssertionError("it never comes to rest")
+
+    @rule(data=st.data(), raises_epoch=st.booleans())
+    def crash(self, data: st.DataObject, raises_epoch: bool) -> None:
+        for task in list(self.clients):
+            task.cancel()
+        self.loop.run_until_complete(self.coordinator.stop())
+        self.turn()
+        self.log.crash(data.draw(st.integers(0, len(self.log.waiting))))
+        self.markers.crash(data.draw(st.integers(0, len(self.markers.waiting))))
+        self.epoch += raises_epoch
+        self.log.begin(self.epoch)
+        self.start()
+
+    # -- time
+
+    @rule(by=st.sampled_from([1, TIMEOUT_MS // 2, TIMEOUT_MS + 1]))
+    def time_passes(self, by: int) -> None:
+        self.now += by
+        self.request(self.coordinator.abort_timed_out())
+
+    @rule()
+    def long_time_passes(self) -> None:
+        self.now += EXPIRATION_MS + 1
+        self.request(self.coordinator.remove_expired())
+
+    # -- what must hold
+
+    @invariant()
+    def one_kind_of_marker(self) -> None:
+        kinds: dict[int, set[bool]] = {}
+        for partition in self.partitions.values():
+            open_: dict[int, set[int]] = {}
+            for entry in partition.entries:
+                if isinstance(entry, Data):
+                    open_.setdefault(entry.producer.id, set()).add(entry.tag)
+                    assert len(open_[entry.producer.id]) == 1, "two transactions ran into each other"
+                else:
+                    for tag in open_.pop(entry.producer_id, set()):
+                        kinds.setdefault(tag, set()).add(entry.committed)
+        for tag, found in kinds.items():
+            assert len(found) == 1, f"transaction {tag} was both committed and aborted"
+            committed = self.outcomes[tag].committed
+            assert committed is None or found == {committed}, f"transaction {tag} ended other than acknowledged"
+
+    def teardown(self) -> None:
+        self.settle_all()
+        self.now += TIMEOUT_MS + 1
+        self.request(self.coordinator.abort_timed_out())
+        self.settle_all()
+        self.one_kind_of_marker()
+        for partition in self.partitions.values():
+            assert not partition.producers.ongoing, "a transaction stays open"
+        for machine in self.coordinator.all():
+            assert machine.pending is None
+            assert machine.current.state.may_expire
+        for outcome in self.outcomes.values():
+            if outcome.committed is not None:
+                self.check_markers(outcome)
+        self.loop.run_until_complete(self.coordinator.stop())
+        self.loop.close()
+
+    def check_markers(self, outcome: Outcome) -> None:
+        for key, position in outcome.added.items():
+            following = [
+                entry.committed
+                for entry in self.partitions[key].entries[position:]
+                if isinstance(entry, Marker) and entry.producer_id == outcome.producer.id
+            ]
+            assert following[:1] == [outcome.committed], f"{key} lacks the marker that was acknowledged"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Retries come at once, and thousands of them are not logged."""
+    monkeypatch.setattr(completion, "FIRST_RETRY_SECONDS", 0)
+    monkeypatch.setattr(completion, "LAST_RETRY_SECONDS", 0)
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def test_crashes_between_any_two_writes() -> None:
+    run_state_machine_as_test(Crashes, settings=settings(max_examples=60, stateful_step_count=50))
+
+
+@pytest.mark.soak
+def test_crashes_for_long() -> None:
+    run_state_machine_as_test(Crashes, settings=settings(max_examples=3000, stateful_step_count=80, derandomize=False))
