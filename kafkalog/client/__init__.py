@@ -8,6 +8,7 @@
 - `offsets`     the first, the last, or the offset of a timestamp
 - `fetcher`     record bytes of one partition
 - `simple`      records of assigned partitions
+- `consumer`    records and Arrow batches of topics, alone or in a group
 - `producer`    batches to their leaders
 - `admin`       topics, configurations, deletions
 - `group_admin` consumer groups from outside; `groups` values of them; `lag` and `offset_reset` pure

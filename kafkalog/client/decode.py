@@ -18,7 +18,15 @@ _INT64_RANGE = 1 << 64
 def decode_chunk(
     chunk: FetchedChunk, tp: TopicPartition, offset: int, config: ClientConfig
 ) -> Iterator[tuple[list[ConsumerRecord], int]]:
-    """The records from ``offset`` on, batch by batch, each with the offset after the batch. Raises RecordsError.
+    """The records from ``offset`` on, batch by batch, each with the offset after the batch. Raises RecordsError."""
+    for records, after, _ in decode_batches(chunk, tp, offset, config):
+        yield records, after
+
+
+def decode_batches(
+    chunk: FetchedChunk, tp: TopicPartition, offset: int, config: ClientConfig
+) -> Iterator[tuple[list[ConsumerRecord], int, int]]:
+    """As `decode_chunk`, with the leader epoch that each batch was written in (-1 before format v2).
 
     To read_committed, the transactional batches of a producer are aborted from the first offset that the broker names
     up to the producer's next ABORT marker (KIP-98).
@@ -45,7 +53,7 @@ def decode_chunk(
             records = read_batch(chunk.records, pos, header, tp, config.check_crcs)
             if header.base_offset < offset:
                 records = [record for record in records if record.offset >= offset]
-        yield records, header.next_offset
+        yield records, header.next_offset, header.partition_leader_epoch
 
 
 def _read_old(buf: memoryview, pos: int, tp: TopicPartition, check_crc: bool) -> list[ConsumerRecord]:

@@ -1,0 +1,55 @@
+"""A consumer: alone or as a member of a group.
+
+- `consumer`      what users call; `config` Kafka's consumer properties, `listener` rebalances, `topic_filter` patterns
+- `subscription`  what is wanted and where the consumer stands, `positions` and `chunk` what it is made of
+- `beginnings`    where it begins; `taking` and `delivery` what was fetched, on its way to the application
+- `fetching`      the thread that fetches; `validation` positions after a change of leaders (KIP-320)
+- `coordinator`   the application's side of the membership: `joining` the group, `commits`, `heartbeat`, each a thread;
+                  `group` their requests, `membership` the member's state, `protocol` what members tell each other
+- `assignors`     who gets which partitions
+- `shared`        the threads' lock
+"""
+
+from kafkalog.client.consumer.assignors import (
+    Assignor,
+    CooperativeStickyAssignor,
+    MemberMetadata,
+    RangeAssignor,
+    RebalanceProtocol,
+    RoundRobinAssignor,
+    StickyAssignor,
+)
+from kafkalog.client.consumer.config import ConsumerConfig
+from kafkalog.client.consumer.consumer import Consumer
+from kafkalog.client.consumer.errors import (
+    CommitFailedError,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    RetriableCommitFailedError,
+    WakeupError,
+)
+from kafkalog.client.consumer.listener import RebalanceListener
+from kafkalog.client.consumer.positions import OffsetAndMetadata
+from kafkalog.client.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
+
+__all__ = [
+    "Assignor",
+    "Blacklist",
+    "CommitFailedError",
+    "Consumer",
+    "ConsumerConfig",
+    "CooperativeStickyAssignor",
+    "LogTruncationError",
+    "MemberMetadata",
+    "NoOffsetForPartitionError",
+    "OffsetAndMetadata",
+    "RangeAssignor",
+    "RebalanceListener",
+    "RebalanceProtocol",
+    "RetriableCommitFailedError",
+    "RoundRobinAssignor",
+    "StickyAssignor",
+    "TopicFilter",
+    "WakeupError",
+    "Whitelist",
+]

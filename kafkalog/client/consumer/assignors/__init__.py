@@ -1,0 +1,84 @@
+"""How partitions are shared out among the members of a group; the group's leader decides (KIP-0, KIP-54, KIP-429).
+
+- `base`         what an assignor is given and gives
+- `range_`       consecutive partitions of each topic; `roundrobin` one after the other
+- `sticky`       as balanced as can be with as few moves as can be, before (`sticky`) or after others let go
+                 (`cooperative-sticky`); `constrained` where all want the same topics, `general` where not
+- `java_order`   the order of Java's hash tables, which decides where the algorithms leave a choice
+
+Every decision is that of Apache Kafka's assignors of the same name, so that members of both kinds may be in one group
+whichever of them leads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kafkalog.client.errors import ConfigError
+
+from .base import Assignor, Layout, MemberMetadata, RebalanceProtocol
+from .range_ import RangeAssignor
+from .roundrobin import RoundRobinAssignor
+from .sticky import CooperativeStickyAssignor, StickyAssignor
+
+__all__ = [
+    "Assignor",
+    "CooperativeStickyAssignor",
+    "Layout",
+    "MemberMetadata",
+    "RangeAssignor",
+    "RebalanceProtocol",
+    "RoundRobinAssignor",
+    "StickyAssignor",
+    "find_assignors",
+]
+
+BUILT_IN: tuple[type[Assignor], ...] = (
+    RangeAssignor,
+    RoundRobinAssignor,
+    StickyAssignor,
+    CooperativeStickyAssignor,
+)
+_BY_NAME = {each.name: each for each in BUILT_IN} | {
+    f"org.apache.kafka.clients.consumer.{each.__name__}": each for each in BUILT_IN
+}
+
+
+def find_assignors(given: Any) -> tuple[Assignor, ...]:
+    """The assignors of ``partition.assignment.strategy``: names, Kafka's class names, Assignor classes or objects.
+
+    Raises ConfigError for what is none of these, for two of one name, and for none at all.
+    """
+    if isinstance(given, str):
+        given = [word for word in (word.strip() for word in given.split(",")) if word]
+    elif isinstance(given, Assignor | type) or not isinstance(given, Iterable):
+        given = [given]
+    found = tuple(map(_find, given))
+    names = [each.name for each in found]
+    if not names or len(set(names)) < len(names):
+        raise ConfigError(f"partition.assignment.strategy: expected assignors of different names, got {names}")
+    common_protocol(found)
+    return found
+
+
+def common_protocol(assignors: Iterable[Assignor]) -> RebalanceProtocol:
+    """The rebalance protocol that all of them support, cooperative before eager. ConfigError where there is none."""
+    supported = [set(each.protocols) for each in assignors]
+    common = set.intersection(*supported)
+    if not common:
+        raise ConfigError("partition.assignment.strategy: the assignors have no rebalance protocol in common")
+    return max(common)
+
+
+def _find(given: Any) -> Assignor:
+    if isinstance(given, str):
+        if given not in _BY_NAME:
+            names = ", ".join(each.name for each in BUILT_IN)
+            raise ConfigError(f"partition.assignment.strategy={given}: expected some of {names}, or an Assignor")
+        given = _BY_NAME[given]
+    if isinstance(given, type) and issubclass(given, Assignor):
+        return given()
+    if isinstance(given, Assignor):
+        return given
+    raise ConfigError(f"partition.assignment.strategy: {given!r} is no Assignor")

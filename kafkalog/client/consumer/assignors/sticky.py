@@ -1,0 +1,206 @@
+"""Balanced assignments that move as little as can be (KIP-54), and their cooperative form (KIP-429).
+
+``sticky`` gives everything up before a rebalance and gets most of it back: what a member had travels in its user data.
+``cooperative-sticky`` gives up only what others are to get, and they get it in a second rebalance, after it was given
+up; what a member has travels in its subscription.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from struct import Struct as Layouts
+from typing import NamedTuple
+
+from kafkalog.client.consumer.protocol import NO_GENERATION, Assignment, Subscription
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.codec import ProtocolError, decode_message, encode_message
+from kafkalog.protocol.schema import INT32, Message, Struct, array, int32, string
+
+from .base import Assignor, Layout, MemberMetadata, RebalanceProtocol
+from .constrained import assign_alike
+from .general import assign_general
+from .java_order import JavaMap
+from .racks import RackInfo
+
+_GENERATION = Layouts(">i")
+
+
+class MemberData(NamedTuple):
+    """What a member had, and in which generation (None where it does not say)."""
+
+    partitions: Sequence[TopicPartition]
+    generation: int | None
+
+
+class _TopicAssignment(Struct):
+    topic: str = string("0+")
+    partitions: list[int] = array(INT32, "0+")
+
+
+class _UserData(Message, versions="0-1"):
+    previous_assignment: list[_TopicAssignment] = array(_TopicAssignment, "0+")
+    generation: int = int32("1+", default=-1)
+
+
+class _AbstractSticky(Assignor):
+    """What both have in common."""
+
+    def __init__(self) -> None:
+        self.max_generation = NO_GENERATION
+        """The greatest generation that a member has ever told of, as Kafka's assignors keep it."""
+
+    def member_data(self, subscription: Subscription) -> MemberData:
+        """What a member had before."""
+        raise NotImplementedError
+
+    def assign(self, layout: Layout, members: Mapping[str, Subscription]) -> Mapping[str, Sequence[TopicPartition]]:
+        return self.decide(layout, members)[0]
+
+    def decide(
+        self, layout: Layout, members: Mapping[str, Subscription]
+    ) -> tuple[dict[str, list[TopicPartition]], dict[TopicPartition, str] | None]:
+        """The assignment, and the partitions that change hands with their new owners where the algorithm notes them."""
+        ordered: JavaMap[str, Subscription] = JavaMap()
+        for member, subscription in members.items():
+            ordered[member] = subscription
+        owned, contested, alike = self._owned(layout, ordered)
+        racks = RackInfo.of(layout, ordered)
+        if alike:
+            return assign_alike(layout, racks, owned, contested)
+        earlier: dict[TopicPartition, tuple[str, int]] = {}
+        for member in ordered:
+            data = self.member_data(ordered[member])
+            generation = NO_GENERATION if data.generation is None else data.generation
+            if generation < self.max_generation:
+                for tp in data.partitions:
+                    if tp not in earlier or generation > earlier[tp][1]:
+                        earlier[tp] = member, generation
+        before = {tp: member for tp, (member, _) in earlier.items()}
+        return assign_general(layout, racks, owned, ordered, before), None
+
+    def _owned(
+        self, layout: Layout, members: JavaMap[str, Subscription]
+    ) -> tuple[JavaMap[str, list[TopicPartition]], set[TopicPartition], bool]:
+        """What each member has of topics that there are, what several of one generation claim, and whether all members
+        want the same topics."""
+        owned: JavaMap[str, list[TopicPartition]] = JavaMap()
+        contested: set[TopicPartition] = set()
+        owners: dict[TopicPartition, str] = {}
+        topics: set[str] = set()
+        alike = True
+        for member in members:
+            subscription = members[member]
+            if not topics:
+                topics.update(subscription.topics)
+            elif len(subscription.topics) != len(topics) or not topics.issuperset(subscription.topics):
+                alike = False
+            data = self.member_data(subscription)
+            generation = NO_GENERATION if data.generation is None else data.generation
+            self.max_generation = max(self.max_generation, generation)
+            mine = owned[member] = []
+            for tp in data.partitions:
+                if tp.topic not in layout:
+                    continue
+                other = owners.get(tp)
+                if other is None:
+                    mine.append(tp)
+                    owners[tp] = member
+                    continue
+                others = members[other].generation_id
+                if generation >= others:
+                    if tp in owned[other]:
+                        owned[other].remove(tp)
+                    owners[tp] = member
+                    if generation == others:
+                        contested.add(tp)
+                    else:
+                        mine.append(tp)
+        return owned, contested, alike
+
+
+class StickyAssignor(_AbstractSticky):
+    """Kafka's ``sticky``."""
+
+    name = "sticky"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._had: Sequence[TopicPartition] | None = None
+        self._generation = NO_GENERATION
+
+    def on_assignment(self, assignment: Assignment, metadata: MemberMetadata) -> None:
+        self._had = assignment.partitions
+        self._generation = metadata.generation_id
+
+    def user_data(self, topics: Iterable[str]) -> bytes | None:
+        if self._had is None:
+            return None
+        grouped: JavaMap[str, list[int]] = JavaMap()
+        for topic, partition in self._had:
+            if topic not in grouped:
+                grouped[topic] = []
+            grouped[topic].append(partition)
+        had = [_TopicAssignment(topic=topic, partitions=grouped[topic]) for topic in grouped]
+        return encode_message(_UserData(previous_assignment=had, generation=self._generation), 1)
+
+    def member_data(self, subscription: Subscription) -> MemberData:
+        data = subscription.user_data
+        if not data:
+            return MemberData((), None)
+        for version in (1, 0):
+            try:
+                found, _ = decode_message(_UserData, version, data)
+            except ProtocolError:
+                continue
+            had = [TopicPartition(each.topic, n) for each in found.previous_assignment for n in each.partitions]
+            return MemberData(had, found.generation if version else None)
+        return MemberData((), NO_GENERATION)
+
+
+class CooperativeStickyAssignor(_AbstractSticky):
+    """Kafka's ``cooperative-sticky``."""
+
+    name = "cooperative-sticky"
+    protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._generation = NO_GENERATION
+
+    def on_assignment(self, assignment: Assignment, metadata: MemberMetadata) -> None:
+        self._generation = metadata.generation_id
+
+    def user_data(self, topics: Iterable[str]) -> bytes | None:
+        return _GENERATION.pack(self._generation)
+
+    def member_data(self, subscription: Subscription) -> MemberData:
+        if subscription.generation_id >= 0:
+            return MemberData(subscription.owned, subscription.generation_id)
+        data = subscription.user_data
+        if data is None:
+            return MemberData(subscription.owned, None)
+        known = len(data) >= _GENERATION.size
+        return MemberData(subscription.owned, _GENERATION.unpack_from(data)[0] if known else NO_GENERATION)
+
+    def assign(self, layout: Layout, members: Mapping[str, Subscription]) -> Mapping[str, Sequence[TopicPartition]]:
+        assignment, moving = self.decide(layout, members)
+        if moving is None:
+            moving = _changing_hands(assignment, members)
+        for tp, member in moving.items():
+            # Its owner must let go of it first; the rebalance after that one gives it to whom it is meant for.
+            if tp in assignment[member]:
+                assignment[member].remove(tp)
+        return assignment
+
+
+def _changing_hands(
+    assignment: Mapping[str, Sequence[TopicPartition]], members: Mapping[str, Subscription]
+) -> dict[TopicPartition, str]:
+    """What one member has and another is to get, with the latter."""
+    added: dict[TopicPartition, str] = {}
+    revoked: set[TopicPartition] = set()
+    for member, partitions in assignment.items():
+        owned = frozenset(members[member].owned)
+        added.update((tp, member) for tp in partitions if tp not in owned)
+        revoked |= owned.difference(partitions)
+    return {tp: member for tp, member in added.items() if tp in revoked}

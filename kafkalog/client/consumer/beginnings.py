@@ -1,0 +1,104 @@
+"""Where a consumer begins in partitions that it was just assigned: what is committed, or ``auto.offset.reset``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from kafkalog.client.errors import is_retriable
+from kafkalog.client.types import TopicPartition
+
+from .config import ConsumerConfig
+from .coordinator import Coordinator
+from .errors import NoOffsetForPartitionError
+from .fetching import RESET_TIMESTAMPS
+from .positions import OffsetAndMetadata, Position
+from .shared import Shared
+from .subscription import PartitionState, SubscriptionState
+
+
+class Beginnings:
+    """Looks up what is committed, in another thread; ``coordinator`` is None for a consumer without a group."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        coordinator: Coordinator | None,
+        subscription: SubscriptionState,
+        shared: Shared,
+        wake_fetcher: Callable[[], None],
+    ) -> None:
+        self._config, self._coordinator = config, coordinator
+        self._subscription, self._shared, self._wake_fetcher = subscription, shared, wake_fetcher
+        self._asking: Future[dict[TopicPartition, OffsetAndMetadata]] | None = None
+        self._after = 0.0
+
+    def forget(self) -> None:
+        """Nothing is assigned any more."""
+        self._asking = None
+
+    def due(self) -> bool:
+        """Whether `step` has something to do now."""
+        if self._asking is not None:
+            return self._asking.done()
+        return time.monotonic() >= self._after and self._waiting()
+
+    def next_time(self) -> float:
+        """When `step` is to be called, though nothing has changed (``time.monotonic``)."""
+        return self._after if self._asking is None and self._waiting() else float("inf")
+
+    def _waiting(self) -> bool:
+        return any(state.lost for state in self._subscription.partitions.values())
+
+    def step(self) -> None:
+        """Begin to find positions for partitions that have none, or take what was found.
+
+        Raises NoOffsetForPartitionError, and what trying again does not help against.
+        """
+        states = [state for state in self._subscription.partitions.values() if state.lost]
+        if not states:
+            return
+        if self._coordinator is None:
+            self._reset(states)
+        elif self._asking is not None:
+            if self._asking.done():
+                self._take(states)
+        elif time.monotonic() >= self._after:
+            deadline = time.monotonic() + self._config.client.default_api_timeout
+            for state in states:
+                state.committed_asked = True
+            self._asking = self._coordinator.begin_fetching_offsets([state.tp for state in states], deadline)
+
+    def _take(self, states: Sequence[PartitionState]) -> None:
+        assert self._asking is not None
+        future, self._asking = self._asking, None
+        asked = [state for state in states if state.committed_asked]
+        for state in asked:
+            state.committed_asked = False
+        try:
+            found = future.result()
+        except Exception as error:
+            self._after = time.monotonic() + self._config.client.retry_backoff
+            if not is_retriable(error):
+                raise
+            return
+        with self._shared.lock:
+            for state in asked:
+                if state.tp in found:
+                    offset, _, epoch = found[state.tp]
+                    state.move(Position(offset, epoch))
+        self._wake_fetcher()
+        self._reset([state for state in asked if state.tp not in found])
+
+    def _reset(self, states: Sequence[PartitionState]) -> None:
+        if not states:
+            return
+        timestamp = RESET_TIMESTAMPS.get(self._config.client.auto_offset_reset)
+        if timestamp is None:
+            self._after = time.monotonic() + self._config.client.retry_backoff
+            raise NoOffsetForPartitionError(state.tp for state in states)
+        with self._shared.lock:
+            for state in states:
+                state.look_up(timestamp)
+        self._wake_fetcher()

@@ -1,0 +1,156 @@
+"""What one fetch brought of one partition, handed out in pieces: lists of records, or Arrow record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.decode import decode_batches
+from kafkalog.client.fetcher import FetchedChunk
+from kafkalog.client.types import READ_COMMITTED, ConsumerRecord, TopicPartition
+from kafkalog.records.any_format import iter_any_headers
+from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT
+from kafkalog.records.convert import upgraded
+from kafkalog.records.errors import UnsupportedMagicError
+
+from .positions import NO_EPOCH, Position
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_EPOCH = Struct(">i")
+_EPOCH_AT = LOG_OVERHEAD
+_MAX_OFFSET = (1 << 63) - 1
+
+
+class Chunk:
+    """A fetch of ``tp`` from ``start`` on.
+
+    ``next`` is the position after all of it. ``columns`` are the Arrow columns that it was decoded to, or None.
+    """
+
+    def __init__(self, tp: TopicPartition, start: int, fetched: FetchedChunk, leader_epoch: int) -> None:
+        self.tp = tp
+        self.start = start
+        self.columns: tuple[str, ...] | None = None
+        self.broken = False
+        """Whether an error was met after records that were handed out: what follows is to be fetched again."""
+        self._fetched: FetchedChunk | None = fetched
+        self._records: Iterator[tuple[list[ConsumerRecord], Position]] | None = None
+        self._left: list[ConsumerRecord] = []
+        self._after = Position(start)
+        self._arrow: list[tuple[pa.RecordBatch, Position]] = []
+        self.next = Position(fetched.next_offset(start), _last_epoch(fetched.records, leader_epoch))
+
+    # Records
+
+    def take(self, count: int, config: ClientConfig) -> tuple[list[ConsumerRecord], Position | None]:
+        """At most ``count`` records, and the position after them; no position where nothing was left.
+
+        Raises RecordsError for bytes that are no record batch, after everything before them was taken.
+        """
+        if self._records is None:
+            self._records = self._decode(config)
+        taken: list[ConsumerRecord] = []
+        position: Position | None = None
+        while len(taken) < count:
+            if not self._left:
+                try:
+                    found = next(self._records, None)
+                except Exception:
+                    if taken:
+                        self.broken = True
+                        return taken, position
+                    raise
+                if found is None:
+                    break
+                self._left, self._after = found
+                self._left.reverse()
+            while self._left and len(taken) < count:
+                taken.append(self._left.pop())
+            position = Position(taken[-1].offset + 1, self._after.epoch) if self._left else self._after
+        return taken, position
+
+    def _decode(self, config: ClientConfig) -> Iterator[tuple[list[ConsumerRecord], Position]]:
+        assert self._fetched is not None
+        for records, after, epoch in decode_batches(self._fetched, self.tp, self.start, config):
+            yield records, Position(after, epoch)
+
+    # Arrow
+
+    def decode_arrow(self, columns: Sequence[str], config: ClientConfig) -> None:
+        """Decode everything. Raises RecordsError for bytes that are no record batch."""
+        from kafkalog.records.arrow import decode_arrow
+
+        fetched = self._fetched
+        assert fetched is not None
+        aborted = fetched.aborted if config.isolation_level == READ_COMMITTED else ()
+        offset, end, records = self.start, self.next.offset, fetched.records
+        while offset < end:
+            try:
+                batch, after = decode_arrow(
+                    records,
+                    topic=self.tp.topic,
+                    partition=self.tp.partition,
+                    start=offset,
+                    end=_MAX_OFFSET,
+                    columns=columns,
+                    aborted=aborted,
+                    check_crc=config.check_crcs,
+                )
+            except UnsupportedMagicError:
+                if records is not fetched.records:
+                    raise
+                records = _modern(records)
+                continue
+            if after <= offset:
+                break
+            offset = after
+            if batch is not None:
+                self._arrow.append((batch, Position(after, self.next.epoch)))
+        self.columns = tuple(columns)
+        # Nothing looks into the response's buffer any more: the connection can use it again.
+        self._fetched = None
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no record of it has been taken."""
+        return self._records is None
+
+    @property
+    def arrow_left(self) -> bool:
+        """Whether `take_arrow` has another batch."""
+        return bool(self._arrow)
+
+    def take_arrow(self) -> tuple[pa.RecordBatch | None, Position]:
+        """The next Arrow batch and the position after it; None where none is left, with the position after all."""
+        if self._arrow:
+            return self._arrow.pop(0)
+        return None, self.next
+
+
+def _modern(records: memoryview) -> memoryview:
+    """The whole batches with messages of formats v0 and v1 as batches of v2."""
+    made = bytearray()
+    for position, header in iter_any_headers(records):
+        if header.magic == MAGIC:
+            made += records[position : position + header.size]
+        else:
+            for batch in upgraded(records, position, position + header.size):
+                made += batch.records
+    return memoryview(made)
+
+
+def _last_epoch(records: memoryview, leader_epoch: int) -> int:
+    """The leader epoch of the last whole batch, given the leader's own, which no batch exceeds."""
+    if len(records) <= MAGIC_AT or records[MAGIC_AT] != MAGIC:
+        return NO_EPOCH
+    epoch: int = _EPOCH.unpack_from(records, _EPOCH_AT)[0]
+    if epoch == leader_epoch:
+        # Epochs do not fall within a log.
+        return epoch
+    for position, header in iter_any_headers(records):
+        epoch = _EPOCH.unpack_from(records, position + _EPOCH_AT)[0] if header.magic == MAGIC else NO_EPOCH
+    return epoch

@@ -1,0 +1,134 @@
+"""Committing offsets: one after the other, in a thread of their own, so that a later commit is never overtaken."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+
+from kafkalog.client.errors import ClientTimeoutError, is_retriable
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import (
+    ErrorCode,
+    KafkaError,
+    RebalanceInProgressError,
+    UnknownTopicOrPartitionError,
+    error_for,
+)
+
+from .config import ConsumerConfig
+from .errors import CommitFailedError, RetriableCommitFailedError
+from .group import GroupRequests
+from .membership import Generation, Membership
+from .positions import OffsetAndMetadata
+from .shared import Shared, Worker
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], None]
+"""Called with what was committed and None, or with what was not and why, in the thread that polls."""
+
+_log = logging.getLogger(__name__)
+_OF_THE_MEMBER = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+
+
+class Commits:
+    """The commits of one consumer. ``generation`` tells, when a commit begins, as whom."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        requests: GroupRequests,
+        membership: Membership,
+        shared: Shared,
+        generation: Callable[[], Generation],
+    ) -> None:
+        self._config, self._requests, self._membership, self._shared = config, requests, membership, shared
+        self._generation = generation
+        self.worker = Worker("kafkalog-consumer-commit", shared.notify)
+        self._done: deque[tuple[CommitCallback, dict[TopicPartition, OffsetAndMetadata], Exception | None]] = deque()
+        self.count = 0
+
+    def begin(self, offsets: Offsets, deadline: float | None) -> Future[None]:
+        """Commit, trying again until ``deadline``; once only where that is None."""
+        copy = dict(offsets)
+        generation = self._generation()
+        return self.worker.submit(lambda: self._commit(copy, generation, deadline))
+
+    def begin_async(self, offsets: Offsets, callback: CommitCallback | None) -> Future[None]:
+        """Commit once; ``callback`` is due to be called (`call_back`) when that is done."""
+        copy = dict(offsets)
+        future = self.begin(copy, None)
+
+        def done(future: Future[None]) -> None:
+            error = future.exception()
+            if error is not None and is_retriable(error):
+                wrapped = RetriableCommitFailedError(f"the commit failed; another may succeed: {error}")
+                wrapped.__cause__ = error
+                error = wrapped
+            if callback is not None:
+                self._done.append((callback, copy, error if isinstance(error, Exception) else None))
+                self._shared.notify()
+            elif error is not None:
+                _log.warning("group %s: commit of %d partitions: %s", self._requests.group_id, len(copy), error)
+
+        future.add_done_callback(done)
+        return future
+
+    def call_back(self) -> None:
+        """Call the callbacks that are due."""
+        while self._done:
+            callback, offsets, error = self._done.popleft()
+            callback(offsets, error)
+
+    def _commit(self, offsets: Offsets, generation: Generation, deadline: float | None) -> None:
+        if not offsets:
+            return
+        client = self._config.client
+        pause = client.retry_backoff
+        while True:
+            timeout = (
+                client.request_timeout if deadline is None else min(client.request_timeout, deadline - time.monotonic())
+            )
+            try:
+                answer = self._requests.commit(offsets, generation, max(timeout, 0.001))
+                if not answer.error_code:
+                    self.count += 1
+                    return
+                error: Exception = self._refused(answer.error_code, str(answer.partition), generation)
+            except Exception as failure:
+                error = failure
+            self._requests.noticed(error)
+            if deadline is None or not (is_retriable(error) or isinstance(error, UnknownTopicOrPartitionError)):
+                raise error
+            if time.monotonic() + pause >= deadline:
+                raise ClientTimeoutError(f"the commit of group {self._requests.group_id} failed: {error}") from error
+            time.sleep(pause)
+            pause = min(2 * pause, client.retry_backoff_max)
+
+    def _refused(self, code: int, partition: str, generation: Generation) -> Exception:
+        group = self._requests.group_id
+        error: KafkaError = error_for(code)
+        if code not in _OF_THE_MEMBER:
+            if code == ErrorCode.FENCED_INSTANCE_ID:
+                with self._shared.lock:
+                    self._membership.reset("another member has this group.instance.id")
+            return type(error)(f"group {group}, committing {partition}: {error.message}")
+        with self._shared.lock:
+            only_now = generation.valid and self._membership.commit_refused(code, generation)
+        if only_now:
+            return RebalanceInProgressError(
+                f"group {group} rebalances: the offsets can be committed after the rebalance, by poll, as far as the "
+                "partitions are kept"
+            )
+        if not generation.valid:
+            return CommitFailedError(
+                f"group {group} has members, and this consumer is none of them: offsets of partitions that were "
+                "assigned by hand can be committed only while the group is empty"
+            )
+        return CommitFailedError(
+            f"group {group} has gone on without this member ({error.code.name}), and others have its partitions: poll "
+            "was not called for max.poll.interval.ms, or the session timed out. Take fewer records at a time "
+            "(max.poll.records), or raise max.poll.interval.ms"
+        )

@@ -1,0 +1,121 @@
+"""The consumer's own properties, under Kafka's names and with Kafka's defaults."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafkalog.client.config import ClientConfig, boolean, milliseconds, one_of
+from kafkalog.client.errors import ConfigError
+
+from .assignors import Assignor, find_assignors
+
+Deserializer = Callable[[bytes], Any]
+"""Makes a value of a record's key or value; not called where that is null."""
+
+DEFAULT_ASSIGNORS = ("range", "cooperative-sticky")
+
+
+def _option(key: str, default: Any, parse: Any) -> Any:
+    return dataclasses.field(default=default, metadata={"key": key, "parse": parse})
+
+
+def _protocol(text: str) -> str:
+    if one_of("classic", "consumer")(text) == "consumer":
+        raise ConfigError("only the classic group protocol is spoken here; leave group.protocol out")
+    return "classic"
+
+
+@dataclass(frozen=True)
+class ConsumerConfig:
+    """Settings of a consumer; durations in seconds, sizes in bytes. ``client`` has those of fetching."""
+
+    client: ClientConfig
+    group_id: str | None = _option("group.id", None, str)
+    group_instance_id: str | None = _option("group.instance.id", None, str)
+    group_protocol: str = _option("group.protocol", "classic", _protocol)
+    client_rack: str = _option("client.rack", "", str)
+    enable_auto_commit: bool = _option("enable.auto.commit", True, boolean)
+    auto_commit_interval: float = _option("auto.commit.interval.ms", 5.0, milliseconds())
+    session_timeout: float = _option("session.timeout.ms", 45.0, milliseconds(1))
+    heartbeat_interval: float = _option("heartbeat.interval.ms", 3.0, milliseconds(1))
+    max_poll_interval: float = _option("max.poll.interval.ms", 300.0, milliseconds(1))
+    exclude_internal_topics: bool = _option("exclude.internal.topics", True, boolean)
+    allow_auto_create_topics: bool = _option("allow.auto.create.topics", True, boolean)
+    assignors: tuple[Assignor, ...] = ()
+    """``partition.assignment.strategy``, the preferred first."""
+    key_deserializer: Deserializer | None = None
+    value_deserializer: Deserializer | None = None
+    interceptors: tuple[Any, ...] = ()
+    unknown: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    """Properties that neither the consumer nor the client knows."""
+
+    @classmethod
+    def from_dict(cls, properties: Mapping[str, Any]) -> ConsumerConfig:
+        """Settings from properties.
+
+        ``partition.assignment.strategy`` takes names (``range``, ``roundrobin``, ``sticky``, ``cooperative-sticky``, or
+        those of Kafka's classes), `Assignor` classes and objects; ``key.deserializer`` and ``value.deserializer`` a
+        function from bytes, or an object with ``from_bytes``; ``interceptor.classes`` objects with ``on_consume`` or
+        ``on_commit``. Raises ConfigError for a value that its property cannot have and for properties that contradict
+        each other.
+        """
+        plain = dict(properties)
+        strategy = plain.pop("partition.assignment.strategy", DEFAULT_ASSIGNORS)
+        made: dict[str, Any] = {
+            "assignors": find_assignors(strategy),
+            "key_deserializer": _deserializer("key.deserializer", plain.pop("key.deserializer", None)),
+            "value_deserializer": _deserializer("value.deserializer", plain.pop("value.deserializer", None)),
+            "interceptors": _interceptors(plain.pop("interceptor.classes", ())),
+        }
+        client = ClientConfig.from_dict(plain)
+        unknown = dict(client.unknown)
+        for field in dataclasses.fields(cls):
+            key = field.metadata.get("key")
+            if key in unknown:
+                text = unknown.pop(key)
+                try:
+                    made[field.name] = field.metadata["parse"](text)
+                except ConfigError as error:
+                    raise ConfigError(f"{key}={text}: {error}") from None
+        config = cls(client=client, unknown=unknown, **made)
+        config._check()
+        return config if config.group_id or "enable.auto.commit" in plain else config._without_commits()
+
+    def _without_commits(self) -> ConsumerConfig:
+        return dataclasses.replace(self, enable_auto_commit=False)
+
+    def _check(self) -> None:
+        if not self.client.bootstrap_servers:
+            raise ConfigError("bootstrap.servers is missing; name at least one host:port")
+        if self.heartbeat_interval >= self.session_timeout:
+            raise ConfigError(
+                f"heartbeat.interval.ms={self.heartbeat_interval * 1000:.0f}: must be less than session.timeout.ms "
+                f"({self.session_timeout * 1000:.0f})"
+            )
+        if self.group_id is not None and not self.group_id.strip():
+            raise ConfigError("group.id is empty; name a group, or leave it out")
+        if self.group_instance_id is not None and not self.group_instance_id:
+            raise ConfigError("group.instance.id is empty; name the instance, or leave it out")
+
+
+def _deserializer(key: str, given: Any) -> Deserializer | None:
+    if given is None:
+        return None
+    if isinstance(given, type):
+        given = given()
+    found = getattr(given, "from_bytes", given)
+    if not callable(found):
+        raise ConfigError(f"{key}={given!r}: expected a function from bytes, or an object with from_bytes")
+    return found  # type: ignore[no-any-return]
+
+
+def _interceptors(given: Any) -> tuple[Any, ...]:
+    listed = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    found = tuple(each() if isinstance(each, type) else each for each in listed)
+    for each in found:
+        if not (hasattr(each, "on_consume") or hasattr(each, "on_commit")):
+            raise ConfigError(f"interceptor.classes: {each!r} has neither on_consume nor on_commit")
+    return found

@@ -1,0 +1,553 @@
+"""The consumer that users hold."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkalog.client.closing import Closing
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import ClientTimeoutError, ConfigError
+from kafkalog.client.offsets import list_offsets
+from kafkalog.client.types import (
+    EARLIEST,
+    LATEST,
+    ConsumerRecord,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
+
+from .assignors import MemberMetadata
+from .beginnings import Beginnings
+from .commits import CommitCallback
+from .config import ConsumerConfig
+from .coordinator import Coordinator
+from .delivery import Delivery
+from .errors import WakeupError
+from .fetching import Fetcher
+from .listener import RebalanceListener
+from .positions import OffsetAndMetadata, Position
+from .shared import Shared
+from .subscription import Kind, SubscriptionState
+from .taking import Taking
+from .topic_filter import TopicFilter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
+
+ARROW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+"""What `Consumer.read_arrow` gives unless it is told otherwise: the columns of Spark's Kafka source."""
+_CLOSE_S = 30.0
+
+
+class Consumer(Closing):
+    """Reads topics, alone (`assign`) or as a member of a group (`subscribe`).
+
+    ``config`` holds Kafka's consumer properties, or is a ConsumerConfig; ConfigError for what cannot be used. One
+    thread at a time may use a consumer; only `wakeup` is for others. It fetches, sends heartbeats and commits in
+    threads of its own, but listeners, callbacks and interceptors are called in the thread that polls.
+
+        with Consumer({"bootstrap.servers": "localhost:9092", "group.id": "words"}) as consumer:
+            consumer.subscribe(["words"])
+            for batch in consumer.read_arrow():
+                print(batch.num_rows)
+
+    Errors that every call may raise: what the broker reports and trying again does not help against (authorization, an
+    unknown group.instance.id, …), `AuthenticationError`, `WakeupError`. Lost connections and moved leaders and
+    coordinators are followed in silence.
+    """
+
+    def __init__(self, config: ConsumerConfig | Mapping[str, Any]) -> None:
+        self.config = config if isinstance(config, ConsumerConfig) else ConsumerConfig.from_dict(config)
+        self._cluster = Cluster(self.config.client)
+        self._shared = Shared()
+        self._subscription = SubscriptionState()
+        self._fetcher = Fetcher(self.config, self._cluster, self._subscription, self._shared, self._note_metadata)
+        self._taking = Taking(self.config.client, self._subscription, self._shared, self._fetcher.wake)
+        self._delivery = Delivery(self.config)
+        self._coordinator: Coordinator | None = None
+        if self.config.group_id is not None:
+            self._coordinator = Coordinator(
+                self.config, self._cluster, self._subscription, self._shared, self._fetcher.refresh_metadata
+            )
+        self._beginnings = Beginnings(
+            self.config, self._coordinator, self._subscription, self._shared, self._fetcher.wake
+        )
+        self._user: int | None = None
+        self._depth = 0
+        self._closed = False
+
+    # What to read
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        pattern: str | re.Pattern[str] | TopicFilter | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read topics as a member of the group ``group.id``, which shares their partitions out.
+
+        Either ``topics``, or a ``pattern``: a regular expression that whole names match, a `Whitelist` or a
+        `Blacklist`; topics that come later are found within ``metadata.max.age.ms``. Replaces what was subscribed
+        before; takes effect in the next `poll`. No topics at all is `unsubscribe`. ConfigError without ``group.id``.
+        """
+        with self._use():
+            coordinator = self._member()
+            if isinstance(topics, str):
+                raise TypeError(f"topics is one string; did you mean [{topics!r}]?")
+            named = None if topics is None else list(topics)
+            if (named is None) == (pattern is None):
+                raise ValueError("subscribe takes either topics or a pattern")
+            if pattern is None and not named:
+                self._unsubscribe()
+                return
+            if named is not None and not all(isinstance(topic, str) and topic.strip() for topic in named):
+                raise ValueError(f"a topic's name is empty, or no string: {named}")
+            with self._shared.lock:
+                if named is not None:
+                    self._subscription.subscribe(named)
+                else:
+                    wanted = pattern if isinstance(pattern, TopicFilter) else TopicFilter.of(pattern or "")
+                    self._subscription.subscribe_pattern(wanted)
+            coordinator.listener = listener or RebalanceListener()
+            self._changed()
+
+    def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Read these partitions and no others, whatever the group does. Those assigned before keep their positions."""
+        with self._use():
+            wanted = [TopicPartition(*tp) for tp in partitions]
+            if not wanted:
+                self._unsubscribe()
+                return
+            with self._shared.lock:
+                self._subscription.assign_manually(wanted)
+            self._changed()
+
+    def unsubscribe(self) -> None:
+        """Read nothing; leaves the group."""
+        with self._use():
+            self._unsubscribe()
+
+    def _unsubscribe(self) -> None:
+        try:
+            if self._coordinator is not None and self._subscription.grouped:
+                self._coordinator.leave("the consumer unsubscribed from all topics", self.config.client.request_timeout)
+        finally:
+            with self._shared.lock:
+                self._subscription.unsubscribe()
+            self._beginnings.forget()
+
+    def _changed(self) -> None:
+        if self._fetcher.ident is None:
+            self._fetcher.start()
+        self._fetcher.refresh_metadata()
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read."""
+        return self._subscription.assigned
+
+    def subscription(self) -> frozenset[str]:
+        """The topics that are subscribed to; of a pattern, those that were found."""
+        return self._subscription.topics
+
+    def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
+        """Have the group rebalance at the next `poll`."""
+        with self._use():
+            self._member().membership.request_rejoin(reason)
+
+    def group_metadata(self) -> MemberMetadata:
+        """Who this consumer is in its group, for a producer to commit its offsets in a transaction (KIP-447)."""
+        return self._member().metadata
+
+    # Records
+
+    def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
+        """Records, waiting up to ``timeout`` seconds for the first; at most ``max_records`` (``max.poll.records``).
+
+        Joins the group and takes part in its rebalances: call it again within ``max.poll.interval.ms``. What earlier
+        calls returned counts as read, and is committed now and then with ``enable.auto.commit``. Records of a partition
+        are in order. With deserializers, keys and values are what these made of them.
+
+        Raises NoOffsetForPartitionError, OffsetOutOfRangeError and LogTruncationError where ``auto.offset.reset`` is
+        none, RecordsError for bytes that are no record batch, what a deserializer raises (the position stays), what
+        listeners raise.
+        """
+        with self._use():
+            limit = self.config.client.max_poll_records if max_records is None else max_records
+            self._fetcher.columns = None
+            before: dict[TopicPartition, Position] = {}
+
+            def take() -> list[ConsumerRecord]:
+                if self._delivery.fallible:
+                    before.update(self._subscription.consumed())
+                return self._taking.take(limit)
+
+            records = self._next(time.monotonic() + timeout, take) or []
+            try:
+                return self._delivery.deliver(records)
+            except Exception:
+                self._go_back(before)
+                raise
+
+    def _go_back(self, positions: Mapping[TopicPartition, Position]) -> None:
+        with self._shared.lock:
+            for tp, position in positions.items():
+                state = self._subscription.partitions.get(tp)
+                if state is not None and state.position != position:
+                    state.move(position)
+        self._fetcher.wake()
+
+    def consume(self, num_messages: int = 1, timeout: float = 1.0) -> list[ConsumerRecord]:
+        """As many records as come within ``timeout`` seconds, up to ``num_messages``."""
+        deadline = time.monotonic() + timeout
+        taken: list[ConsumerRecord] = []
+        while len(taken) < num_messages:
+            more = self.poll(max(deadline - time.monotonic(), 0.0), num_messages - len(taken))
+            taken += more
+            if not more and time.monotonic() >= deadline:
+                break
+        return taken
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Records without end. What was taken of a `poll` counts as read as a whole."""
+        while True:
+            yield from self.poll(self._heartbeat_pause)
+
+    def poll_arrow(self, timeout: float = 0.0, columns: Sequence[str] = ARROW_COLUMNS) -> pa.RecordBatch | None:
+        """As `poll`, but one Arrow record batch: records of one partition, as many as one fetch brought. Needs pyarrow.
+
+        ``columns`` are some of key, value, topic, partition, offset, timestamp, timestampType, headers, with the types
+        of Spark's Kafka source. The next batches are fetched and decoded in the background. Deserializers and
+        interceptors do not see them. ValueError for an unknown column.
+        """
+        from kafkalog.records.arrow import arrow_schema
+
+        with self._use():
+            wanted = tuple(columns)
+            arrow_schema(wanted)
+            self._fetcher.columns = wanted
+            return self._next(time.monotonic() + timeout, lambda: self._taking.take_arrow(wanted))
+
+    def read_arrow(
+        self, columns: Sequence[str] = ARROW_COLUMNS, *, timeout: float | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Arrow record batches, as `poll_arrow` gives them; ends when none comes for ``timeout`` seconds (None: never).
+
+        The position moves with each batch that is yielded: a commit after it says that it is done.
+        """
+        while True:
+            quiet = time.monotonic()
+            while (batch := self.poll_arrow(self._pause(timeout, quiet), columns)) is None:
+                if timeout is not None and time.monotonic() - quiet >= timeout:
+                    return
+            yield batch
+
+    @property
+    def _heartbeat_pause(self) -> float:
+        return min(self.config.max_poll_interval / 3, 1.0)
+
+    def _pause(self, timeout: float | None, since: float) -> float:
+        longest = self._heartbeat_pause
+        return longest if timeout is None else max(min(longest, since + timeout - time.monotonic()), 0.0)
+
+    def _next(self, deadline: float, take: Callable[[], T]) -> T:
+        """What ``take`` gives as soon as it gives something, or what it gives at the deadline."""
+        if self._subscription.kind is Kind.NONE:
+            raise RuntimeError("nothing to read: subscribe to topics, or assign partitions")
+        while True:
+            self._step()
+            found = take()
+            if found is not None and (not isinstance(found, list) or found):
+                return found
+            if time.monotonic() >= deadline:
+                return found
+            until = min(deadline, self._next_time())
+            self._shared.wait(until, self._due)
+
+    def _step(self) -> None:
+        """Everything that is due but taking records."""
+        self._check_woken()
+        if self._coordinator is not None:
+            self._coordinator.step()
+        if self._fetcher.failure is not None:
+            with self._shared.lock:
+                failure, self._fetcher.failure = self._fetcher.failure, None
+            if failure is not None:
+                raise failure
+        self._beginnings.step()
+
+    def _due(self) -> bool:
+        """Whether `_step` or a take has something to do."""
+        if any(state.ready() or state.error is not None for state in self._subscription.partitions.values()):
+            return True
+        if self._fetcher.failure is not None or (self._coordinator is not None and self._coordinator.due()):
+            return True
+        return self._beginnings.due()
+
+    def _next_time(self) -> float:
+        member = float("inf") if self._coordinator is None else self._coordinator.next_time()
+        return min(member, self._beginnings.next_time())
+
+    # Positions
+
+    def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Read on from ``offset``. ValueError where it is negative, or the partition is not assigned."""
+        with self._use():
+            given = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+            if given.offset < 0:
+                raise ValueError(f"offset {given.offset} is negative; seek_to_beginning and seek_to_end find the ends")
+            with self._shared.lock:
+                self._subscription.state(tp).move(Position(given.offset, given.leader_epoch))
+            self._fetcher.wake()
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Read on from the first record there is; all assigned partitions unless some are given."""
+        self._seek_to(EARLIEST, partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Read on after the last record there is when the consumer looks, which is in the background."""
+        self._seek_to(LATEST, partitions)
+
+    def _seek_to(self, timestamp: int, partitions: Sequence[TopicPartition]) -> None:
+        with self._use():
+            with self._shared.lock:
+                for state in [self._subscription.state(tp) for tp in partitions or self._subscription.partitions]:
+                    state.look_up(timestamp)
+            self._fetcher.wake()
+
+    def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
+        """The offset of the record that comes next. ClientTimeoutError where it is not known in ``timeout`` seconds."""
+        with self._use():
+            state = self._subscription.state(tp)
+            deadline = self._deadline(timeout)
+            while state.position is None:
+                self._check_woken()
+                self._beginnings.step()
+                if state.error is not None:
+                    raise state.error
+                if time.monotonic() >= deadline:
+                    raise ClientTimeoutError(f"the position of {tp} could not be found in time")
+                until = min(deadline, time.monotonic() + self.config.client.retry_backoff)
+                self._shared.wait(until, lambda: state.position is not None)
+            return state.position.offset
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these partitions until `resume`; they stay assigned."""
+        self._set_paused(partitions, True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Hand out records of these partitions again."""
+        self._set_paused(partitions, False)
+
+    def _set_paused(self, partitions: Sequence[TopicPartition], paused: bool) -> None:
+        with self._use():
+            with self._shared.lock:
+                for state in [self._subscription.state(tp) for tp in partitions]:
+                    state.paused = paused
+            self._fetcher.wake()
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return frozenset(tp for tp, state in self._subscription.partitions.items() if state.paused)
+
+    # Commits
+
+    def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
+        """Commit positions (the next offsets to read), or what `poll` has returned, and wait for it.
+
+        Tried again for ``timeout`` seconds (``default.api.timeout.ms``), then ClientTimeoutError. CommitFailedError
+        where the group has gone on without this member; RebalanceInProgressError where `poll` has to be called first.
+        """
+        with self._use():
+            coordinator = self._member()
+            deadline = self._deadline(timeout)
+            future = coordinator.commits.begin(self._to_commit(offsets), deadline)
+            # Callbacks of earlier commits come first, as these do.
+            try:
+                self._await(future, deadline + 1.0, "the commit")
+            finally:
+                coordinator.commits.call_back()
+            self._delivery.committed(self._to_commit(offsets))
+
+    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
+        """Commit as `commit` does, but without waiting and once only; ``callback`` is called in a later `poll`."""
+        with self._use():
+            copied = self._to_commit(offsets)
+
+            def done(committed: dict[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
+                if error is None:
+                    self._delivery.committed(committed)
+                if callback is not None:
+                    callback(committed, error)
+
+            self._member().commits.begin_async(copied, done if callback or self._delivery.hears_commits else None)
+
+    def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        if offsets is None:
+            consumed = self._subscription.consumed()
+            return {tp: OffsetAndMetadata(position.offset, "", position.epoch) for tp, position in consumed.items()}
+        given = {
+            TopicPartition(*tp): each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
+            for tp, each in offsets.items()
+        }
+        for tp, (offset, _, _) in given.items():
+            if offset < 0:
+                raise ValueError(f"offset {offset} of {tp} is negative")
+        return given
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed of these partitions, without those of which it has nothing."""
+        with self._use():
+            deadline = self._deadline(timeout)
+            future = self._member().begin_fetching_offsets([TopicPartition(*tp) for tp in partitions], deadline)
+            return self._await(future, deadline + 1.0, "reading committed offsets")
+
+    # What there is
+
+    def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
+        """A topic's partitions. UnknownTopicOrPartitionError where there is no such topic."""
+        with self._use():
+            numbers = self._cluster.partitions(topic, deadline=self._deadline(timeout))
+            return [TopicPartition(topic, number) for number in numbers]
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each partition that is not older than a timestamp (ms); None where there is none."""
+        with self._use():
+            found = self._list_offsets(timestamps, timeout)
+            return {tp: each if each.offset >= 0 else None for tp, each in found.items()}
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offsets that there are."""
+        return self._ends(partitions, EARLIEST, timeout)
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The high watermarks; to read_committed, the last stable offsets."""
+        return self._ends(partitions, LATEST, timeout)
+
+    def _ends(
+        self, partitions: Iterable[TopicPartition], which: int, timeout: float | None
+    ) -> dict[TopicPartition, int]:
+        with self._use():
+            found = self._list_offsets(dict.fromkeys(partitions, which), timeout)
+            return {tp: each.offset for tp, each in found.items()}
+
+    def _list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], timeout: float | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        wanted = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
+        return list_offsets(self._cluster, wanted, self.config.client.isolation_level, self._deadline(timeout))
+
+    def lag(self, tp: TopicPartition) -> int | None:
+        """How many offsets the position is behind the end as the last fetch told it; None before the first."""
+        return self._subscription.state(tp).lag
+
+    def metrics(self) -> dict[str, int]:
+        """Counts under the names of Kafka's consumer metrics."""
+        lags = [lag for state in self._subscription.partitions.values() if (lag := state.lag) is not None]
+        member = self._coordinator
+        return {
+            "records-consumed-total": self._taking.records,
+            "records-lag-max": max(lags, default=0),
+            "fetch-total": self._fetcher.fetches,
+            "assigned-partitions": len(self._subscription.partitions),
+            "rebalance-total": member.membership.rebalances if member else 0,
+            "commit-total": member.commits.count if member else 0,
+        }
+
+    # The end
+
+    def wakeup(self) -> None:
+        """Have the call that another thread is waiting in, or else the next one, raise WakeupError."""
+        self._shared.wakeup()
+
+    def close(self, timeout: float = _CLOSE_S) -> None:
+        """Commit what was read, where that is automatic, leave the group, and end all threads; within ``timeout``."""
+        if self._closed:
+            return
+        with self._use():
+            self._closed = True
+            deadline = time.monotonic() + timeout
+            member = self._coordinator
+            try:
+                if member is not None:
+                    self._last_commit(member, deadline)
+                    if self._subscription.grouped:
+                        member.leave(
+                            "the consumer is being closed", max(deadline - time.monotonic(), 0.1), closing=True
+                        )
+            finally:
+                self._fetcher.stop(max(deadline - time.monotonic(), 0.1))
+                if member is not None:
+                    member.stop(max(deadline - time.monotonic(), 0.1))
+                self._cluster.close()
+
+    def _last_commit(self, member: Coordinator, deadline: float) -> None:
+        generation = member.membership.generation
+        if self.config.enable_auto_commit and (generation.valid or self._subscription.kind is Kind.MANUAL):
+            offsets = self._to_commit(None)
+            if offsets:
+                future = member.commits.begin(offsets, deadline)
+                self._shared.wait(deadline, future.done)
+        member.commits.call_back()
+
+    # Inside
+
+    def _member(self) -> Coordinator:
+        if self._coordinator is None:
+            raise ConfigError("group.id is missing; name the group whose partitions and offsets are meant")
+        return self._coordinator
+
+    def _note_metadata(self, found: Any) -> None:
+        if self._coordinator is not None:
+            self._coordinator.note_metadata(found)
+
+    def _deadline(self, timeout: float | None) -> float:
+        return time.monotonic() + (self.config.client.default_api_timeout if timeout is None else timeout)
+
+    def _check_woken(self) -> None:
+        if self._shared.woken:
+            self._shared.woken = False
+            raise WakeupError("the consumer was woken up")
+
+    def _await(self, future: Future[T], deadline: float, what: str) -> T:
+        self._shared.wait(deadline, future.done)
+        self._check_woken()
+        if not future.done():
+            raise ClientTimeoutError(f"{what} did not end in time")
+        return future.result()
+
+    @contextmanager
+    def _use(self) -> Iterator[None]:
+        """Keep other threads out; RuntimeError for one that comes in all the same, or after the end."""
+        thread = threading.get_ident()
+        with self._shared.lock:
+            if self._closed:
+                raise RuntimeError("the consumer is closed")
+            if self._user not in (None, thread):
+                raise RuntimeError("a consumer is for one thread at a time; only wakeup() is for others")
+            self._user = thread
+            self._depth += 1
+        try:
+            yield
+        finally:
+            with self._shared.lock:
+                self._depth -= 1
+                if not self._depth:
+                    self._user = None

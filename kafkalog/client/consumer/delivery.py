@@ -1,0 +1,62 @@
+"""What is done to records before the application gets them: deserializers and interceptors."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from kafkalog.client.types import ConsumerRecord, TopicPartition
+
+from .config import ConsumerConfig
+from .positions import OffsetAndMetadata
+
+_log = logging.getLogger(__name__)
+
+
+class Delivery:
+    """Deserializes and intercepts. An interceptor's exceptions are logged, as Kafka's consumer does."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._key, self._value = config.key_deserializer, config.value_deserializer
+        self._consume = [each.on_consume for each in config.interceptors if hasattr(each, "on_consume")]
+        self._commit = [each.on_commit for each in config.interceptors if hasattr(each, "on_commit")]
+
+    @property
+    def fallible(self) -> bool:
+        """Whether delivering can fail."""
+        return self._key is not None or self._value is not None
+
+    @property
+    def hears_commits(self) -> bool:
+        return bool(self._commit)
+
+    def deliver(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """The records as the application is to see them. Raises what a deserializer raises."""
+        if self.fallible and records:
+            records = [self._deserialized(record) for record in records]
+        for consume in self._consume:
+            try:
+                records = consume(records)
+            except Exception:
+                _log.exception("an interceptor's on_consume failed")
+        return records
+
+    def _deserialized(self, record: ConsumerRecord) -> ConsumerRecord:
+        changed: dict[str, Any] = {}
+        try:
+            if self._key is not None and record.key is not None:
+                changed["key"] = self._key(record.key)
+            if self._value is not None and record.value is not None:
+                changed["value"] = self._value(record.value)
+        except Exception as error:
+            error.add_note(f"deserializing {record.topic}-{record.partition} at offset {record.offset}")
+            raise
+        return record._replace(**changed)
+
+    def committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        """Tell interceptors of a commit."""
+        for commit in self._commit:
+            try:
+                commit(offsets)
+            except Exception:
+                _log.exception("an interceptor's on_commit failed")

@@ -1,0 +1,208 @@
+"""Requests of a group's member, and what their answers mean. They block: threads of the consumer's send them."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.connection import Connection
+from kafkalog.client.coordinators import Coordinators, CoordinatorType
+from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import KafkaError, UnknownTopicOrPartitionError, error_for
+from kafkalog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from kafkalog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kafkalog.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kafkalog.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
+from kafkalog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kafkalog.protocol.schema import Request
+
+from .config import ConsumerConfig
+from .membership import Generation
+from .positions import OffsetAndMetadata
+
+_ONE_GROUP = 7
+"""OffsetFetch 8 asks for many groups at once."""
+
+
+class CommitAnswer(NamedTuple):
+    """The first error of a commit's partitions, 0 for none, and which partition it is of."""
+
+    error_code: int
+    partition: TopicPartition | None = None
+
+
+class GroupRequests:
+    """One member's requests to its coordinator.
+
+    JoinGroup and SyncGroup have a connection of their own, since they are answered late; one thread may use it. All
+    others share the cluster's and are safe for use by several threads.
+    """
+
+    def __init__(self, config: ConsumerConfig, cluster: Cluster, coordinators: Coordinators) -> None:
+        assert config.group_id is not None
+        self._config, self._cluster, self._coordinators = config, cluster, coordinators
+        self.group_id = config.group_id
+        self._connection: Connection | None = None
+        self._closed = False
+
+    def noticed(self, error: BaseException) -> None:
+        """A request failed so: perhaps the coordinator has moved."""
+        self._coordinators.notice(CoordinatorType.GROUP, self.group_id, error)
+
+    def forget(self) -> None:
+        """Look the coordinator up before it is used again."""
+        self._coordinators.forget(CoordinatorType.GROUP, self.group_id)
+
+    # Requests that are answered late
+
+    def join(self, request: JoinGroupRequest) -> JoinGroupResponse:
+        """Send JoinGroup; waits for the group's other members to join, up to the rebalance timeout."""
+        patience = max(self._config.client.request_timeout, self._config.max_poll_interval + 5.0)
+        answer: JoinGroupResponse = self._wait_for(request, patience)
+        return answer
+
+    def sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
+        """Send SyncGroup; waits for the leader to decide."""
+        patience = max(self._config.client.request_timeout, self._config.max_poll_interval + 5.0)
+        answer: SyncGroupResponse = self._wait_for(request, patience)
+        return answer
+
+    def _wait_for(self, request: Request, patience: float) -> Any:
+        deadline = time.monotonic() + self._config.client.request_timeout
+        broker = self._coordinators.find_now(CoordinatorType.GROUP, self.group_id, deadline=deadline)
+        connection = self._connection
+        if connection is None or connection.closed or connection.expired or connection.readable():
+            if connection is not None:
+                connection.close()
+            connection = self._connection = self._cluster.connect(broker)
+        elif connection.address != f"{broker.host}:{broker.port}":
+            connection.close()
+            connection = self._connection = self._cluster.connect(broker)
+        if self._closed:
+            connection.close()
+            raise ConnectionFailedError("the consumer is being closed")
+        return connection.request(request, timeout=patience)
+
+    def interrupt(self) -> None:
+        """Have a JoinGroup or SyncGroup under way in another thread fail."""
+        connection = self._connection
+        if connection is not None and not connection.closed:
+            connection.interrupt()
+
+    def close(self) -> None:
+        """Send nothing more; a request under way fails."""
+        self._closed = True
+        self.interrupt()
+
+    # Requests that are answered at once
+
+    def heartbeat(self, generation: Generation) -> int:
+        """Send a heartbeat; its error code."""
+        request = HeartbeatRequest(
+            group_id=self.group_id,
+            generation_id=generation.id,
+            member_id=generation.member_id,
+            group_instance_id=self._config.group_instance_id,
+        )
+        timeout = min(self._config.client.request_timeout, self._config.session_timeout)
+        answer: HeartbeatResponse = self._send(request, timeout)
+        return answer.error_code
+
+    def leave(self, member_id: str, reason: str, timeout: float) -> None:
+        """Leave the group, so that it need not wait for the session to end. Raises what the coordinator reports."""
+        request = LeaveGroupRequest(
+            group_id=self.group_id, member_id=member_id, members=[MemberIdentity(member_id=member_id, reason=reason)]
+        )
+        try:
+            answer: LeaveGroupResponse = self._send(request, timeout)
+        except KafkaError:
+            # Up to version 2 there is one member, and no list.
+            request.members = []
+            answer = self._send(request, timeout, max_version=2)
+        for code in (answer.error_code, *(member.error_code for member in answer.members)):
+            if code:
+                raise error_for(code, f"leaving group {self.group_id}")
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], generation: Generation, timeout: float
+    ) -> CommitAnswer:
+        """Commit once."""
+        topics: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
+        for tp, (offset, metadata, epoch) in sorted(offsets.items()):
+            topics[tp.topic].append(
+                OffsetCommitRequestPartition(
+                    partition_index=tp.partition,
+                    committed_offset=offset,
+                    committed_leader_epoch=epoch,
+                    committed_metadata=metadata,
+                )
+            )
+        request = OffsetCommitRequest(
+            group_id=self.group_id,
+            generation_id_or_member_epoch=generation.id,
+            member_id=generation.member_id,
+            group_instance_id=self._config.group_instance_id if generation.valid else None,
+            topics=[OffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
+        )
+        answer: OffsetCommitResponse = self._send(request, timeout)
+        for topic in answer.topics:
+            for each in topic.partitions:
+                if each.error_code:
+                    return CommitAnswer(each.error_code, TopicPartition(topic.name, each.partition_index))
+        return CommitAnswer(0)
+
+    def committed(
+        self, partitions: Collection[TopicPartition], deadline: float
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What is committed of these partitions, waiting for transactions that commit some (KIP-447)."""
+        topics: dict[str, list[int]] = defaultdict(list)
+        for tp in sorted(partitions):
+            topics[tp.topic].append(tp.partition)
+        request = OffsetFetchRequest(
+            group_id=self.group_id,
+            topics=[OffsetFetchRequestTopic(name=name, partition_indexes=parts) for name, parts in topics.items()],
+            require_stable=True,
+        )
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+
+        def check(answer: OffsetFetchResponse) -> None:
+            if answer.error_code:
+                raise error_for(answer.error_code, f"reading offsets of group {self.group_id}")
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    tp = TopicPartition(topic.name, each.partition_index)
+                    if each.error_code and error_for(each.error_code).code != UnknownTopicOrPartitionError.code:
+                        raise error_for(each.error_code, f"reading the offset of {tp} of group {self.group_id}")
+                    if each.committed_offset >= 0:
+                        found[tp] = OffsetAndMetadata(
+                            each.committed_offset, each.metadata or "", each.committed_leader_epoch
+                        )
+
+        self._coordinators.request(
+            CoordinatorType.GROUP, self.group_id, request, check, deadline=deadline, max_version=_ONE_GROUP
+        )
+        return found
+
+    def _send(self, request: Request, timeout: float, max_version: int | None = None) -> Any:
+        deadline = time.monotonic() + timeout
+        try:
+            broker = self._coordinators.find_now(CoordinatorType.GROUP, self.group_id, deadline=deadline)
+            left = max(deadline - time.monotonic(), 0.001)
+            return self._cluster.request_to(broker.node_id, request, timeout=left, max_version=max_version)
+        except (ConnectionFailedError, ClientTimeoutError) as error:
+            self.noticed(error)
+            raise

@@ -1,0 +1,138 @@
+"""The thread that keeps a member alive while the application works."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from kafkalog.client.errors import is_retriable
+from kafkalog.protocol.errors import KafkaError, error_for
+
+from .config import ConsumerConfig
+from .group import GroupRequests
+from .membership import HeartbeatTimer, Membership, Next
+from .shared import Shared
+
+_log = logging.getLogger(__name__)
+_LEAVE_S = 5.0
+
+
+class Heartbeat(threading.Thread):
+    """Sends heartbeats while the member is in the group.
+
+    A member whose application does not poll for ``max.poll.interval.ms`` leaves the group; one whose coordinator is
+    silent for ``session.timeout.ms`` looks for another. ``fail`` is called with what the application is to be told.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        requests: GroupRequests,
+        membership: Membership,
+        shared: Shared,
+        fail: Callable[[Exception], None],
+    ) -> None:
+        super().__init__(name="kafkalog-consumer-heartbeat", daemon=True)
+        self._config, self._requests, self._membership, self._shared = config, requests, membership, shared
+        self._fail = fail
+        self.timer = HeartbeatTimer(config.session_timeout, config.heartbeat_interval, config.max_poll_interval)
+        self._changed = threading.Condition(shared.lock)
+        self._stopping = False
+
+    def wake(self) -> None:
+        """The member's state has changed."""
+        with self._shared.lock:
+            self._changed.notify_all()
+
+    def stop(self, timeout: float) -> None:
+        """End; waits for that up to ``timeout`` seconds."""
+        with self._shared.lock:
+            self._stopping = True
+            self._changed.notify_all()
+        if self.ident is not None:
+            self.join(timeout)
+
+    def run(self) -> None:
+        while True:
+            with self._shared.lock:
+                if self._stopping:
+                    return
+                pause = self._pause()
+                if pause:
+                    self._changed.wait(pause)
+                    continue
+                expired = self.timer.poll_expired(time.monotonic())
+            if expired:
+                self._leave()
+            else:
+                self._beat()
+
+    def _pause(self) -> float:
+        """Seconds until there is something to do."""
+        now = time.monotonic()
+        if not self._membership.beating:
+            return 3600.0
+        if self.timer.poll_expired(now):
+            return 0.0
+        until_expired = self.timer.polled + self.timer.max_poll_interval - now
+        return min(self.timer.due(now), until_expired)
+
+    def _beat(self) -> None:
+        with self._shared.lock:
+            now = time.monotonic()
+            generation = self._membership.generation
+            if self.timer.session_expired(now):
+                _log.warning("group %s: the coordinator has been silent for too long", self._requests.group_id)
+                self._requests.forget()
+            self.timer.note_sent(now)
+        backoff = self._config.client.retry_backoff
+        try:
+            code = self._requests.heartbeat(generation)
+        except Exception as failure:
+            with self._shared.lock:
+                self.timer.note_failed(time.monotonic(), backoff)
+            if not is_retriable(failure):
+                self._fail(failure)
+            return
+        with self._shared.lock:
+            now = time.monotonic()
+            if not code:
+                self.timer.note_received(now)
+                return
+            todo = self._membership.heartbeat_failed(code, generation)
+            error = _error(code, self._requests.group_id)
+            if todo is Next.FIND:
+                self._requests.noticed(error)
+            if todo is Next.REJOIN:
+                # The coordinator has answered; it does not give up members that are to join.
+                self.timer.note_received(now)
+                _log.info("group %s: to join again: %s", self._requests.group_id, error)
+            elif todo is Next.FAIL:
+                self._fail(error)
+            else:
+                self.timer.note_failed(now, backoff)
+        self._shared.notify()
+
+    def _leave(self) -> None:
+        """The application has not polled: let others have its partitions."""
+        with self._shared.lock:
+            generation = self._membership.generation
+            _log.warning(
+                "group %s: poll was not called for %.0f s (max.poll.interval.ms); the member leaves the group. Poll "
+                "more often, take fewer records at a time (max.poll.records), or raise max.poll.interval.ms",
+                self._requests.group_id,
+                self._config.max_poll_interval,
+            )
+            self._membership.reset("poll was not called for max.poll.interval.ms")
+        if self._config.group_instance_id is None:
+            try:
+                self._requests.leave(generation.member_id, "poll was not called for max.poll.interval.ms", _LEAVE_S)
+            except Exception as error:
+                _log.info("leaving group %s: %s", self._requests.group_id, error)
+
+
+def _error(code: int, group: str) -> KafkaError:
+    error = error_for(code)
+    return type(error)(f"group {group}: {error.message}")

@@ -1,0 +1,260 @@
+"""Joining a group: JoinGroup, the leader's assignment, SyncGroup. Runs in a thread of the consumer's."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kafkalog.client.cluster import Cluster, ClusterMetadata
+from kafkalog.client.errors import ClientError
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import KafkaError, error_for
+from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from kafkalog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+from .assignors import Assignor, CooperativeStickyAssignor, RebalanceProtocol, common_protocol
+from .assignors.base import Layout
+from .config import ConsumerConfig
+from .group import GroupRequests
+from .heartbeat import Heartbeat
+from .membership import Generation, Membership, Next
+from .protocol import (
+    NEWEST,
+    PROTOCOL_TYPE,
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from .shared import Shared
+
+_log = logging.getLogger(__name__)
+
+Snapshot = Mapping[str, int]
+"""How many partitions topics have."""
+
+
+class AssignorError(ClientError):
+    """An assignor broke its rules; the text says which."""
+
+
+class JoinRefusedError(ClientError):
+    """The member is to join again; nothing is wrong with it. ``todo`` says when."""
+
+    retriable = True
+
+    def __init__(self, todo: Next, error: KafkaError) -> None:
+        super().__init__(str(error))
+        self.todo = todo
+        self.error = error
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A generation that the member belongs to, and what it is assigned in it.
+
+    A leader also knows what all members want, and what it knew of those topics when it decided.
+    """
+
+    generation: Generation
+    assignor: Assignor
+    assignment: Assignment
+    topics: frozenset[str]
+    """What the member said that it wants."""
+    is_leader: bool = False
+    group_topics: frozenset[str] = frozenset()
+    snapshot: Snapshot | None = None
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the member joins with."""
+
+    topics: frozenset[str]
+    owned: tuple[TopicPartition, ...]
+    reason: str
+
+
+class Joining:
+    """Joins. ``membership`` is changed under the lock as answers come."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        cluster: Cluster,
+        requests: GroupRequests,
+        membership: Membership,
+        heartbeat: Heartbeat,
+        shared: Shared,
+    ) -> None:
+        self._config, self._cluster, self._requests = config, cluster, requests
+        self._membership, self._heartbeat, self._shared = membership, heartbeat, shared
+        self.protocol = common_protocol(config.assignors)
+
+    def join(self, wish: Wish) -> Joined:
+        """Become a member of the next generation.
+
+        Raises JoinRefusedError where that is to be tried again, and what trying again does not help against.
+        """
+        answer = self._join(wish)
+        generation = self._membership.generation
+        assignor = next((each for each in self._config.assignors if each.name == answer.protocol_name), None)
+        if assignor is None:
+            raise AssignorError(f"the coordinator chose assignor {answer.protocol_name!r}, which was not offered")
+        is_leader = answer.leader == answer.member_id
+        assignments: list[SyncGroupRequestAssignment] = []
+        group_topics: frozenset[str] = frozenset()
+        snapshot: Snapshot | None = None
+        if is_leader:
+            decided, group_topics, snapshot = self._decide(assignor, answer)
+            assignments = [
+                SyncGroupRequestAssignment(
+                    member_id=member, assignment=encode_assignment(Assignment(tuple(partitions)))
+                )
+                for member, partitions in decided.items()
+            ]
+        mine = self._sync(generation, assignments)
+        _log.info(
+            "group %s: member %s of generation %d has %d partitions",
+            self._requests.group_id,
+            generation.member_id,
+            generation.id,
+            len(mine.partitions),
+        )
+        return Joined(generation, assignor, mine, wish.topics, is_leader, group_topics, snapshot)
+
+    def _join(self, wish: Wish) -> JoinGroupResponse:
+        again = True
+        while True:
+            with self._shared.lock:
+                generation = self._membership.generation
+                self._membership.join_sent()
+            answer = self._requests.join(self._request(wish, generation))
+            with self._shared.lock:
+                if not answer.error_code:
+                    self._membership.joined(answer.generation_id, answer.member_id, answer.protocol_name)
+                    self._heartbeat.timer.reset(time.monotonic())
+                    self._heartbeat.wake()
+                    return answer
+                todo = self._membership.join_failed(answer.error_code, answer.member_id)
+            if todo is Next.AGAIN and again:
+                # The coordinator gave out a member id, so that a lost answer leaves no member behind (KIP-394).
+                again = False
+                continue
+            self._refuse(todo, error_for(answer.error_code))
+
+    def _refuse(self, todo: Next, error: KafkaError) -> None:
+        named = type(error)(f"group {self._requests.group_id}: {error.message}")
+        self._requests.noticed(named)
+        if todo is Next.FAIL:
+            raise named
+        raise JoinRefusedError(todo, named)
+
+    def _request(self, wish: Wish, generation: Generation) -> JoinGroupRequest:
+        config = self._config
+        protocols = []
+        for assignor in config.assignors:
+            subscription = Subscription(
+                tuple(wish.topics),
+                assignor.user_data(wish.topics),
+                wish.owned,
+                generation.id,
+                config.client_rack or None,
+            )
+            metadata = encode_subscription(subscription, NEWEST)
+            protocols.append(JoinGroupRequestProtocol(name=assignor.name, metadata=metadata))
+        return JoinGroupRequest(
+            group_id=self._requests.group_id,
+            session_timeout_ms=round(config.session_timeout * 1000),
+            rebalance_timeout_ms=round(config.max_poll_interval * 1000),
+            member_id=generation.member_id,
+            group_instance_id=config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=protocols,
+            reason=wish.reason,
+        )
+
+    def _sync(self, generation: Generation, assignments: list[SyncGroupRequestAssignment]) -> Assignment:
+        request = SyncGroupRequest(
+            group_id=self._requests.group_id,
+            generation_id=generation.id,
+            member_id=generation.member_id,
+            group_instance_id=self._config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=generation.protocol,
+            assignments=assignments,
+        )
+        answer = self._requests.sync(request)
+        with self._shared.lock:
+            if not answer.error_code:
+                self._membership.synced(generation)
+                return decode_assignment(answer.assignment) if answer.assignment else Assignment(())
+            todo = self._membership.sync_failed(answer.error_code)
+        self._refuse(todo, error_for(answer.error_code))
+        raise AssertionError
+
+    # The leader
+
+    def _decide(
+        self, assignor: Assignor, answer: JoinGroupResponse
+    ) -> tuple[Mapping[str, Sequence[TopicPartition]], frozenset[str], Snapshot]:
+        members = {
+            member.member_id: decode_subscription(member.metadata, member.group_instance_id)
+            for member in answer.members
+        }
+        topics = frozenset(topic for each in members.values() for topic in each.topics)
+        deadline = time.monotonic() + self._config.client.request_timeout
+        metadata = self._cluster.metadata(topics, refresh=True, deadline=deadline)
+        if answer.skip_assignment:
+            # A static leader that came back: what the members have stays (KIP-814).
+            return {}, topics, snapshot_of(metadata)
+        decided = assignor.assign(layout_of(metadata), members)
+        check_decision(assignor, decided, members, self.protocol)
+        return decided, topics, snapshot_of(metadata)
+
+
+def layout_of(metadata: ClusterMetadata) -> Layout:
+    """Partitions and the racks of their replicas, of the topics that can be described."""
+    racks = {node_id: broker.rack for node_id, broker in metadata.brokers.items()}
+    return {
+        topic.name: [
+            frozenset(rack for replica in topic.partitions[number].replicas if (rack := racks.get(replica)) is not None)
+            for number in sorted(topic.partitions)
+        ]
+        for topic in metadata.topics.values()
+        if topic.partitions and not topic.error_code
+    }
+
+
+def snapshot_of(metadata: ClusterMetadata) -> Snapshot:
+    """How many partitions each topic has that can be described."""
+    return {topic.name: len(topic.partitions) for topic in metadata.topics.values() if not topic.error_code}
+
+
+def check_decision(
+    assignor: Assignor,
+    decided: Mapping[str, Sequence[TopicPartition]],
+    members: Mapping[str, Subscription],
+    protocol: RebalanceProtocol,
+) -> None:
+    """Raises AssignorError for members that there are not, and for partitions that change hands in one step where the
+    rebalance is cooperative: their owner must give them up first (KIP-429)."""
+    if strangers := decided.keys() - members.keys():
+        raise AssignorError(f"assignor {assignor.name} assigns partitions to {sorted(strangers)}, who are no members")
+    if protocol is not RebalanceProtocol.COOPERATIVE or isinstance(assignor, CooperativeStickyAssignor):
+        return
+    added: set[TopicPartition] = set()
+    revoked: set[TopicPartition] = set()
+    for member, subscription in members.items():
+        partitions = frozenset(decided.get(member, ()))
+        added |= partitions.difference(subscription.owned)
+        revoked |= frozenset(subscription.owned) - partitions
+    if moved := added & revoked:
+        raise AssignorError(
+            f"assignor {assignor.name} gives {sorted(moved)} to new members while others still own them, which a "
+            "cooperative rebalance does not allow"
+        )

@@ -1,0 +1,217 @@
+"""A member of a group under the classic protocol: its state, and when it is to send a heartbeat.
+
+Everything that changes a member's state lives here; nothing here sends, waits or reads a clock. Its owner serializes
+the calls. Theory of operation::
+
+    UNJOINED --JoinGroup sent--> JOINING --joined--> SYNCING --assignment--> STABLE
+       ^                            |                   |                       |
+       +-- error -------------------+-------------------+        rejoin wanted: JOINING again
+
+A generation is one composition of the group; what a member says of an older one is refused. The coordinator resets a
+member whom it does not know any more: it joins anew, and what it had been assigned is lost (KIP-429).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple
+
+from kafkalog.protocol.errors import ErrorCode
+
+NO_GENERATION_ID = -1
+
+_BACK_OFF = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS})
+_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+
+class State(Enum):
+    """What the member is doing."""
+
+    UNJOINED = auto()
+    JOINING = auto()
+    SYNCING = auto()
+    STABLE = auto()
+
+
+class Next(Enum):
+    """What to do about an error that the coordinator reports."""
+
+    AGAIN = auto()
+    """Ask again at once."""
+    BACK_OFF = auto()
+    """Ask again after ``retry.backoff.ms``."""
+    FIND = auto()
+    """Look for the coordinator, then ask again."""
+    REJOIN = auto()
+    """Join, at the next chance."""
+    FAIL = auto()
+    """Raise the error: trying again does not help."""
+
+
+class Generation(NamedTuple):
+    """Which composition of the group a member belongs to, and as whom; -1 and "" where to none."""
+
+    id: int = NO_GENERATION_ID
+    member_id: str = ""
+    protocol: str | None = None
+
+    @property
+    def valid(self) -> bool:
+        """Whether the member belongs to the group."""
+        return self.id != NO_GENERATION_ID and bool(self.member_id)
+
+
+NO_GENERATION = Generation()
+
+
+@dataclass
+class Membership:
+    """The state of one member. ``rejoin`` is why it is to join (again), or None."""
+
+    state: State = State.UNJOINED
+    generation: Generation = NO_GENERATION
+    rejoin: str | None = "the member is new"
+    rebalances: int = 0
+
+    @property
+    def beating(self) -> bool:
+        """Whether the coordinator expects heartbeats."""
+        return self.state in (State.SYNCING, State.STABLE)
+
+    def request_rejoin(self, reason: str) -> None:
+        """Have the member join again."""
+        if self.rejoin is None:
+            self.rejoin = reason
+
+    def reset(self, reason: str, *, keep_member_id: bool = False) -> None:
+        """Forget the generation: the coordinator does not know it, or the member leaves."""
+        member_id = self.generation.member_id if keep_member_id else ""
+        self.generation = Generation(NO_GENERATION_ID, member_id)
+        self.state = State.UNJOINED
+        self.rejoin = reason
+
+    def join_sent(self) -> None:
+        self.state = State.JOINING
+
+    def joined(self, generation_id: int, member_id: str, protocol: str | None) -> None:
+        """JoinGroup has succeeded; the member's assignment is to be fetched by SyncGroup."""
+        self.state = State.SYNCING
+        self.generation = Generation(generation_id, member_id, protocol)
+        self.rejoin = None
+
+    def synced(self, generation: Generation) -> bool:
+        """SyncGroup has succeeded; whether it still counts, for a heartbeat may have learned of worse meanwhile."""
+        if self.state is not State.SYNCING or self.generation != generation:
+            self.request_rejoin("the generation ended before its assignment came")
+            return False
+        self.state = State.STABLE
+        self.rebalances += 1
+        return True
+
+    def join_failed(self, code: int, member_id: str) -> Next:
+        """JoinGroup was refused. ``member_id`` is the one that the response gives (KIP-394)."""
+        self.state = State.UNJOINED
+        if code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.generation = Generation(NO_GENERATION_ID, member_id)
+            return Next.AGAIN
+        if code == ErrorCode.UNKNOWN_MEMBER_ID:
+            self.reset("the coordinator did not know the member")
+            return Next.BACK_OFF
+        if code in _BACK_OFF:
+            return Next.BACK_OFF
+        return Next.FIND if code in _MOVED else Next.FAIL
+
+    def sync_failed(self, code: int) -> Next:
+        """SyncGroup was refused."""
+        self.request_rejoin("SyncGroup was refused")
+        if self.state is State.SYNCING:
+            self.state = State.UNJOINED
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            return Next.AGAIN
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            self._refused(code)
+            return Next.BACK_OFF
+        if code in _BACK_OFF:
+            return Next.BACK_OFF
+        return Next.FIND if code in _MOVED else Next.FAIL
+
+    def heartbeat_failed(self, code: int, generation: Generation) -> Next:
+        """A heartbeat of ``generation`` was refused."""
+        if code in _MOVED:
+            return Next.FIND
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            if self.state is State.STABLE:
+                self.request_rejoin("the group rebalances")
+            return Next.REJOIN
+        if code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID):
+            if generation == self.generation:
+                self._refused(code)
+            return Next.REJOIN
+        if code == ErrorCode.FENCED_INSTANCE_ID:
+            if generation != self.generation:
+                return Next.REJOIN
+            self.reset("another member has this group.instance.id")
+            return Next.FAIL
+        return Next.BACK_OFF if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else Next.FAIL
+
+    def commit_refused(self, code: int, generation: Generation) -> bool:
+        """A commit of ``generation`` was refused for who sent it; whether only because of a rebalance under way."""
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            # Not known to fail if it is tried again after the rebalance.
+            self.request_rejoin("a commit met a rebalance")
+            return True
+        if generation != self.generation and self.state in (State.JOINING, State.SYNCING):
+            return True
+        if generation == self.generation and self.state not in (State.JOINING, State.SYNCING):
+            self._refused(code)
+        return False
+
+    def _refused(self, code: int) -> None:
+        name = ErrorCode(code).name
+        self.reset(f"the coordinator answered {name}", keep_member_id=code == ErrorCode.ILLEGAL_GENERATION)
+
+
+@dataclass
+class HeartbeatTimer:
+    """When to send a heartbeat, and what has not come in time. All times are seconds of one clock."""
+
+    session_timeout: float
+    interval: float
+    max_poll_interval: float
+    sent: float = 0.0
+    received: float = 0.0
+    polled: float = 0.0
+    failed: float | None = None
+
+    def reset(self, now: float) -> None:
+        """Begin anew: the group has been joined."""
+        self.sent = self.received = self.polled = now
+        self.failed = None
+
+    def note_poll(self, now: float) -> None:
+        """The application has called poll."""
+        self.polled = now
+
+    def note_sent(self, now: float) -> None:
+        self.sent, self.failed = now, None
+
+    def note_received(self, now: float) -> None:
+        self.received = now
+
+    def note_failed(self, now: float, backoff: float) -> None:
+        """The last heartbeat failed; the next may go after ``backoff``."""
+        self.failed = now + backoff
+
+    def due(self, now: float) -> float:
+        """Seconds until the next heartbeat, 0 where it is due."""
+        at = self.sent + self.interval if self.failed is None else self.failed
+        return max(at - now, 0.0)
+
+    def session_expired(self, now: float) -> bool:
+        """Whether the coordinator has been silent for so long that it may have given the member up."""
+        return now - self.received > self.session_timeout
+
+    def poll_expired(self, now: float) -> bool:
+        """Whether the application has not polled for ``max.poll.interval.ms``."""
+        return now - self.polled > self.max_poll_interval

@@ -1,0 +1,123 @@
+"""What the consumer's threads share: a lock, waiting, and workers that do one thing after the other."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class Shared:
+    """The lock of a consumer's state, and a way to wait for something in it to change.
+
+    The application's thread waits here; the others call `notify`. `wakeup` has the next (or present) wait of the
+    application's end.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._changed = threading.Condition(self.lock)
+        self.woken = False
+
+    def notify(self) -> None:
+        """Something has changed."""
+        with self.lock:
+            self._changed.notify_all()
+
+    def wakeup(self) -> None:
+        """End the application's wait."""
+        with self.lock:
+            self.woken = True
+            self._changed.notify_all()
+
+    def wait(self, deadline: float, done: Callable[[], bool]) -> bool:
+        """Wait until ``done()``, which is asked under the lock, or a wakeup; False where ``deadline`` came first."""
+        with self.lock:
+            while not done():
+                if self.woken:
+                    return True
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                # Not for ever at once: a wait without end cannot be interrupted by signals on every platform.
+                self._changed.wait(min(left, 3600.0))
+            return True
+
+
+class Worker:
+    """A thread that runs calls in their order; it begins with the first, and does not keep the process alive."""
+
+    def __init__(self, name: str, notify: Callable[[], None]) -> None:
+        self._name = name
+        self._notify = notify
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        """Have ``call`` run; its result or exception is in the future."""
+        future: Future[T] = Future()
+        future.add_done_callback(lambda _: self._notify())
+        self._calls.put((call, future))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        return future
+
+    def stop(self, timeout: float) -> None:
+        """End after the calls that were submitted; waits for that up to ``timeout`` seconds."""
+        if self._thread is not None:
+            self._calls.put(None)
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while (item := self._calls.get()) is not None:
+            call, future = item
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                result = call()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+
+class Waker:
+    """Ends a wait on sockets from another thread."""
+
+    def __init__(self) -> None:
+        self._read, self._write = socket.socketpair()
+        self._read.setblocking(False)
+        self._write.setblocking(False)
+
+    def fileno(self) -> int:
+        """To wait on."""
+        return self._read.fileno()
+
+    def wake(self) -> None:
+        """End the wait."""
+        try:
+            self._write.send(b"\0")
+        except OSError:
+            # Full of wakes, or closed: nothing to wait for in both cases.
+            return
+
+    def clear(self) -> None:
+        """Take notice of all wakes so far."""
+        try:
+            while self._read.recv(4096):
+                pass
+        except OSError:
+            return
+
+    def close(self) -> None:
+        self._read.close()
+        self._write.close()

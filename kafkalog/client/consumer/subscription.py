@@ -1,0 +1,205 @@
+"""What a consumer is to read, and where it stands in each partition. Nothing here sends or waits.
+
+A partition that was just assigned has no position. It gets one from what its group has committed, by `seek`, or from
+``auto.offset.reset`` by a timestamp, in this order. Before anything is fetched at a position whose leader epoch is
+known the leader is asked whether its log still has what comes before it (KIP-320), and again whenever there is a new
+leader.
+
+Two threads look at the states: the application's, which alone moves positions and takes what was fetched, and the
+fetcher's, which alone adds what it fetched; ``version`` changes whenever the application moves, so that an answer to an
+older question can be told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from enum import Enum, auto
+
+from kafkalog.client.types import TopicPartition
+
+from .chunk import Chunk
+from .positions import NO_EPOCH, Position
+from .topic_filter import TopicFilter
+
+CHUNKS_AHEAD = 2
+"""Fetches that are kept of a partition: one is being handed out while the next one waits."""
+
+
+class PartitionState:
+    """One partition that is assigned."""
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.version = 0
+        self.position: Position | None = None
+        """Where the next record that is handed out is looked for."""
+        self.fetched: Position | None = None
+        """Where the next fetch begins."""
+        self.reset: int | None = None
+        """The timestamp of the position, where that is still to be looked up."""
+        self.committed_asked = False
+        """Whether the committed offset is being looked up."""
+        self.leader_epoch = NO_EPOCH
+        """Of the leader at which the position was validated last."""
+        self.paused = False
+        self.held = False
+        """Whether it is about to be revoked: nothing is handed out any more."""
+        self.chunks: deque[Chunk] = deque()
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.error: Exception | None = None
+        self.retry_at = 0.0
+
+    def move(self, position: Position) -> None:
+        """Go on at ``position``."""
+        self._change()
+        self.position = self.fetched = position
+        self.reset = None
+
+    def look_up(self, timestamp: int) -> None:
+        """Go on at the offset of a timestamp, which the fetcher finds."""
+        self._change()
+        self.position = self.fetched = None
+        self.reset = timestamp
+
+    def refetch(self) -> None:
+        """Throw away what was fetched ahead of the position."""
+        self.version += 1
+        self.chunks.clear()
+        self.fetched = self.position
+
+    def _change(self) -> None:
+        self.version += 1
+        self.chunks.clear()
+        self.error = None
+        self.retry_at = 0.0
+        self.leader_epoch = NO_EPOCH
+
+    @property
+    def lost(self) -> bool:
+        """Whether nobody has said yet where to begin."""
+        return self.position is None and self.reset is None
+
+    def fetchable(self, now: float) -> bool:
+        """Whether there is something to ask a leader for."""
+        return (
+            not (self.paused or self.held)
+            and self.fetched is not None
+            and self.error is None
+            and len(self.chunks) < CHUNKS_AHEAD
+            and self.retry_at <= now
+        )
+
+    def ready(self) -> bool:
+        """Whether something can be handed out."""
+        return bool(self.chunks) and not (self.paused or self.held)
+
+    @property
+    def lag(self) -> int | None:
+        """Records between the position and the high watermark; None where one of them is unknown."""
+        if self.position is None or self.high_watermark < 0:
+            return None
+        return max(self.high_watermark - self.position.offset, 0)
+
+
+class Kind(Enum):
+    """How partitions come to be assigned."""
+
+    NONE = auto()
+    TOPICS = auto()
+    PATTERN = auto()
+    MANUAL = auto()
+
+
+class SubscriptionState:
+    """What is wanted, and what is assigned."""
+
+    def __init__(self) -> None:
+        self.kind = Kind.NONE
+        self.topics: frozenset[str] = frozenset()
+        """What the member tells the group that it wants."""
+        self.filter: TopicFilter | None = None
+        self.group_topics: frozenset[str] = frozenset()
+        """What all members want, where this one leads the group."""
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+
+    @property
+    def grouped(self) -> bool:
+        """Whether a group assigns the partitions."""
+        return self.kind in (Kind.TOPICS, Kind.PATTERN)
+
+    @property
+    def assigned(self) -> frozenset[TopicPartition]:
+        return frozenset(self.partitions)
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Want these topics."""
+        self._become(Kind.TOPICS)
+        self.topics, self.filter = frozenset(topics), None
+
+    def subscribe_pattern(self, wanted: TopicFilter) -> None:
+        """Want the topics that a filter allows, among those there are: `found` says which they are."""
+        self._become(Kind.PATTERN)
+        self.filter = wanted
+
+    def found(self, topics: Iterable[str]) -> bool:
+        """These are the topics that there are; whether that changes what is wanted."""
+        assert self.filter is not None
+        before, self.topics = self.topics, self.filter.select(topics)
+        return before != self.topics
+
+    def _become(self, kind: Kind) -> None:
+        if self.kind is Kind.MANUAL or (self.kind is not Kind.NONE and kind is Kind.MANUAL):
+            raise ValueError("topics, a pattern and assigned partitions exclude each other: unsubscribe first")
+        if self.kind is not kind:
+            self.topics = frozenset()
+        self.kind = kind
+
+    def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions; those that were assigned before keep their positions."""
+        self._become(Kind.MANUAL)
+        self.assign(partitions)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have these partitions and no others; those that were assigned before keep their states."""
+        before = self.partitions
+        self.partitions = {tp: before.get(tp) or PartitionState(tp) for tp in partitions}
+
+    def unsubscribe(self) -> None:
+        """Want and have nothing."""
+        self.kind = Kind.NONE
+        self.topics = self.group_topics = frozenset()
+        self.filter = None
+        self.partitions = {}
+
+    def wants(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether an assignment is of topics that are wanted."""
+        return self.filter is not None or all(tp.topic in self.topics for tp in partitions)
+
+    def state(self, tp: TopicPartition) -> PartitionState:
+        """The state of an assigned partition; ValueError for another."""
+        found = self.partitions.get(tp)
+        if found is None:
+            raise ValueError(f"partition {TopicPartition(*tp)} is not assigned; assigned are {sorted(self.partitions)}")
+        return found
+
+    def consumed(self) -> dict[TopicPartition, Position]:
+        """The positions of all partitions that have one."""
+        return {tp: state.position for tp, state in self.partitions.items() if state.position is not None}
+
+    def hold(self, partitions: Collection[TopicPartition]) -> None:
+        """Hand out nothing more of these partitions, which are about to be given up."""
+        for tp in partitions:
+            if tp in self.partitions:
+                self.partitions[tp].held = True
+
+    def to_end_of_line(self, tp: TopicPartition) -> None:
+        """Have the other partitions come first."""
+        self.partitions[tp] = self.partitions.pop(tp)
+
+    @property
+    def watched(self) -> frozenset[str]:
+        """The topics whose metadata is of interest, but for a pattern, which needs all."""
+        return self.topics | self.group_topics | {tp.topic for tp in self.partitions}

@@ -1,0 +1,61 @@
+"""Which topics a consumer wants, by regular expression: Kafka's white lists, black lists and patterns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kafkalog.client.errors import ConfigError
+
+_QUOTES = "\"'"
+
+
+def _compiled(text: str) -> re.Pattern[str]:
+    """The expression of a list as Kafka 0.8 read it: commas separate alternatives, spaces and outer quotes are none."""
+    cleaned = text.strip().replace(",", "|").replace(" ", "").strip(_QUOTES)
+    try:
+        return re.compile(cleaned)
+    except re.error as error:
+        raise ConfigError(f"{text!r} is no regular expression: {error}") from None
+
+
+@dataclass(frozen=True)
+class TopicFilter:
+    """Topics whose whole name an expression matches. Internal topics are for the consumer's config to leave out."""
+
+    pattern: re.Pattern[str]
+
+    @classmethod
+    def of(cls, pattern: str | re.Pattern[str]) -> TopicFilter:
+        """Of a regular expression. ConfigError where it is none."""
+        if isinstance(pattern, re.Pattern):
+            return cls(pattern)
+        try:
+            return cls(re.compile(pattern))
+        except re.error as error:
+            raise ConfigError(f"{pattern!r} is no regular expression: {error}") from None
+
+    def allows(self, topic: str) -> bool:
+        return self.pattern.fullmatch(topic) is not None
+
+    def select(self, topics: Iterable[str]) -> frozenset[str]:
+        """Those of the topics that it allows."""
+        return frozenset(filter(self.allows, topics))
+
+
+class Whitelist(TopicFilter):
+    """The topics of a white list: ``"orders,clicks_.*"``."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(_compiled(text))
+
+
+class Blacklist(TopicFilter):
+    """All topics but those of a black list."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(_compiled(text))
+
+    def allows(self, topic: str) -> bool:
+        return not super().allows(topic)
