@@ -1,0 +1,28 @@
+"""The brokers that consumers are tested against: our own, and Apache Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.client.consumer.support import Live
+from tests.peers import kafka, require
+
+OURS, APACHE = "kafkalog", "Apache Kafka"
+GROUPS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
+
+
+@pytest.fixture(scope="session")
+def apache_kafka() -> Iterator[str]:
+    """host:port of an Apache Kafka whose groups do not wait for more members."""
+    require(kafka.missing(kafka.KAFKA_3))
+    with kafka.ApacheKafka(kafka.KAFKA_3, heap=("-Xmx512M",), config=GROUPS) as running:
+        yield running.bootstrap
+
+
+@pytest.fixture(params=[OURS, pytest.param(APACHE, marks=pytest.mark.peer)])
+def live(request: pytest.FixtureRequest) -> Live:
+    """Each of the brokers."""
+    name = "apache_kafka" if request.param == APACHE else "broker_address"
+    return Live(request.getfixturevalue(name))
