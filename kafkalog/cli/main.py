@@ -19,6 +19,7 @@ COMMANDS = {
     "topics": "create, list, describe, alter and delete topics",
     "configs": "describe and alter the configurations of topics, brokers and groups",
     "groups": "list, describe and delete consumer groups, reset their offsets",
+    "transactions": "list, describe and abort transactions, find hanging ones",
     "produce": "write lines of standard input to a topic",
     "consume": "print the records of a topic",
     "load": "load topics into Parquet on HDFS, exactly once",
