@@ -4,7 +4,8 @@
 - `connection`  one socket to one broker; `security` TLS and SASL
 - `cluster`     metadata, a connection per broker, trying again
 - `coordinators` of groups and transactions; `group_offsets` what a group has committed
-- `transactions_admin` which transactions there are, and ends to hanging ones; `transaction_requests` one as plain calls; `transaction_errors` what is left to do when it fails
+- `transaction_requests` a transaction as plain calls; `transaction_errors` what is left to do when it fails
+- `transactions_admin` which transactions there are, and ends to hanging ones
 - `offsets`     the first, the last, or the offset of a timestamp
 - `fetcher`     record bytes of one partition
 - `simple`      records of assigned partitions
