@@ -10,6 +10,9 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from kafkalog.client.types import TopicPartition
 
+from .once.claim import BatchWrote, Claim
+from .once.record import TaskTransaction
+
 _log = logging.getLogger(__name__)
 
 
@@ -40,9 +43,12 @@ class Written:
 
 @dataclass
 class TaskWrote(WriterCommitMessage):
-    """What one task wrote, by partition."""
+    """What one task wrote, by partition; and in the transactional mode for which claim, and what it has left open."""
 
     partitions: dict[TopicPartition, Written] = field(default_factory=dict)
+    claim: Claim | None = None
+    query: str = ""
+    transaction: TaskTransaction | None = None
 
     def add(self, partition: TopicPartition, written: Written) -> None:
         """Count in what was written to a partition."""
@@ -57,6 +63,16 @@ def total(messages: Iterable[WriterCommitMessage | None]) -> TaskWrote:
             for partition, written in message.partitions.items():
                 result.add(partition, written)
     return result
+
+
+def written_together(messages: Iterable[WriterCommitMessage | None]) -> BatchWrote | None:
+    """What the tasks of a claim wrote, to be decided together; None where no task has reported."""
+    reports = [each for each in messages if isinstance(each, TaskWrote) and each.claim is not None]
+    claims = {each.claim for each in reports if each.claim is not None}
+    if not claims:
+        return None
+    (claim,) = claims
+    return BatchWrote(claim, reports[0].query, [each.transaction for each in reports if each.transaction is not None])
 
 
 def tell(level: int, text: str, messages: Iterable[WriterCommitMessage | None]) -> None:

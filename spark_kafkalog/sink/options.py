@@ -16,13 +16,19 @@ from kafkalog.client.errors import ConfigError
 from kafkalog.client.producer import ProducerConfig
 from spark_kafkalog.options import OptionsError
 
+from .once.options import OnceOptions
+
 __all__ = ["OptionsError", "SinkOptions"]
 
 _log = logging.getLogger(__name__)
 
 _PREFIX = "kafka."
-_OPTIONS = ("topic", "includeHeaders")
+_OPTIONS = ("topic", "includeHeaders", "ledgerTopic", "lostTransactions", "batchId")
 """``includeHeaders`` is for sources; a sink has always written the column ``headers`` where there is one."""
+TRANSACTION_TIMEOUT_MS = "900000"
+"""``kafka.transaction.timeout.ms`` unless given: the most that brokers allow by default."""
+_LEDGER_TOPIC = "__consumer_offsets"
+"""``ledgerTopic`` where rows go to various topics."""
 _OF_SPARK = frozenset({"checkpointlocation", "path", "queryname"})
 """What Spark itself reads and hands on."""
 
@@ -30,8 +36,6 @@ _REFUSED_PROPERTIES = {
     "key.serializer": "Kafka option 'key.serializer' is not supported as keys are serialized with ByteArraySerializer.",
     "value.serializer": "Kafka option 'value.serializer' is not supported as value are serialized with "
     "ByteArraySerializer.",
-    "transactional.id": "Kafka option 'transactional.id' is not supported by this sink: it writes at least once, "
-    "without transactions. Leave it out; rows may be there twice where Spark repeats a task.",
     "partitioner.class": "Kafka option 'partitioner.class' is not supported: rows go where Kafka's built-in "
     "partitioner puts them. Use the column 'partition' to choose partitions.",
     "interceptor.classes": "Kafka option 'interceptor.classes' is not supported: there is no JVM to run them.",
@@ -45,6 +49,10 @@ class SinkOptions:
     producer: ProducerConfig = field(repr=False)
     topic: str | None = None
     """Where all rows go, whatever their column ``topic`` says."""
+    once: OnceOptions | None = None
+    """Of the transactional mode, where ``kafka.transactional.id`` asks for it."""
+    batch_id: int | None = None
+    """The number of the micro-batch that a batch query writes, so that it is written once."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -61,12 +69,40 @@ class SinkOptions:
             topic = topic.strip()
             if not topic:
                 raise OptionsError("Option 'topic' is empty: name a topic, or leave it out and use the column 'topic'")
+        properties.setdefault("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
         try:
             producer = ProducerConfig.from_dict(properties)
         except ConfigError as error:
             raise OptionsError(f"kafka.{error}") from None
         _warn_about_unknown(options, producer)
-        return cls(producer, topic)
+        return cls(producer, topic, _once(given, producer, topic), _batch_id(given, producer))
+
+
+def _once(given: Mapping[str, str], producer: ProducerConfig, topic: str | None) -> OnceOptions | None:
+    lost = given.get("losttransactions", "fail").strip().lower()
+    if lost not in ("fail", "skip"):
+        raise OptionsError(f"Invalid value '{lost}' for option 'lostTransactions', should be 'fail' or 'skip'")
+    if producer.transactional_id is None:
+        return None
+    return OnceOptions(
+        client=producer.client,
+        prefix=producer.transactional_id,
+        ledger_topic=given.get("ledgertopic", "").strip() or topic or _LEDGER_TOPIC,
+        transaction_timeout=producer.transaction_timeout,
+        max_block=producer.max_block,
+        skip_lost=lost == "skip",
+    )
+
+
+def _batch_id(given: Mapping[str, str], producer: ProducerConfig) -> int | None:
+    text = given.get("batchid")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise OptionsError(f"Invalid value '{text}' for option 'batchId', should be the number of a micro-batch")
+    if producer.transactional_id is None:
+        raise OptionsError("Option 'batchId' needs 'kafka.transactional.id', under which written batches are known")
+    return int(text)
 
 
 def _warn_about_unknown(options: Mapping[str, str], producer: ProducerConfig) -> None:

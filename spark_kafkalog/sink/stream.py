@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_kafkalog.options import OptionsError
 
+from .hand_over import HandedOver
 from .message import tell
 from .options import SinkOptions
 from .schema import SinkColumns
 
-if TYPE_CHECKING:
-    import pyarrow as pa
 
-
-class KafkalogStreamWriter(DataSourceStreamArrowWriter):
+class KafkalogStreamWriter(HandedOver, DataSourceStreamArrowWriter):
     """One micro-batch's: PySpark makes another for each, and yet another to commit it. Checks as `KafkalogWriter`."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
@@ -31,15 +28,11 @@ class KafkalogStreamWriter(DataSourceStreamArrowWriter):
         self._options = SinkOptions.parse(options)
         self._columns = SinkColumns.of(schema, self._options.topic)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        from .task import write_rows
-
-        return write_rows(iterator, self._options, self._columns)
-
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing but a word in the log: rows are in their topics as soon as a task has written them."""
-        tell(logging.INFO, f"batch {batchId} wrote %s", messages)
+        """Commit what the tasks wrote, in the transactional mode; else rows are in their topics already."""
+        self._commit(messages, batchId, f"batch {batchId}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What was written stays, and is written again when Spark repeats the batch."""
-        tell(logging.WARNING, f"batch {batchId} failed, but finished tasks have written %s", messages)
+        """Abort what tasks wrote, in the transactional mode; else it stays, and is written again with the batch."""
+        if not self._abort(messages):
+            tell(logging.WARNING, f"batch {batchId} failed, but finished tasks have written %s", messages)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from spark_kafkalog import worker
 
 from .chunks import Chunk, chunks
 from .message import TaskWrote, Written
+from .once.claim import Claim
 from .options import SinkOptions
 from .partition import Group, RowPartitioner
 from .schema import SinkColumns
@@ -27,13 +28,24 @@ MEMORY_SHARE = 4
 """A chunk has at most this part of buffer.memory, so that the next is encoded while this one is on its way."""
 
 
-def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions, columns: SinkColumns) -> TaskWrote:
+def write_rows(
+    batches: Iterator[pa.RecordBatch], options: SinkOptions, columns: SinkColumns, claim: Claim | None = None
+) -> TaskWrote:
     """Write all rows; returns when brokers have them as ``acks`` says, with what was written where.
+
+    With a claim they are written in a transaction, which is left open.
 
     Raises RowError for a row that cannot be written, and whatever kept one from being delivered (``KafkaError``,
     ``ClientError``); then some of the others have been written.
     """
     with worker.task():
+        if claim is not None:
+            from .once.attempt import micro_batch, write_in_transaction
+
+            def run(producer: Producer, rows: Iterable[pa.RecordBatch]) -> TaskWrote:
+                return _Task(producer, options).run(rows, columns)
+
+            return write_in_transaction(batches, options, claim, micro_batch(options.batch_id), run)
         producer = Producer(options.producer)
         try:
             wrote = _Task(producer, options).run(batches, columns)
@@ -58,7 +70,7 @@ class _Task:
         self._under_way: deque[EncodedFuture] = deque()
         self._wrote = TaskWrote()
 
-    def run(self, batches: Iterator[pa.RecordBatch], columns: SinkColumns) -> TaskWrote:
+    def run(self, batches: Iterable[pa.RecordBatch], columns: SinkColumns) -> TaskWrote:
         size = max(min(CHUNK_BYTES, self._config.buffer_memory // MEMORY_SHARE), 1)
         for chunk in chunks(batches, columns, size):
             self._write(chunk)

@@ -1,0 +1,68 @@
+"""What both writers have in common: handed over to the tasks with a claim, decided or aborted after them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from .message import TaskWrote, tell, written_together
+from .options import SinkOptions
+from .schema import SinkColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from .once.claim import Claim
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+class HandedOver:
+    """A writer of one query, or of one micro-batch.
+
+    PySpark makes one in a process of the driver's, pickles it for the tasks, and makes another to commit or to abort
+    with. So being pickled is the moment before the tasks begin, and nothing else tells of it: then the claim is made.
+    """
+
+    _options: SinkOptions
+    _columns: SinkColumns
+    _claim: Claim | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._options.once is not None and self._claim is None:
+            from .once.driver import Driver
+
+            self._claim = Driver(self._options.once).claim()
+        return dict(self.__dict__)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrote:
+        """Write the rows of one task."""
+        from .task import write_rows
+
+        return write_rows(iterator, self._options, self._columns, self._claim)
+
+    def _commit(self, messages: Messages, batch: int | None, what: str) -> None:
+        together = written_together(messages)
+        if self._options.once is not None and together is not None:
+            from .once.driver import Driver
+
+            if not Driver(self._options.once).commit(together, batch):
+                logging.getLogger(__name__).warning("%s was written before; it is not written again", what)
+                return
+        tell(logging.INFO, f"{what} wrote %s", messages)
+
+    def _abort(self, messages: Messages) -> bool:
+        """Take back what finished tasks wrote; False where that is not possible, without transactions."""
+        if self._options.once is None:
+            return False
+        together = written_together(messages)
+        if together is not None:
+            from .once.driver import Driver
+
+            Driver(self._options.once).abort(together)
+        return True

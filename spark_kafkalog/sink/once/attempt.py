@@ -1,0 +1,84 @@
+"""One attempt of a task: its rows into a transaction of its own, which stays open for the driver to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from kafkalog.client.producer import Producer
+from spark_kafkalog.sink.message import TaskWrote
+from spark_kafkalog.sink.options import SinkOptions
+
+from . import faults
+from .claim import Claim
+from .names import of_process
+from .record import TaskTransaction
+
+ABORT_S = 10.0
+"""How long an attempt that failed waits for its transaction to be aborted; else it is left to the driver."""
+_QUERY = "sql.streaming.queryId"
+_BATCH = "streaming.sql.batchId"
+
+
+class MicroBatch(NamedTuple):
+    """Which micro-batch a task belongs to; "" and -1 where Spark does not say, as in a batch query."""
+
+    query: str
+    batch: int
+
+
+def micro_batch(batch: int | None) -> MicroBatch:
+    """That of the task on this thread. ``batch`` is its number where the user says it."""
+    context = TaskContext.get()
+    query = context and context.getLocalProperty(_QUERY)
+    if batch is None:
+        number = context and context.getLocalProperty(_BATCH)
+        batch = int(number) if number else -1
+    return MicroBatch(query or "", batch)
+
+
+def write_in_transaction(
+    batches: Iterator[pa.RecordBatch],
+    options: SinkOptions,
+    claim: Claim,
+    here: MicroBatch,
+    run: Callable[[Producer, Iterable[pa.RecordBatch]], TaskWrote],
+) -> TaskWrote:
+    """Write all rows with ``run``, which delivers them; the report names the transaction, if there was anything.
+
+    Where the micro-batch was decided before, as the claim says, its rows are read and left alone.
+    """
+    rows = (batch for batch in batches if batch.num_rows)
+    if here.batch >= 0 and here == (claim.query, claim.batch):
+        for _ in rows:
+            pass
+        return TaskWrote(claim=claim, query=here.query)
+    first = next(rows, None)
+    if first is None:
+        return TaskWrote(claim=claim, query=here.query)
+    assert options.once is not None
+    name = of_process().take(options.once.prefix, claim.number)
+    producer = Producer(replace(options.producer, transactional_id=name))
+    try:
+        producer.init_transactions()
+        producer.begin_transaction()
+        faults.point("task-begun")
+        wrote = run(producer, _then_fault(chain([first], rows)))
+        faults.point("task-written")
+        opened = producer.detach()
+        faults.point("task-flushed")
+    except BaseException:
+        producer.close(ABORT_S)
+        raise
+    producer.close()
+    return replace(wrote, claim=claim, query=here.query, transaction=TaskTransaction(*opened[:3]))
+
+
+def _then_fault(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+    faults.point("task-unflushed")

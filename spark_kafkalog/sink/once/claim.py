@@ -1,0 +1,31 @@
+"""What driver and tasks of one micro-batch tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .record import TaskTransaction
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to write for one micro-batch.
+
+    ``made_at`` is the driver's time (``time.time``). ``query`` and ``batch`` name the micro-batch that was decided
+    last; tasks of that one have nothing to write.
+    """
+
+    number: int
+    made_at: float
+    query: str
+    batch: int
+
+
+@dataclass(frozen=True)
+class BatchWrote:
+    """What all tasks report: their claim, their query as Spark names it ("" where it does not), what they left open."""
+
+    claim: Claim
+    query: str
+    transactions: Sequence[TaskTransaction]

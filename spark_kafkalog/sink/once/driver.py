@@ -1,0 +1,152 @@
+"""The driver's part: a claim before the tasks of a micro-batch, its decision and its end after them.
+
+Spark runs each of these in another process, or another call of the same: nothing is kept between them but the ledger.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import closing
+
+from kafkalog.client.cluster import Cluster
+
+from . import faults
+from .claim import BatchWrote, Claim
+from .ending import abort_all, commit_all, open_transactions
+from .errors import LateBatchError, LostTransactionsError, OldCheckpointError, TakenOverError
+from .ledger import Ledger, ledger_topic
+from .options import OnceOptions
+from .record import Record, State
+
+SAFE_SHARE = 0.9
+"""A batch that took more than this share of ``transaction.timeout.ms`` is not decided any more."""
+_log = logging.getLogger(__name__)
+
+
+class Driver:
+    """Decides for one ``kafka.transactional.id``. Each call waits for brokers up to ``max.block.ms``.
+
+    Calls raise the errors of ``errors``, and those of brokers and of the client.
+    """
+
+    def __init__(self, options: OnceOptions, now: Callable[[], float] = time.time) -> None:
+        self._options = options
+        self._prefix = options.prefix
+        self._now = now
+
+    def claim(self) -> Claim:
+        """Claim the next micro-batch: finish what was decided before, abort what earlier tasks have left open."""
+        faults.point("before-claim")
+        with closing(Cluster(self._options.client)) as cluster:
+            deadline = self._deadline()
+            ledger_topic(cluster, self._options.ledger_topic, deadline)
+            ledger = self._ledger(cluster, deadline)
+            record = ledger.open()
+            if record.state is State.DECIDED:
+                _log.warning("batch %d was decided by another driver; finishing it", record.batch)
+                self._commit(cluster, record, deadline)
+            left = open_transactions(cluster, self._prefix, deadline)
+            now = self._now()
+            claimed = record.claimed(int(now * 1000))
+            ledger.write(claimed)
+            # None of them can be decided any more, and no task of the new claim has begun.
+            abort_all(cluster, left, deadline)
+        faults.point("after-claim")
+        return Claim(claimed.claim, now, claimed.query, claimed.batch)
+
+    def commit(self, wrote: BatchWrote, batch: int | None) -> bool:
+        """Decide and commit what tasks wrote; False where the micro-batch had been decided already.
+
+        ``batch`` is its number, None for a batch query.
+        """
+        if not wrote.transactions and batch is None:
+            return True
+        with closing(Cluster(self._options.client)) as cluster:
+            deadline = self._deadline()
+            ledger = self._ledger(cluster, deadline)
+            record = ledger.open()
+            if not self._is_decided_by(record, wrote.claim.number):
+                if batch is not None and record.query == wrote.query and record.batch >= batch:
+                    abort_all(cluster, wrote.transactions, deadline)
+                    if record.batch > batch:
+                        raise OldCheckpointError(self._prefix, batch, record.batch)
+                    return False
+                record = self._decide(cluster, ledger, record, wrote, batch, deadline)
+            if record.state is State.DECIDED:
+                self._finish(cluster, ledger, record, deadline)
+        faults.point("after-done")
+        return True
+
+    def abort(self, wrote: BatchWrote) -> None:
+        """Give the claim up and abort what finished tasks wrote, unless it was decided: then finish it.
+
+        Spark asks for this after a commit that has failed, too, however far that has come.
+        """
+        with closing(Cluster(self._options.client)) as cluster:
+            deadline = self._deadline()
+            ledger = self._ledger(cluster, deadline)
+            record = ledger.open()
+            if self._is_decided_by(record, wrote.claim.number):
+                if record.state is State.DECIDED:
+                    self._finish(cluster, ledger, record, deadline)
+                return
+            if record.claim == wrote.claim.number and record.state is State.CLAIMED:
+                # Or a commit that is still under way somewhere could decide for transactions that are aborted here.
+                ledger.write(record.ended(State.VOID))
+            abort_all(cluster, wrote.transactions, deadline)
+
+    # Inside
+
+    def _decide(
+        self,
+        cluster: Cluster,
+        ledger: Ledger,
+        record: Record,
+        wrote: BatchWrote,
+        batch: int | None,
+        deadline: float,
+    ) -> Record:
+        if record.claim != wrote.claim.number or record.state is not State.CLAIMED:
+            abort_all(cluster, wrote.transactions, deadline)
+            raise TakenOverError(self._prefix)
+        took, allowed = self._now() - wrote.claim.made_at, self._options.transaction_timeout
+        if took > allowed * SAFE_SHARE:
+            raise LateBatchError(took, allowed)
+        faults.point("before-decision")
+        query = None if batch is None else wrote.query
+        decided = record.decided(wrote.transactions, query, batch)
+        ledger.write(decided)
+        faults.point("after-decision")
+        return decided
+
+    def _finish(self, cluster: Cluster, ledger: Ledger, record: Record, deadline: float) -> None:
+        self._commit(cluster, record, deadline, ledger)
+        faults.point("after-commits")
+        ledger.write(record.ended(State.DONE))
+
+    def _commit(self, cluster: Cluster, record: Record, deadline: float, ledger: Ledger | None = None) -> None:
+        lost = commit_all(cluster, record.transactions, deadline)
+        if not lost:
+            return
+        if ledger is not None and ledger.read().claim != record.claim:
+            # Another driver has finished it, and its tasks use the ids again.
+            raise TakenOverError(self._prefix)
+        what = "a batch query" if record.batch < 0 else f"batch {record.batch}"
+        error = LostTransactionsError(
+            self._prefix, what, [each.transactional_id for each in lost], len(record.transactions)
+        )
+        if not self._options.skip_lost:
+            raise error
+        _log.error("%s", error)
+
+    @staticmethod
+    def _is_decided_by(record: Record, claim: int) -> bool:
+        return record.claim == claim and record.state in (State.DECIDED, State.DONE)
+
+    def _ledger(self, cluster: Cluster, deadline: float) -> Ledger:
+        return Ledger(cluster, self._prefix, self._options.ledger_topic, deadline)
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._options.max_block

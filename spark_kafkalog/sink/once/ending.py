@@ -1,0 +1,124 @@
+"""Transactions of tasks, ended by somebody else: committed, aborted; and those that were left open, found."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.coordinators import Coordinators, CoordinatorType
+from kafkalog.client.errors import ClientError
+from kafkalog.client.transaction_errors import AbortableTransactionError, FatalTransactionError, TransactionError
+from kafkalog.client.transaction_requests import end_transaction
+from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkalog.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from kafkalog.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+from . import faults
+from .names import is_task_name
+from .record import TaskTransaction
+
+T = TypeVar("T")
+
+THREADS = 16
+ONGOING = "Ongoing"
+_GONE = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+"""What a coordinator says of a transaction that was aborted, whose id is in use again, or was forgotten."""
+_log = logging.getLogger(__name__)
+
+
+def commit_all(cluster: Cluster, transactions: Sequence[TaskTransaction], deadline: float) -> list[TaskTransaction]:
+    """Commit them, again where that was done before; those that can not be committed any more.
+
+    Errors of brokers and of the client that say nothing about a transaction are raised, after all were tried.
+    """
+
+    def commit(transaction: TaskTransaction) -> bool:
+        try:
+            end_transaction(cluster, *transaction, True, deadline=deadline)
+        except (FatalTransactionError, AbortableTransactionError) as error:
+            if _code_of(error) in _GONE:
+                return False
+            raise
+        return True
+
+    done = [commit(each) for each in transactions[:1]]
+    faults.point("between-commits")
+    done += _each(commit, transactions[1:])
+    return [each for each, is_done in zip(transactions, done, strict=True) if not is_done]
+
+
+def abort_all(cluster: Cluster, transactions: Sequence[TaskTransaction], deadline: float) -> None:
+    """Abort them as far as that is possible; the brokers do the rest after ``transaction.timeout.ms``."""
+
+    def abort(transaction: TaskTransaction) -> None:
+        try:
+            end_transaction(cluster, *transaction, False, deadline=deadline)
+        except (KafkaError, ClientError) as error:
+            if _code_of(error) not in _GONE:
+                _log.warning("the transaction of %s is left to time out: %s", transaction.transactional_id, error)
+
+    _each(abort, transactions)
+
+
+def open_transactions(cluster: Cluster, prefix: str, deadline: float) -> list[TaskTransaction]:
+    """Transactions of tasks that wait to be ended; as many as can be found out, which may be none.
+
+    Brokers tell since Kafka 3.0 (KIP-664), and only who may describe the transactional ids.
+    """
+    try:
+        brokers = cluster.metadata([], refresh=True, deadline=deadline).brokers
+        names = [name for broker in brokers for name in _open_names(cluster, broker) if is_task_name(prefix, name)]
+        coordinators = Coordinators(cluster)
+        return [each for name in names for each in _described(coordinators, name, deadline)]
+    except (KafkaError, ClientError) as error:
+        _log.info("what earlier tasks left open is left to time out: %s", error)
+        return []
+
+
+def _open_names(cluster: Cluster, node_id: int) -> list[str]:
+    request = ListTransactionsRequest(state_filters=[ONGOING])
+    answer: ListTransactionsResponse = cluster.request_to(node_id, request)
+    if answer.error_code:
+        raise error_for(answer.error_code)
+    return [each.transactional_id for each in answer.transaction_states]
+
+
+def _described(coordinators: Coordinators, name: str, deadline: float) -> Iterator[TaskTransaction]:
+    answer: DescribeTransactionsResponse = coordinators.request(
+        CoordinatorType.TRANSACTION,
+        name,
+        DescribeTransactionsRequest(transactional_ids=[name]),
+        _check_described,
+        deadline=deadline,
+    )
+    for each in answer.transaction_states:
+        if each.transaction_state == ONGOING:
+            yield TaskTransaction(each.transactional_id, each.producer_id, each.producer_epoch)
+
+
+def _check_described(answer: DescribeTransactionsResponse) -> None:
+    for each in answer.transaction_states:
+        if each.error_code not in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
+            raise error_for(each.error_code)
+
+
+def _code_of(error: BaseException) -> ErrorCode | None:
+    cause = error.__cause__ if isinstance(error, TransactionError) else error
+    return cause.code if isinstance(cause, KafkaError) else None
+
+
+def _each(act: Callable[[TaskTransaction], T], transactions: Sequence[TaskTransaction]) -> list[T]:
+    """What ``act`` returns for each; all are tried before the first error is raised."""
+    with ThreadPoolExecutor(max(min(THREADS, len(transactions)), 1)) as pool:
+        futures = [pool.submit(act, each) for each in transactions]
+    return [future.result() for future in futures]

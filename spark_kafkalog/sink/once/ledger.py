@@ -1,0 +1,119 @@
+"""Where the ledger is kept: as metadata of offsets that a group of its own has committed, within transactions.
+
+The group is ``PREFIX-ledger``, the transactional id ``PREFIX-driver``. Whoever opens the ledger gets a new epoch of
+that id, which ends what another driver was about to write, and keeps it from writing anything more: what is read
+afterwards stays true until this one writes, or is fenced itself. Offsets can be committed for topics that exist only;
+nothing is written to the one that lends its name.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.coordinators import Coordinators, CoordinatorType
+from kafkalog.client.transaction_errors import FencedError, TransactionError
+from kafkalog.client.transaction_requests import TransactionRequests
+from kafkalog.client.types import OffsetAndMetadata, TopicPartition
+from kafkalog.protocol.errors import ErrorCode, KafkaError, OffsetMetadataTooLargeError, error_for
+from kafkalog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+
+from .errors import LedgerError, TakenOverError
+from .record import Record, decode, encode
+
+WRITE_TIMEOUT_MS = 60_000
+"""A writing that a driver leaves behind when it dies is aborted by the next one, or after this."""
+_ONE_GROUP = 7
+"""OffsetFetch 8 asks for many groups at once."""
+
+
+class Ledger:
+    """The ledger of one prefix. Waits for brokers until ``deadline``, a time of ``time.monotonic``."""
+
+    def __init__(self, cluster: Cluster, prefix: str, topic: str, deadline: float) -> None:
+        self.prefix = prefix
+        self._cluster = cluster
+        self._coordinators = Coordinators(cluster)
+        self._group = f"{prefix}-ledger"
+        self._topic = topic
+        self._deadline = deadline
+        self._requests = TransactionRequests(cluster, f"{prefix}-driver", WRITE_TIMEOUT_MS)
+        self._partitions: int | None = None
+
+    def open(self) -> Record:
+        """Fence every other driver, and read what it has left."""
+        self._requests.init(deadline=self._deadline)
+        return self.read()
+
+    def read(self) -> Record:
+        """What is there now. Waits while somebody is writing. LedgerError where it makes no sense."""
+        # All that are known are told without those whose first writing is not decided yet: hence the first question.
+        first = self._fetch([OffsetFetchRequestTopic(name=self._topic, partition_indexes=[0])])
+        return decode([*first, *self._fetch(None)], self.prefix)
+
+    def write(self, record: Record) -> None:
+        """Replace what is there, at once. After `open`; TakenOverError where somebody else has opened it since.
+
+        After any other error it is there or not: open the ledger to find out.
+        """
+        pieces = self._pieces(record)
+        offsets = {
+            TopicPartition(self._topic, index): OffsetAndMetadata(record.number, -1, text)
+            for index, text in enumerate(pieces)
+        }
+        try:
+            self._requests.add_offsets(self._group, deadline=self._deadline)
+            self._requests.commit_offsets(offsets, self._group, deadline=self._deadline)
+            self._requests.end(True, deadline=self._deadline)
+        except FencedError as error:
+            raise TakenOverError(self.prefix) from error
+        except TransactionError as error:
+            if isinstance(error.__cause__, OffsetMetadataTooLargeError):
+                raise LedgerError(
+                    f"the brokers' offset.metadata.max.bytes is too small for the {max(map(len, pieces))} characters "
+                    "that the ledger needs: raise it to 4096, its default"
+                ) from error
+            raise
+
+    def _pieces(self, record: Record) -> list[str]:
+        try:
+            return encode(record, self.prefix, 1)
+        except LedgerError:
+            if self._partitions is None:
+                self._partitions = len(self._cluster.partitions(self._topic, deadline=self._deadline))
+            return encode(record, self.prefix, self._partitions)
+
+    def _fetch(self, topics: Sequence[OffsetFetchRequestTopic] | None) -> list[str]:
+        """The metadata of committed offsets that is not empty."""
+        request = OffsetFetchRequest(
+            group_id=self._group, topics=None if topics is None else list(topics), require_stable=True
+        )
+        found: list[str] = []
+
+        def check(answer: OffsetFetchResponse) -> None:
+            parts = [each for topic in answer.topics for each in topic.partitions]
+            codes = [code for code in (answer.error_code, *(each.error_code for each in parts)) if code]
+            if codes:
+                error = error_for(codes[0])
+                raise type(error)(f"reading the ledger, group {self._group}: {error.message}")
+            found[:] = [each.metadata for each in parts if each.committed_offset >= 0 and each.metadata]
+
+        self._coordinators.request(
+            CoordinatorType.GROUP, self._group, request, check, deadline=self._deadline, max_version=_ONE_GROUP
+        )
+        return found
+
+
+def ledger_topic(cluster: Cluster, topic: str, deadline: float) -> str:
+    """The topic, once it is there: created where brokers create topics that are written to."""
+    while True:
+        known = cluster.metadata([topic], refresh=True, deadline=deadline, allow_auto_topic_creation=True)
+        code = known.topics[topic].error_code
+        if not code:
+            return topic
+        error: KafkaError = error_for(code)
+        waiting = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+        if code not in waiting or time.monotonic() >= deadline:
+            raise type(error)(f"topic {topic}: {error.message}")
+        time.sleep(min(cluster.config.retry_backoff, max(deadline - time.monotonic(), 0)))
