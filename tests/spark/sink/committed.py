@@ -1,13 +1,14 @@
-"""What a read_committed consumer sees, and a sink's processes without Spark: driver and tasks, in the order of Spark's."""
+"""What a read_committed consumer sees; and a micro-batch without Spark: its driver and its tasks, in Spark's order."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafkalog.sink.message import TaskWrote
@@ -54,26 +55,47 @@ def committed(bootstrap: str, topic: str, *, isolation: str = "read_committed") 
 
 
 class MicroBatch:
-    """One micro-batch of a sink: claimed when it is made; tasks that write; committed or aborted."""
+    """One micro-batch of a sink: claimed when it is made; tasks that write; committed or aborted.
 
-    def __init__(self, bootstrap: str, topic: str, prefix: str, **options: Any) -> None:
-        given = {"topic": topic, "kafka.transactional.id": prefix, **options}
+    ``query`` is what Spark calls the query, which outlives its restarts.
+    """
+
+    def __init__(
+        self, bootstrap: str, topic: str | None, prefix: str, batch: int, *, query: str = "query", **options: Any
+    ) -> None:
+        given = {"kafka.transactional.id": prefix, **({} if topic is None else {"topic": topic}), **options}
+        self.bootstrap = bootstrap
         self._source = make_source(bootstrap, given)
+        self._batch, self._query = batch, query
+        self._schema = VALUES if topic else columns("value", "topic")
         self._handed: KafkalogStreamWriter = copied(self._writer())
 
     def _writer(self) -> KafkalogStreamWriter:
-        writer = self._source.streamWriter(VALUES, False)
+        writer = self._source.streamWriter(self._schema, False)
         assert isinstance(writer, KafkalogStreamWriter)
         return writer
 
-    def task(self, values: Iterable[bytes]) -> TaskWrote:
+    def task(self, values: Iterable[bytes], **columns: str) -> TaskWrote:
         """Run one task; what it reports."""
-        batch: pa.RecordBatch = batch_of(VALUES, [{"value": value} for value in values])
-        message: TaskWrote = copied(self._handed.write(iter([batch])))
+        rows = [{"value": value, **columns} for value in values]
+        with in_task(self._query, self._batch):
+            message: TaskWrote = copied(self._handed.write(iter([batch_of(self._schema, rows)])))
         return message
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
-        self._writer().commit(list(messages), batch)
+    def commit(self, *messages: WriterCommitMessage | None) -> None:
+        self._writer().commit([copied(each) for each in messages], self._batch)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
-        self._writer().abort(list(messages), batch)
+    def abort(self, *messages: WriterCommitMessage | None) -> None:
+        self._writer().abort([copied(each) for each in messages], self._batch)
+
+
+@contextmanager
+def in_task(query: str, batch: int) -> Iterator[None]:
+    """What PySpark's worker knows of the task that it runs."""
+    context: Any = object.__new__(TaskContext)
+    context._localProperties = {"sql.streaming.queryId": query, "streaming.sql.batchId": str(batch)}
+    TaskContext._taskContext = context
+    try:
+        yield
+    finally:
+        TaskContext._taskContext = None

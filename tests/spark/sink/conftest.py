@@ -10,7 +10,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.sink.support import Tasks
 
-WITHOUT_JVM = {"test_options", "test_columns", "test_chunks", "test_partition", "test_task"}
+WITHOUT_JVM = {
+    "test_options",
+    "test_columns",
+    "test_chunks",
+    "test_partition",
+    "test_task",
+    "test_once_parts",
+    "test_once_protocol",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
