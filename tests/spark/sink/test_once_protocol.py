@@ -269,10 +269,12 @@ def take_over(batch: MicroBatch, transactional_id: str) -> None:
 
 
 def test_a_ledger_in_several_pieces(
-    topics: Topics, sink: Sink, monkeypatch: pytest.MonkeyPatch, die_at: Callable[[str | None], None]
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, die_at: Callable[[str | None], None]
 ) -> None:
     def in_pieces(record: Any, prefix: str, pieces: int) -> list[str]:
-        return encode(record, prefix, pieces, 160)
+        return encode(record, prefix, pieces, 70)
+
+    sink = Sink(topics, topics.create("pieces", 12))
 
     monkeypatch.setattr(ledger, "encode", in_pieces)
     batch = sink.batch(0)

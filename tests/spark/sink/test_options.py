@@ -57,7 +57,6 @@ def test_the_topic_is_trimmed_and_may_be_a_column() -> None:
     [
         ({"kafka.key.serializer": "x"}, r"'key\.serializer' is not supported as keys are serialized"),
         ({"kafka.Value.Serializer": "x"}, r"'value\.serializer' is not supported as value are serialized"),
-        ({"kafka.transactional.id": "x"}, r"'transactional\.id' is not supported by this sink"),
         ({"kafka.partitioner.class": "x"}, r"'partitioner\.class' is not supported.*column 'partition'"),
         ({"kafka.interceptor.classes": "x"}, r"'interceptor\.classes' is not supported"),
         ({"kafka.bootstrap.servers": " "}, r"Option 'kafka\.bootstrap\.servers' must be specified"),

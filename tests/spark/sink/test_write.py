@@ -100,7 +100,7 @@ def test_large_var_types(spark: SparkSession, writes: Writes, topics: Topics) ->
         (["'x' AS value"], {}, "topic option required when no 'topic' attribute is present"),
         (["'x' AS value"], {"topic": "t", "kafka.acks": "7"}, "kafka.acks=7"),
         (["'x' AS value"], {"topic": "t", "kafka.key.serializer": "x"}, "keys are serialized with ByteArraySerializer"),
-        (["'x' AS value"], {"topic": "t", "kafka.transactional.id": "x"}, "not supported by this sink"),
+        (["'x' AS value"], {"topic": "t", "kafka.transactional.id": "x", "kafka.acks": "1"}, "needs acks=all"),
         (["'x' AS value", "cast(NULL AS STRING) AS topic"], {}, "null topic present in the data"),
     ],
 )
