@@ -4,29 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkalog.protocol.codec import decode_message
 from kafkalog.protocol.messages import consumer_group_describe as next_generation
 from kafkalog.protocol.messages import describe_groups as classic
-from kafkalog.protocol.schema import INT32, Message, Struct, array, bytes_, string
 
 from .cluster import Broker
+from .consumer.protocol import PROTOCOL_TYPE, decode_assignment
 from .types import TopicPartition
 
-CONSUMER = "consumer"
-"""The protocol type of groups of consumers; a group that only keeps offsets has an empty one."""
 CLASSIC_TYPE, CONSUMER_TYPE = "Classic", "Consumer"
 EMPTY, DEAD = "Empty", "Dead"
 """States of a group without members, and of one that does not exist."""
-
-
-class _Partitions(Struct):
-    topic: str = string("0+")
-    partitions: list[int] = array(INT32, "0+")
-
-
-class _Assignment(Message, versions="0-3"):
-    assigned_partitions: list[_Partitions] = array(_Partitions, "0+")
-    user_data: bytes | None = bytes_("0+", nullable="0+", default=None)
 
 
 class GroupListing(NamedTuple):
@@ -92,16 +79,16 @@ class MemberToRemove(NamedTuple):
 
 def is_of_consumers(protocol_type: str) -> bool:
     """Whether a group is one of consumers, or only keeps offsets as one would: others are of Kafka Connect and such."""
-    return protocol_type in (CONSUMER, "")
+    return protocol_type in (PROTOCOL_TYPE, "")
 
 
 def of_classic(group: classic.DescribedGroup, coordinator: Broker) -> GroupDescription:
     """A group of the classic protocol.
 
     Assignments are decoded where the members are consumers; the bytes of other protocols (``connect``) are their own.
-    Raises ProtocolError where a member's assignment is no ConsumerProtocolAssignment.
+    Raises MalformedMemberDataError where a member's assignment is none.
     """
-    consumers = group.protocol_type == CONSUMER
+    consumers = group.protocol_type == PROTOCOL_TYPE
     members = tuple(
         GroupMember(
             each.member_id,
@@ -141,7 +128,7 @@ def of_next_generation(group: next_generation.DescribedGroup, coordinator: Broke
         group.group_id,
         CONSUMER_TYPE,
         group.group_state,
-        CONSUMER,
+        PROTOCOL_TYPE,
         group.assignor_name,
         coordinator,
         members,
@@ -151,14 +138,8 @@ def of_next_generation(group: next_generation.DescribedGroup, coordinator: Broke
 
 
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions of a ConsumerProtocolAssignment: its version, an int16, and then the assignment."""
-    if not data:
-        return ()
-    version = int.from_bytes(data[:2], "big", signed=True)
-    found, _ = decode_message(_Assignment, min(max(version, 0), 3), data, 2)
-    return tuple(
-        sorted(TopicPartition(each.topic, number) for each in found.assigned_partitions for number in each.partitions)
-    )
+    """Of a member of a classic group; a group that is not stable has no assignments, and no bytes."""
+    return tuple(sorted(decode_assignment(data).partitions)) if data else ()
 
 
 def _partitions(assignment: next_generation.Assignment) -> tuple[TopicPartition, ...]:

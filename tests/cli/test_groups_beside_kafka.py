@@ -103,7 +103,7 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if request.param == OURS:
         with (
             KafkalogBroker(tmp_path_factory.mktemp("broker"), SETTINGS) as broker,
-            stage(broker.bootstrap, modern=False) as found,
+            stage(broker.bootstrap, modern=True) as found,
         ):
             yield found
         return
