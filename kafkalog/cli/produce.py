@@ -144,6 +144,9 @@ def _producer_properties(arguments: argparse.Namespace) -> dict[str, str]:
     if arguments.compression_codec is not None:
         more["compression.type"] = arguments.compression_codec
     properties = client_properties(arguments, arguments.producer_config, more)
+    for key in ("key.serializer", "value.serializer"):
+        # Every properties file for Java's producer has them; lines are bytes.
+        properties.pop(key, None)
     properties.setdefault("client.id", "console-producer")
     return properties
 

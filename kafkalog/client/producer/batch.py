@@ -69,6 +69,10 @@ class DeliveryFuture:
         self._batch.wait(timeout)
         return self._batch.outcome(self._index).error
 
+    def alone(self) -> BatchFuture:
+        """The same as one of several records."""
+        return BatchFuture(self._batch, self._index, 1)
+
     def add_done_callback(self, callback: Callable[[DeliveryFuture], object]) -> None:
         """Have ``callback`` called with this future once it is done, from the sender's thread; at once if it is.
 

@@ -23,6 +23,12 @@ _LEVELS = {
     Codec.LZ4: ("compression.lz4.level", integer(1, 17)),
     Codec.ZSTD: ("compression.zstd.level", integer(-(1 << 17), 22)),
 }
+_OBJECTS = {
+    "key.serializer": "key_serializer",
+    "value.serializer": "value_serializer",
+    "partitioner.class": "partitioner",
+    "interceptor.classes": "interceptors",
+}
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
@@ -61,6 +67,11 @@ class ProducerConfig:
     reconnect_backoff_max: float = _option("reconnect.backoff.max.ms", 1.0, milliseconds())
     transactional_id: str | None = _option("transactional.id", None, lambda text: text or None)
     transaction_timeout: float = _option("transaction.timeout.ms", 60.0, milliseconds(1))
+    key_serializer: Any = None
+    value_serializer: Any = None
+    partitioner: Any = None
+    interceptors: Any = None
+    """Objects, classes or names of classes, as ``key.serializer`` and so on hold them."""
     compression_level: int | None = None
     batch_limit: int = UNSET_BATCH_LIMIT
     """Bytes of records that a batch may grow to; ``batch_size`` says when it no longer lingers."""
@@ -73,9 +84,10 @@ class ProducerConfig:
 
         Raises ConfigError for a value that its property cannot have and for properties that contradict each other.
         """
-        client = ClientConfig.from_dict(properties)
+        client = ClientConfig.from_dict({key: value for key, value in properties.items() if key not in _OBJECTS})
         unknown = dict(client.unknown)
         given: dict[str, Any] = {}
+        given |= {name: properties[key] for key, name in _OBJECTS.items() if properties.get(key) is not None}
         for field in dataclasses.fields(cls):
             key = field.metadata.get("key")
             if key in unknown:

@@ -6,8 +6,16 @@ stays with a partition until enough bytes went there, then moves on to another (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import count
 from random import Random
+from typing import Any, NamedTuple
+
+from kafkalog.client.errors import ConfigError
+
+from .plugins import load
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
@@ -31,6 +39,60 @@ def murmur2(data: bytes) -> int:
 def partition_for_key(key: bytes, partitions: int) -> int:
     """The partition of a key among `partitions` of them."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+class TopicLayout(NamedTuple):
+    """The number of a topic's partitions, and those of them that have a leader."""
+
+    partitions: int
+    available: list[int]
+
+
+Choose = Callable[[str, bytes | None, bytes | None, TopicLayout], int]
+"""Topic, key and value in bytes, and the topic's partitions, to a partition: a partitioner of the user's."""
+
+
+class RoundRobinPartitioner:
+    """Each record to the next partition that has a leader, whatever its key."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next: defaultdict[str, count[int]] = defaultdict(count)
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, layout: TopicLayout) -> int:
+        """The partition of a record."""
+        with self._lock:
+            number = next(self._next[topic])
+        if layout.available:
+            return layout.available[number % len(layout.available)]
+        return number % layout.partitions
+
+
+_DEFAULT = ("", "default", "murmur2", "org.apache.kafka.clients.producer.internals.DefaultPartitioner")
+_STICKY = ("uniform_sticky", "org.apache.kafka.clients.producer.UniformStickyPartitioner")
+_ROUND_ROBIN = ("round_robin", "org.apache.kafka.clients.producer.RoundRobinPartitioner")
+
+
+def partitioner(given: Any) -> tuple[Choose | None, bool]:
+    """What ``partitioner.class`` holds: a partitioner, or None for the built-in one; and whether that ignores keys.
+
+    It may be the name of one of Kafka's own, an object with ``partition(topic, key, value, layout)``, its class, the
+    class's dotted path, or a callable with the same arguments. ConfigError for anything else.
+    """
+    if given in _DEFAULT or given is None:
+        return None, False
+    if given in _STICKY:
+        return None, True
+    if given in _ROUND_ROBIN:
+        given = RoundRobinPartitioner
+    elif isinstance(given, str):
+        given = load(given)
+    if isinstance(given, type):
+        given = given()
+    choose = getattr(given, "partition", given)
+    if not callable(choose):
+        raise ConfigError(f"{given!r} is no partitioner; expected an object with partition(topic, key, value, layout)")
+    return choose, False
 
 
 class StickyPartitioner:

@@ -7,9 +7,10 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import accumulate
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError
@@ -23,8 +24,11 @@ from .batch import BatchFuture, DeliveryFuture, failed_future
 from .config import ProducerConfig
 from .encoded import EncodedFuture, check_encoded
 from .encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD, TIMESTAMP_OVERHEAD, Headers
-from .partitioner import partition_for_key
+from .hooks import Hooks
+from .partitioner import TopicLayout, partition_for_key
+from .record import OnDelivery, ProducerRecord
 from .sender import Sender
+from .serializers import apply
 from .transactional import OpenTransaction, TransactionCalls, needs_id
 from .transactions import State, TransactionStateError
 
@@ -32,13 +36,6 @@ GRACE_S = 5.0
 """How long `Producer.close` waits for the sender's thread after it was told to give everything up."""
 
 FORKED = "the producer belongs to the process that this one was forked from; make another one here"
-
-
-class TopicLayout(NamedTuple):
-    """The number of a topic's partitions, and those of them that have a leader."""
-
-    partitions: int
-    available: list[int]
 
 
 class Producer:
@@ -60,7 +57,8 @@ class Producer:
         self._accumulator = self._sender.accumulator
         self._topics = self._sender.topics
         self._states = self._topics.states
-        self._ignore_keys = self.config.ignore_keys
+        self._hooks = Hooks.of(self.config)
+        self._ignore_keys = self.config.ignore_keys or self._hooks.ignores_keys
         self._max_request_size = self.config.max_request_size
         self._forked = False
         self._transactional = None
@@ -72,21 +70,67 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
+        value: Any = None,
+        key: Any = None,
         headers: Headers = (),
         timestamp: int | None = None,
         partition: int | None = None,
+        on_delivery: OnDelivery | None = None,
     ) -> DeliveryFuture:
         """Send a record; what becomes of it is in the future.
 
-        Without ``partition`` the key's hash chooses it, as in the Java client; without a key records stay with one
-        partition for ``batch.size`` bytes. ``timestamp`` is in ms (now unless given). Waits up to ``max.block.ms``
-        for metadata and for room in ``buffer.memory``.
+        Key and value are bytes, or what their serializers take. Without ``partition`` the partitioner chooses: unless
+        configured otherwise the key's hash, as in the Java client; records without a key stay with one partition for
+        ``batch.size`` bytes. ``timestamp`` is in ms (now unless given). Waits up to ``max.block.ms`` for metadata and
+        for room in ``buffer.memory``. ``on_delivery`` is called with what became of the record, on the sender's thread.
 
-        Raises ProducerClosedError, TypeError and ValueError for arguments that no record can have; everything else
+        Raises ProducerClosedError, TypeError and ValueError for arguments that no record can have, SerializationError,
+        and with a ``transactional.id`` TransactionStateError and what `Transactions` has failed with; everything else
         is in the future.
         """
+        if self._hooks.present or on_delivery is not None:
+            record = ProducerRecord(topic, value, key, headers, timestamp, partition)
+            return self._send_record(record, on_delivery)
+        return self._send(topic, value, key, headers, timestamp, partition)
+
+    def _send_record(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> DeliveryFuture:
+        """Send a record with all that a user may have configured."""
+        hooks = self._hooks
+        if hooks.interceptors is not None:
+            record = hooks.interceptors.on_send(record)
+        topic, value, key, headers, timestamp, partition = record
+        key = apply(hooks.serialize_key, topic, "key", key)
+        value = apply(hooks.serialize_value, topic, "value", value)
+        try:
+            if partition is None and hooks.choose is not None:
+                partition = hooks.choose(topic, key, value, self.layout(topic))
+            future = self._send(topic, value, key, headers, timestamp, partition)
+        except (ProducerClosedError, TransactionError, TransactionStateError):
+            raise
+        except (ClientError, KafkaError) as error:
+            self._sender.fail_transaction(error)
+            future = failed_future(topic, partition, error)
+        if on_delivery is not None or hooks.interceptors is not None:
+            future.add_done_callback(partial(self._delivered, on_delivery))
+        return future
+
+    def _delivered(self, on_delivery: OnDelivery | None, future: DeliveryFuture) -> None:
+        error = future.exception()
+        metadata = None if error is not None else future.result()
+        if self._hooks.interceptors is not None:
+            self._hooks.interceptors.on_acknowledgement(metadata, error)
+        if on_delivery is not None:
+            on_delivery(metadata, error)
+
+    def _send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Headers,
+        timestamp: int | None,
+        partition: int | None,
+    ) -> DeliveryFuture:
         if value is not None and type(value) is not bytes:
             value = _as_bytes(value, "value")
         size = PLAIN_OVERHEAD if value is None else PLAIN_OVERHEAD + len(value)
@@ -131,10 +175,12 @@ class Producer:
         """Send many records that have only a value, at a fraction of what single calls cost; a future a batch.
 
         Waits and raises as `send` does, but the errors that `send` leaves to the future are raised here: then some of
-        the values may have been sent.
+        the values may have been sent. With a serializer, a partitioner or an interceptor it costs what `send` does.
         """
         if not values:
             return []
+        if self._hooks.present:
+            return [self.send(topic, value, timestamp=timestamp).alone() for value in values]
         ends = list(accumulate(map(PLAIN_OVERHEAD.__add__, map(len, values))))
         if max(map(len, values)) + PLAIN_OVERHEAD > self._max_request_size:
             raise MessageTooLargeError(
@@ -305,6 +351,7 @@ class Producer:
             self._cluster.close()
             self._sender.join(GRACE_S)
         self._cluster.close()
+        self._hooks.close()
 
     def __enter__(self) -> Self:
         return self
