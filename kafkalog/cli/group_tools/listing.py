@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from kafkalog.cli.client_options import UsageError, reporting
-from kafkalog.cli.group_tools.common import Column, add_command, add_json, open_admin, show
+from kafkalog.cli.group_tools.common import Column, add_command, add_json, open_admin, show, table
 
 EXAMPLES = """\
 examples:
@@ -59,7 +59,11 @@ def run_list(arguments: argparse.Namespace) -> int:
         columns.append(Column("STATE", 20, "state"))
         for row, each in zip(rows, found, strict=True):
             row.append(each.state)
-    show(columns, rows, as_json=arguments.json)
+    if arguments.json:
+        show(columns, rows, as_json=True)
+    else:
+        for line in table(columns, rows):
+            print(line)
     return 0
 
 
