@@ -51,6 +51,12 @@ class ClassicGroup(ClassicRebalance):
         if len(self.members) > self._settings.max_size:
             self._prepare_rebalance(now, f"the group is larger than group.max.size ({self._settings.max_size})")
 
+    def take_over(self, now: Moment) -> None:
+        """The group was one of the consumer protocol until now: its members join again, in their sessions."""
+        self.subscribed = self._topics()
+        self.resume(now)
+        self._maybe_prepare_rebalance(now, "the group is a classic one again")
+
     # -- joining
 
     def join(self, request: JoinRequest, now: Moment) -> None:

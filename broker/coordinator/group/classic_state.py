@@ -194,9 +194,19 @@ class ClassicState:
         return GroupSummary(self.state.value, self.protocol_type or "", protocol if stable else "", members)
 
     def unload(self) -> None:
-        for member in self.members:
-            self._answer_waiting(member, ErrorCode.NOT_COORDINATOR, member.member_id)
+        self.release(ErrorCode.NOT_COORDINATOR)
         self.wake_at = None
+
+    def release(self, error: ErrorCode) -> None:
+        """Answer all who wait with ``error``."""
+        for member in self.members:
+            self._answer_waiting(member, error, member.member_id)
+
+    def record(self) -> StateRecord:
+        """The group as it is to be stored now."""
+        assignments = {member.member_id: member.assignment for member in self.members}
+        value = records.group_metadata_value(self._value(assignments))
+        return StateRecord(records.group_metadata_key(self.group_id), value)
 
     # -- inside
 

@@ -8,11 +8,12 @@ be appended, the group is as it was before.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest, SyncResult
 from broker.coordinator.group.membership import Answer, CommitRequest, GroupSummary, Moment, Retention, Store
-from broker.coordinator.group.modern import group_records, membership
+from broker.coordinator.group.modern import classic_members, group_records, membership
 from broker.coordinator.group.modern.context import Context, Outcome, Timer, TimerKind
 from broker.coordinator.group.modern.group import ConsumerGroup
 from broker.coordinator.group.modern.log_records import GroupRecord
@@ -62,7 +63,7 @@ class ConsumerMembership:
         self.group = group
         self.out: list[Answer | Store] = []
         self.wake_at: int | None = None
-        self.on_fenced: Callable[[ConsumerMembership, Member, Moment], bool] = lambda *_: False
+        self.on_fenced: Callable[[ConsumerMembership, Member, Moment], bool] = lambda membership, member, now: False
         self._context = context
         self._timers: dict[tuple[TimerKind, str], tuple[int, int]] = {}
         """By kind and member: the deadline, and the epoch that it is about."""
@@ -71,27 +72,35 @@ class ConsumerMembership:
         """Who waits for each change that is being stored, by its number."""
         self._waiting: list[Answer] = []
 
-    @classmethod
-    def load(cls, group: ConsumerGroup, context: MakeContext, now: Moment) -> ConsumerMembership:
-        """A group that was read from its log; its members have their session time-outs from now on."""
-        self = cls(group, context)
-        config = context(group.group_id, now).config
-        self.set_timers(membership.timers_after_loading(group, config.session_timeout_ms), now)
-        return self
+    def resume(self, now: Moment) -> None:
+        """The group was read from its log: its members have their session time-outs from now on."""
+        config = self._context(self.group.group_id, now).config
+        self.set_timers(membership.timers_after_loading(self.group, config.session_timeout_ms), now)
 
     # -- changes
 
-    def apply(self, outcome: Outcome[Any], token: Any, now: Moment) -> None:
-        """Take what a request makes of the group; ``token`` gets the response, or the error, once it is stored."""
+    def apply(
+        self,
+        outcome: Outcome[Any],
+        token: Any,
+        now: Moment,
+        *,
+        before: Sequence[StateRecord] = (),
+        on_failure: Callable[[list[Answer]], None] | None = None,
+    ) -> None:
+        """Take what a request makes of the group; ``token`` gets the response, or the error, once it is stored.
+
+        Args:
+            before: records of the same batch that precede the group's.
+            on_failure: takes the answers where the records cannot be stored, if the group is not to be then.
+        """
         answer = Answer(token, outcome.response)
         if not outcome.records:
             self._accept(outcome, now)
-            if self._storing:
-                self._waiting.append(answer)
-            else:
-                self.out.append(answer)
+            if token is not None:
+                (self._waiting if self._storing else self.out).append(answer)
             return
-        before = self.group.copy()
+        group = self.group.copy()
         for record in outcome.records:
             self.group.replay(record)
         self._changes += 1
@@ -104,14 +113,17 @@ class ConsumerMembership:
             self._storing.pop(change, None)
             if error is not None and error is not ErrorCode.REQUEST_TIMED_OUT and change == self._changes:
                 # Nothing of it is in the log.
-                self.group, self._timers = before, timers
-            if token is not None:
-                self.out.append(answer if error is None else Answer(token, error_for(error)))
+                self.group, self._timers = group, timers
+            answers = [] if token is None else [answer if error is None else Answer(token, error_for(error))]
             if not self._storing:
-                self.out += self._waiting
+                answers += self._waiting
                 self._waiting = []
+            if error is not None and on_failure is not None:
+                on_failure(answers)
+            else:
+                self.out += answers
 
-        self.out.append(Store(encoded(outcome.records), done))
+        self.out.append(Store([*before, *encoded(outcome.records)], done))
 
     def fence(self, member: Member, reason: str, now: Moment) -> None:
         """A member is gone without a word."""
@@ -136,6 +148,43 @@ class ConsumerMembership:
                 self._timers[key] = deadline, timer.epoch
                 if self.wake_at is None or deadline < self.wake_at:
                     self.wake_at = deadline
+
+    # -- members of the classic protocol
+
+    def join(self, request: JoinRequest, now: Moment) -> None:
+        """JoinGroup."""
+        try:
+            outcome = classic_members.join(self.group, request, self._context(self.group.group_id, now))
+        except KafkaError as error:
+            self.out.append(Answer(request.token, JoinResult(request.member_id, error.code)))
+            return
+        self.apply(outcome, request.token, now)
+
+    def sync(self, request: SyncRequest, now: Moment) -> None:
+        """SyncGroup."""
+        try:
+            outcome = classic_members.sync(self.group, request, self._context(self.group.group_id, now))
+        except KafkaError as error:
+            self.out.append(Answer(request.token, SyncResult(error.code)))
+            return
+        self.apply(outcome, request.token, now)
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Moment) -> ErrorCode:
+        """Heartbeat; REBALANCE_IN_PROGRESS makes the member join again."""
+        try:
+            outcome = classic_members.heartbeat(self.group, member_id, instance_id, generation)
+        except KafkaError as error:
+            return error.code
+        self.set_timers(outcome.timers, now)
+        return outcome.response
+
+    def leave(self, member_id: str, instance_id: str | None, reason: str | None, now: Moment) -> ErrorCode:
+        """LeaveGroup of one member; a static one may be named by its instance id alone."""
+        context = self._context(self.group.group_id, now)
+        outcome = classic_members.leave(self.group, [(member_id, instance_id)], context)
+        logger.info("member %s of group %s leaves: %s", member_id, self.group.group_id, reason or "not provided")
+        self.apply(outcome, None, now)
+        return outcome.response[0]
 
     # -- what is asked of any group
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from typing import Any
 
@@ -11,27 +12,36 @@ from broker.coordinator.group import replay
 from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.cluster_topics import ClusterTopics
 from broker.coordinator.group.consumer_membership import ConsumerMembership
-from broker.coordinator.group.membership import Membership, Moment
+from broker.coordinator.group.conversion import can_downgrade, can_upgrade, downgraded, upgraded
+from broker.coordinator.group.membership import Answer, Membership, Moment, Store
 from broker.coordinator.group.modern.assignors import ASSIGNORS
 from broker.coordinator.group.modern.config import ConsumerGroupConfig, MigrationPolicy
-from broker.coordinator.group.modern.context import Context, Outcome
+from broker.coordinator.group.modern.context import Context
 from broker.coordinator.group.modern.describe import describe
 from broker.coordinator.group.modern.group import ConsumerGroup
-from broker.coordinator.group.modern.heartbeat import check_request, heartbeat, is_leaving, leave
+from broker.coordinator.group.modern.heartbeat import check_request, heartbeat, is_leaving, leave, leaver
 from broker.coordinator.group.modern.log_records import TYPES, decode_record
-from broker.coordinator.group.modern.model import JOIN_EPOCH
+from broker.coordinator.group.modern.model import JOIN_EPOCH, LEAVE_EPOCH, Member
 from broker.coordinator.group.offsets import GroupOffsets
 from broker.coordinator.group.records import UnreadableRecordError
 from broker.coordinator.group.service import GroupCoordinator
 from broker.coordinator.group.shard import Group, Shard
 from broker.metadata.store import MetadataStore
-from kafkalog.protocol.errors import GroupIdNotFoundError, UnsupportedVersionError
+from kafkalog.protocol.errors import (
+    ErrorCode,
+    GroupIdNotFoundError,
+    NotCoordinatorError,
+    UnsupportedVersionError,
+    error_for,
+)
 from kafkalog.protocol.messages.consumer_group_describe import DescribedGroup
 from kafkalog.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 from kafkalog.protocol.primitives import ProtocolError
+
+logger = logging.getLogger("kafkalog.broker.groups")
 
 _KAFKA_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
@@ -78,18 +88,33 @@ class ConsumerGroups:
         check_request(request, version, context.config)
         group = shard.groups.get(request.group_id)
         present = group.membership if group is not None else None
+        token = asyncio.get_running_loop().create_future()
         if is_leaving(request):
             membership = self._existing(request.group_id, present)
             outcome = leave(membership.group, request, context)
+            member = leaver(membership.group, request)
+            if request.member_epoch != LEAVE_EPOCH or not self._downgrade(
+                membership, member, now, Answer(token, outcome.response)
+            ):
+                membership.apply(outcome, token, now)
+        elif request.member_epoch == JOIN_EPOCH and isinstance(present, ClassicGroup) and not present.is_empty:
+            assert group is not None
+            self._upgrade(shard, group, present, request, context, token, now)
         else:
             membership = self._found(request, present)
             outcome = heartbeat(membership.group, request, context)
-        if group is None:
-            group = shard.groups[request.group_id] = Group(request.group_id, membership, GroupOffsets())
-        elif present is not membership:
-            shard.convert(group, membership)
-        result: ConsumerGroupHeartbeatResponse = await self._settle(shard, group, membership, outcome, now)
-        return result
+            if group is None:
+                group = shard.groups[request.group_id] = Group(request.group_id, membership, GroupOffsets())
+            elif present is not membership:
+                shard.convert(group, membership)
+            membership.apply(outcome, token, now)
+        assert group is not None
+        shard.settle(group)
+        result = await token
+        if isinstance(result, Exception):
+            raise result
+        response: ConsumerGroupHeartbeatResponse = result
+        return response
 
     def describe(self, group_id: str) -> DescribedGroup:
         """ConsumerGroupDescribe of one group.
@@ -104,16 +129,85 @@ class ConsumerGroups:
         membership = self._existing(group_id, group.membership)
         return describe(membership.group, self._context(group_id, self._coordinator.now()))
 
-    async def _settle(
-        self, shard: Shard, group: Group, membership: ConsumerMembership, outcome: Outcome[Any], now: Moment
-    ) -> Any:
-        token = asyncio.get_running_loop().create_future()
-        membership.apply(outcome, token, now)
+    # -- groups that change their protocol
+
+    def _upgrade(
+        self,
+        shard: Shard,
+        group: Group,
+        classic: ClassicGroup,
+        request: ConsumerGroupHeartbeatRequest,
+        context: Context,
+        token: asyncio.Future[Any],
+        now: Moment,
+    ) -> None:
+        """The first member of the consumer protocol joins a classic group.
+
+        Raises:
+            GroupIdNotFoundError: the group may not change its protocol.
+            KafkaError: the member may not join.
+        """
+        if not can_upgrade(classic, context.config):
+            raise GroupIdNotFoundError(f"Group {group.id} is not a consumer group.")
+        records, timers = upgraded(classic, self._topics)
+        made = ConsumerGroup(group.id)
+        for record in records:
+            made.replay(record)
+        outcome = heartbeat(made, request, context)
+        outcome.records[:0] = records
+        outcome.timers[:0] = timers
+        logger.info("group %s becomes one of the consumer protocol", group.id)
+        classic.release(ErrorCode.REBALANCE_IN_PROGRESS)
         shard.settle(group)
-        result = await token
-        if isinstance(result, Exception):
-            raise result
-        return result
+        membership = self._membership(made)
+
+        def undo(answers: list[Answer]) -> None:
+            group.membership = classic
+            classic.out += answers
+
+        group.membership = membership
+        membership.apply(outcome, token, now, before=classic.tombstones(group.id), on_failure=undo)
+
+    def _downgrade(
+        self, membership: ConsumerMembership, member: Member, now: Moment, answer: Answer | None = None
+    ) -> bool:
+        """The last member of the consumer protocol is gone from a group: whether it becomes a classic one.
+
+        Also where the group has become one since: then nothing is left to be done for the member.
+        """
+        group_id = membership.group.group_id
+        shard = self._coordinator.shard_of(group_id)
+        group = shard.groups.get(group_id)
+        if group is None or group.membership is not membership:
+            return True
+        if not can_downgrade(membership.group, member.member_id, self.config(group_id)):
+            return False
+        try:
+            classic = downgraded(
+                membership.group, member.member_id, self._topics, shard.settings(), shard.new_member_id, now
+            )
+        except ProtocolError as error:
+            logger.warning("group %s cannot become a classic one: %s", group_id, error)
+            return False
+        logger.info("group %s becomes a classic one", group_id)
+        membership.refuse(NotCoordinatorError())
+        shard.settle(group)
+
+        def done(error: ErrorCode | None, then: Moment) -> None:
+            if answer is not None:
+                classic.out.append(answer if error is None else Answer(answer.token, error_for(error)))
+
+        records = [*membership.tombstones(group_id), classic.record()]
+        group.membership = classic
+        classic.out.append(Store(records, done))
+        classic.take_over(now)
+        shard.settle(group)
+        return True
+
+    def _membership(self, group: ConsumerGroup) -> ConsumerMembership:
+        membership = ConsumerMembership(group, self._context)
+        membership.on_fenced = self._downgrade
+        return membership
 
     def _existing(self, group_id: str, present: Membership | None) -> ConsumerMembership:
         if present is None:
@@ -126,7 +220,7 @@ class ConsumerGroups:
         """The group's membership; a new one where a member joins a group that is not there, or an empty classic one."""
         joins = request.member_epoch == JOIN_EPOCH
         if joins and (present is None or (isinstance(present, ClassicGroup) and present.is_empty)):
-            return ConsumerMembership(ConsumerGroup(request.group_id), self._context)
+            return self._membership(ConsumerGroup(request.group_id))
         return self._existing(request.group_id, present)
 
     def _context(self, group_id: str, now: Moment, client_id: str = "", client_host: str = "") -> Context:
@@ -147,7 +241,9 @@ class ConsumerGroups:
 
     def _load(self, group_id: str, loaded: object, now: Moment) -> Membership:
         assert isinstance(loaded, ConsumerGroup)
-        return ConsumerMembership.load(loaded, self._context, now)
+        membership = self._membership(loaded)
+        membership.resume(now)
+        return membership
 
 
 def _read(loading: replay.Replay, key: bytes, value: bytes | None) -> None:

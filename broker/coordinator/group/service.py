@@ -14,10 +14,11 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from broker.config.server import BrokerConfig
 from broker.controller.topics import TopicController
+from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.classic_state import ClassicSettings, State
 from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest, SyncResult
 from broker.coordinator.group.membership import CommitRequest, GroupSummary, Membership, Moment
@@ -272,8 +273,7 @@ class GroupCoordinator:
         group, classic = found
         classic.join(request, self.now())
         shard.settle(group)
-        result: JoinResult = await request.token
-        return result
+        return cast("JoinResult", _result(await request.token))
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncResult:
         """SyncGroup. ``request.token`` is a future of this loop, to be made by the caller."""
@@ -286,10 +286,14 @@ class GroupCoordinator:
         if found is None:
             return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
         group, classic = found
-        assigns = classic.state is State.COMPLETING and classic.members.leader == request.member_id
+        assigns = (
+            isinstance(classic, ClassicGroup)
+            and classic.state is State.COMPLETING
+            and classic.members.leader == request.member_id
+        )
         classic.sync(request, self.now())
         shard.settle(group)
-        result: SyncResult = await request.token
+        result = cast("SyncResult", _result(await request.token))
         self.counters.completed_rebalances += assigns and result.error is ErrorCode.NONE
         return result
 
@@ -450,6 +454,13 @@ class GroupCoordinator:
         except KafkaError as error:
             return error.code
         return ErrorCode.NONE
+
+
+def _result(result: object) -> object:
+    """What a token was given; raised where it is an error."""
+    if isinstance(result, KafkaError):
+        raise result
+    return result
 
 
 def _no_other_kind(group_id: str, loaded: object, now: Moment) -> Membership:

@@ -14,6 +14,7 @@ from enum import Enum
 
 from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.classic_state import ClassicSettings
+from broker.coordinator.group.consumer_membership import ConsumerMembership
 from broker.coordinator.group.membership import Answer, CommitRequest, Membership, Moment, Store
 from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicPartition, tombstones
 from broker.coordinator.group.replay import Replay
@@ -23,7 +24,6 @@ from kafkalog.protocol.errors import (
     ErrorCode,
     GroupIdNotFoundError,
     IllegalGenerationError,
-    InconsistentGroupProtocolError,
     InvalidCommitOffsetSizeError,
     KafkaError,
     MessageTooLargeError,
@@ -116,6 +116,14 @@ class Shard:
         self._markers: list[tuple[int, bool]] = []
         """Of transactions that ended while the shard was loading."""
 
+    def settings(self) -> ClassicSettings:
+        """Of classic groups."""
+        return self._parts.settings()
+
+    def new_member_id(self, start: str) -> str:
+        """An id that nobody has, which begins with ``start``."""
+        return self._parts.new_member_id(start)
+
     # -- loading and unloading
 
     async def load(self) -> None:
@@ -195,27 +203,24 @@ class Shard:
 
     # -- groups
 
-    def classic(self, group_id: str, *, create: bool) -> tuple[Group, ClassicGroup] | None:
-        """The classic group, made if it is not there and ``create`` says so; else None.
+    def classic(self, group_id: str, *, create: bool) -> tuple[Group, ClassicGroup | ConsumerMembership] | None:
+        """The group that classic members belong to, made if it is not there and ``create`` says so; else None.
 
-        An empty group of the consumer protocol becomes a classic one when it is to be made.
-
-        Raises:
-            InconsistentGroupProtocolError: the group is one of the consumer protocol and has members.
+        An empty group of the consumer protocol becomes a classic one when it is to be made. One with members serves
+        classic members beside its own.
         """
         group = self.groups.get(group_id)
         if group is None:
             if not create:
                 return None
             group = self.groups[group_id] = Group(group_id, self._new_classic(group_id), GroupOffsets())
-        if not isinstance(group.membership, ClassicGroup):
+        membership = group.membership
+        if isinstance(membership, ConsumerMembership) and membership.is_empty:
             if not create:
                 return None
-            if not group.membership.is_empty:
-                raise InconsistentGroupProtocolError
             self.convert(group, self._new_classic(group_id))
-        membership = group.membership
-        assert isinstance(membership, ClassicGroup)
+            membership = group.membership
+        assert isinstance(membership, ClassicGroup | ConsumerMembership)
         return group, membership
 
     def convert(self, group: Group, membership: Membership) -> None:

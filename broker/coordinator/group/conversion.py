@@ -1,0 +1,124 @@
+"""Groups that change their protocol while they have members (KIP-848, ``group.consumer.migration.policy``).
+
+A classic group becomes one of the consumer protocol when the first member of that protocol joins; it becomes classic
+again when the last such member is gone. Assignments stay, and what comes next is a rebalance of the new kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.coordinator.group.classic import ClassicGroup
+from broker.coordinator.group.classic_state import ClassicSettings, State
+from broker.coordinator.group.member import Member as ClassicMember
+from broker.coordinator.group.membership import Moment
+from broker.coordinator.group.modern import embedded, group_records
+from broker.coordinator.group.modern.config import ConsumerGroupConfig
+from broker.coordinator.group.modern.context import Timer, TimerKind, Topics
+from broker.coordinator.group.modern.group import ConsumerGroup
+from broker.coordinator.group.modern.log_records import GroupRecord
+from broker.coordinator.group.modern.model import NO_PARTITIONS, ClassicMetadata, Member
+from kafkalog.protocol.errors import GroupIdNotFoundError
+from kafkalog.protocol.primitives import ProtocolError
+
+
+def can_upgrade(classic: ClassicGroup, config: ConsumerGroupConfig) -> bool:
+    """Whether a classic group with members may become one of the consumer protocol."""
+    return (
+        config.migration_policy.allows_upgrade
+        and classic.protocol_type == embedded.PROTOCOL_TYPE
+        and len(classic.members) <= config.max_size
+    )
+
+
+def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[list[GroupRecord], list[Timer]]:
+    """The records of the group that a classic group becomes, and its members' timers.
+
+    Raises:
+        GroupIdNotFoundError: a member's subscription or assignment cannot be read.
+    """
+    try:
+        members = {member.member_id: _consumer_member(classic, member, topics) for member in classic.members}
+    except ProtocolError as error:
+        raise GroupIdNotFoundError(
+            f"Cannot upgrade the classic group {classic.group_id} to consumer group because the embedded consumer "
+            f"protocol is malformed."
+        ) from error
+    group_id, epoch = classic.group_id, classic.generation
+    records = [group_records.member_metadata(group_id, member) for member in members.values()]
+    records.append(group_records.group_epoch(group_id, epoch))
+    records += [
+        group_records.target_assignment(group_id, member_id, member.assigned) for member_id, member in members.items()
+    ]
+    records.append(group_records.target_epoch(group_id, epoch))
+    records += [group_records.current_assignment(group_id, member) for member in members.values()]
+    timers = [
+        Timer(TimerKind.SESSION, member_id, member.classic.session_timeout_ms)
+        for member_id, member in members.items()
+        if member.classic is not None
+    ]
+    return records, timers
+
+
+def _consumer_member(classic: ClassicGroup, member: ClassicMember, topics: Topics) -> Member:
+    metadata = member.protocols[0][1] if classic.protocol_name is None else member.metadata(classic.protocol_name)
+    subscription = embedded.decode_subscription(metadata)
+    return Member(
+        member.member_id,
+        epoch=classic.generation,
+        previous_epoch=classic.generation,
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topic_names=frozenset(subscription.topics),
+        assigned=embedded.decode_assignment(member.assignment, topics),
+        classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
+    )
+
+
+def can_downgrade(group: ConsumerGroup, leaving: str, config: ConsumerGroupConfig) -> bool:
+    """Whether a group becomes classic when the member ``leaving`` is gone."""
+    return (
+        len(group.members) > 1
+        and config.migration_policy.allows_downgrade
+        and len(group.members) - 1 <= config.classic_max_size
+        and group.members[leaving].classic is None
+        and group.all_use_classic_except(leaving)
+    )
+
+
+def downgraded(
+    group: ConsumerGroup,
+    leaving: str,
+    topics: Topics,
+    settings: ClassicSettings,
+    new_member_id: Callable[[str], str],
+    now: Moment,
+) -> ClassicGroup:
+    """The classic group that a group becomes without the member ``leaving``: stable, its generation the group epoch."""
+    classic = ClassicGroup(group.group_id, settings, new_member_id, now)
+    classic.generation = group.group_epoch
+    classic.protocol_type = embedded.PROTOCOL_TYPE
+    for member_id, member in group.members.items():
+        if member_id == leaving or member.classic is None:
+            continue
+        version = embedded.version_of(member.classic.protocols[0][1])
+        target = group.target.get(member_id, NO_PARTITIONS)
+        classic.members.add(
+            ClassicMember(
+                member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.classic.session_timeout_ms,
+                member.rebalance_timeout_ms,
+                embedded.PROTOCOL_TYPE,
+                member.classic.protocols,
+                embedded.encode_assignment(target, version, topics),
+            )
+        )
+    classic.protocol_name = classic.members.select_protocol()
+    classic.state = State.STABLE
+    return classic
