@@ -34,8 +34,13 @@ def _told(response: ConsumerGroupHeartbeatResponse) -> Assignment:
     return assignment_of(response.assignment.topic_partitions)  # type: ignore[arg-type]
 
 
-def _parts(*partitions: int, topic: int = 0) -> Assignment:
-    return {topic_id(topic): frozenset(partitions)} if partitions else {}
+def _parts(*partitions: int) -> Assignment:
+    return {topic_id(0): frozenset(partitions)} if partitions else {}
+
+
+def _first(*topics: int) -> Assignment:
+    """Partition 0 of each topic."""
+    return {topic_id(topic): frozenset([0]) for topic in topics}
 
 
 def test_two_members_come_to_share_a_topic() -> None:
@@ -109,12 +114,12 @@ def test_regular_expressions() -> None:
     topics = FakeTopics(1, 1)
     coordinator = Coordinator(topics)
     response = coordinator.request(join("a", regex="t[0-9]"))
-    assert _told(response) == _parts(0) | _parts(0, topic=1)
+    assert _told(response) == _first(0, 1)
     assert coordinator.group.all_subscribed() == {"t0", "t1"}
     topics.put("t2", 1)
     assert coordinator.request(beat("a", 1)).assignment is None, "not again so soon"
     coordinator.now_ms += 10_000
-    assert _told(coordinator.request(beat("a", 1))) == _parts(0) | _parts(0, topic=1) | _parts(0, topic=2)
+    assert _told(coordinator.request(beat("a", 1))) == _first(0, 1, 2)
     with pytest.raises(InvalidRegularExpressionError, match=r"SubscribedTopicRegex `\(` is not a valid regular"):
         coordinator.request(join("b", regex="("))
     changed = beat("a", 2, {})
@@ -186,7 +191,7 @@ def test_most_members_choose_the_assignor() -> None:
     coordinator = Coordinator(FakeTopics(2, 2))
     coordinator.request(join("a", "t0", "t1", assignor="range"))
     coordinator.request(join("b", "t0", "t1", assignor="range"))
-    assert coordinator.group.target["a"] == _parts(0) | _parts(0, topic=1)
+    assert coordinator.group.target["a"] == _first(0, 1)
     with pytest.raises(UnsupportedAssignorError, match=r"ServerAssignor best is not .* assignors: uniform, range\."):
         coordinator.request(join("c", "t0", assignor="best"))
 

@@ -79,7 +79,8 @@ class Group:
         def settled() -> bool:
             for consumer in consumers:
                 message = consumer.poll(0.02)
-                assert message is None or message.error() is None or message.error().retriable(), message.error()
+                error = None if message is None else message.error()
+                assert error is None or error.retriable(), error
             owned = [(entry.topic, entry.partition) for each in consumers for entry in each.assignment()]
             return sorted(len(each.assignment()) for each in consumers) == sorted(sizes) and len(set(owned)) == len(
                 owned
