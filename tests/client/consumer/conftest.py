@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.client.consumer.support import Live
 from tests.peers import kafka, require
+from tests.support.kafkalog_broker import KafkalogBroker
 
 OURS, APACHE = "kafkalog", "Apache Kafka"
 GROUPS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
@@ -21,8 +23,19 @@ def apache_kafka() -> Iterator[str]:
         yield running.bootstrap
 
 
+@pytest.fixture(scope="session")
+def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """host:port of our broker, whose groups do not wait either; KAFKALOG_TEST_BOOTSTRAP names another one."""
+    given = os.environ.get("KAFKALOG_TEST_BOOTSTRAP")
+    if given:
+        yield given
+        return
+    with KafkalogBroker(tmp_path_factory.mktemp("group-broker"), GROUPS) as running:
+        yield running.bootstrap
+
+
 @pytest.fixture(params=[OURS, pytest.param(APACHE, marks=pytest.mark.peer)])
 def live(request: pytest.FixtureRequest) -> Live:
     """Each of the brokers."""
-    name = "apache_kafka" if request.param == APACHE else "broker_address"
+    name = "apache_kafka" if request.param == APACHE else "group_broker"
     return Live(request.getfixturevalue(name))
