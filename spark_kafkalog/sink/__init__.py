@@ -2,9 +2,7 @@
 
 - `options`    what a user may set, under the names of Spark's Kafka sink
 - `schema`     the columns that rows may have
-- `chunks`     Arrow batches cut and joined to a size that is worth encoding
-- `partition`  which topic and partition each row goes to
-- `task`       rows of one task to record batches, and these to the brokers
+- `task`       rows of one task to record batches (by the producer's `rows` and `spread`), and these to the brokers
 - `writer`     what Spark calls for a batch query; `stream` for a streaming one; `message` what tasks report
 
 Delivery is at least once: a producer of its own for every task attempt, idempotent, so that repeated requests append

@@ -22,6 +22,8 @@ class SinkColumns:
     """None too where the option ``topic`` overrides it."""
     partition: int | None = None
     headers: int | None = None
+    timestamp: int | None = None
+    """Spark's sink takes none: a row's timestamp is that of its writing."""
 
     @classmethod
     def of(cls, schema: StructType, topic: str | None) -> SinkColumns:

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
 from kafkalog.client.producer import EncodedFuture, Producer, ProducerConfig
+from kafkalog.client.producer.rows import Chunk, chunk_bytes, chunks
+from kafkalog.client.producer.spread import RowPartitioner
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import MessageTooLargeError
-from kafkalog.records.arrow import encode_arrow
 from kafkalog.records.batch import HEADER_SIZE
 from spark_kafkalog import worker
 
-from .chunks import Chunk, chunks
 from .message import TaskWrote, Written
 from .once.claim import Claim
 from .options import SinkOptions
-from .partition import Group, RowPartitioner
 from .schema import SinkColumns
-
-CHUNK_BYTES = 4 << 20
-"""Rows that are spread over partitions at a time: enough that each of many partitions gets a batch worth sending."""
-MEMORY_SHARE = 4
-"""A chunk has at most this part of buffer.memory, so that the next is encoded while this one is on its way."""
 
 
 def write_rows(
@@ -71,8 +64,7 @@ class _Task:
         self._wrote = TaskWrote()
 
     def run(self, batches: Iterable[pa.RecordBatch], columns: SinkColumns) -> TaskWrote:
-        size = max(min(CHUNK_BYTES, self._config.buffer_memory // MEMORY_SHARE), 1)
-        for chunk in chunks(batches, columns, size):
+        for chunk in chunks(batches, columns, chunk_bytes(self._config)):
             self._write(chunk)
             while self._under_way and self._under_way[0].done():
                 self._settle()
@@ -88,22 +80,8 @@ class _Task:
                 f"a row's record of up to {largest} bytes is larger than kafka.max.request.size ({limit})"
             )
         for group in self._partitioner.groups(chunk, sizes):
-            for data in self._encode(chunk, group):
+            for data in chunk.encode(group.rows, self._config):
                 self._under_way.append(self._producer.send_batch(group.topic, group.partition, data))
-
-    def _encode(self, chunk: Chunk, group: Group) -> list[bytearray]:
-        config = self._config
-        return encode_arrow(
-            chunk.keys,
-            chunk.values,
-            int(time.time() * 1000),
-            chunk.headers,
-            order=None if len(group.rows) == len(chunk) else group.rows,
-            codec=config.compression,
-            level=config.compression_level,
-            max_batch_bytes=config.batch_limit,
-            max_single_bytes=config.max_request_size + HEADER_SIZE,
-        )
 
     def _settle(self) -> None:
         """Count in the oldest batch once it is delivered; raises what kept it from that."""

@@ -6,6 +6,7 @@
                  what of these is configured; `record` a record before it is bytes
 - `accumulator`  records waiting, a queue a partition; `batch` what travels together, and futures; `encoding` to bytes;
                  `encoded` batches that a caller encoded
+- `rows`         Arrow columns in chunks, `spread` over partitions; `arrow` tables to batches
 - `transactions` what may be done in a transaction; `transactional` the calls that do it
 - `sender`       the thread that sends; `links` its connections, `topics` what it knows of topics
 """

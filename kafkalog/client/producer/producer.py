@@ -7,10 +7,10 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError
@@ -31,6 +31,9 @@ from .sender import Sender
 from .serializers import apply
 from .transactional import OpenTransaction, TransactionCalls, needs_id
 from .transactions import State, TransactionStateError
+
+if TYPE_CHECKING:
+    from .arrow import ArrowSender, Table
 
 GRACE_S = 5.0
 """How long `Producer.close` waits for the sender's thread after it was told to give everything up."""
@@ -218,6 +221,46 @@ class Producer:
         if state is None or not 0 <= partition < len(state.queues):
             state = self._topics.wait_for(topic, partition)
         return EncodedFuture(self._accumulator.put(self._topics.queue(topic, partition), data))
+
+    def send_arrow(
+        self,
+        topic: str,
+        rows: Table,
+        *,
+        value: str = "value",
+        key: str | None = None,
+        headers: str | None = None,
+        partition: str | int | None = None,
+        timestamp: str | int | None = None,
+    ) -> list[EncodedFuture]:
+        """Send the rows of an Arrow table or record batch, a record each, in their order; a future a record batch.
+
+        ``value``, ``key``, … are names of columns: value and key binary or strings, headers lists of structs of key
+        (string) and value (binary), partition integers (or one for all; where it is null the key decides), timestamp
+        Arrow timestamps or integers in ms (or one for all; now where it is null). Partitions are chosen as `send` does
+        with the built-in partitioner; serializers and interceptors are not asked.
+
+        Waits and raises as `send_batch`; ValueError and TypeError for columns that are not there or cannot be sent, and
+        where a partitioner of the user's own would have to be asked. What precedes an error may have been sent.
+        """
+        if self._hooks.choose is not None and partition is None:
+            raise ValueError("partitioner.class is asked for each record: send_arrow needs partition= beside it")
+        return self._arrow.send(
+            topic,
+            rows,
+            value=value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp=timestamp,
+            ignore_keys=self._ignore_keys,
+        )
+
+    @cached_property
+    def _arrow(self) -> ArrowSender:
+        from .arrow import ArrowSender
+
+        return ArrowSender(self.config, self.layout, self.send_batch)
 
     def layout(self, topic: str, partition: int | None = None) -> TopicLayout:
         """A topic's partitions as they are known now, ``partition`` among them.

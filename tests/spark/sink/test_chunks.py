@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.producer.encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD
-from spark_kafkalog.sink.chunks import chunks
+from kafkalog.client.producer.rows import chunks
 from spark_kafkalog.sink.schema import SinkColumns
 from tests.spark.sink.support import batch_of, columns
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_kafkalog.sink import task
+from kafkalog.client.producer import rows
 from tests.client import test_producer_faults as faults
 from tests.client.test_producer_faults import Proxy
 from tests.spark.sink.conftest import Writes
@@ -46,7 +46,7 @@ def check_each_once(bootstrap: str, topic: str, values: list[bytes], partitions:
 def test_killed_brokers_under_a_task(
     start_broker: Callable[..., KafkalogBroker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task, "CHUNK_BYTES", 10_000)
+    monkeypatch.setattr(rows, "CHUNK_BYTES", 10_000)
     broker = start_broker()
     faults.new_topic(broker, "t", 2)
     values = numbers(20_000)
@@ -69,7 +69,7 @@ def test_killed_brokers_under_a_task(
 def test_broken_connections_under_a_task(
     proxied: tuple[KafkalogBroker, Proxy], limit: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task, "CHUNK_BYTES", 2_000)
+    monkeypatch.setattr(rows, "CHUNK_BYTES", 2_000)
     broker, proxy = proxied
     faults.new_topic(broker, "t", 3, **limit)
     values: list[bytes] = []

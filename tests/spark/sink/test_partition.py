@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from kafkalog.client.producer import TopicLayout
 from kafkalog.client.producer.partitioner import partition_for_key
+from kafkalog.client.producer.rows import Chunk, chunks
+from kafkalog.client.producer.spread import Group, RowError, RowPartitioner
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
-from spark_kafkalog.sink.chunks import Chunk, chunks
-from spark_kafkalog.sink.partition import Group, RowError, RowPartitioner
 from spark_kafkalog.sink.schema import SinkColumns
 from tests.spark.sink.support import batch_of, columns
 

@@ -17,6 +17,8 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 
 from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.producer import rows
+from kafkalog.client.producer.spread import RowError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
     InvalidTopicError,
@@ -24,9 +26,8 @@ from kafkalog.protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafkalog.records.errors import InvalidRecordError
-from spark_kafkalog.sink import message, task
+from spark_kafkalog.sink import message
 from spark_kafkalog.sink.message import TaskWrote, Written, describe, total
-from spark_kafkalog.sink.partition import RowError
 from tests.spark.sink.support import Tasks, batch_of, columns, consume
 from tests.spark.topics import CODECS, Topics, numbers
 from tests.support.kafkalog_broker import KafkalogBroker
@@ -247,7 +248,7 @@ def test_partitions_that_came_later(tasks: Tasks, topics: Topics) -> None:
 
     def batches() -> Iterator[pa.RecordBatch]:
         # More than a chunk, so that it is written before partitions are added.
-        yield batch_of(schema, [{"value": b"x" * 100_000, "partition": 0}] * (task.CHUNK_BYTES // 100_000 + 1))
+        yield batch_of(schema, [{"value": b"x" * 100_000, "partition": 0}] * (rows.CHUNK_BYTES // 100_000 + 1))
         topics.add_partitions(topic, 3)
         yield batch_of(schema, [{"value": b"new", "partition": 2}])
 

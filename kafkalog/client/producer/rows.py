@@ -1,19 +1,45 @@
-"""Arrow batches as Spark hands them out, cut and joined to chunks that are worth spreading over partitions."""
+"""Rows in Arrow columns, cut and joined to chunks that are worth spreading over partitions. Needs pyarrow."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.client.producer.encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD
+from kafkalog.records.arrow import encode_arrow
+from kafkalog.records.batch import HEADER_SIZE
 from kafkalog.records.grouping import Int64s, headers_lengths, lengths
 
-from .schema import SinkColumns
+from .config import ProducerConfig
+from .encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD, TIMESTAMP_OVERHEAD
+
+CHUNK_BYTES = 4 << 20
+"""Rows that are spread over partitions at a time: enough that each of many partitions gets a batch worth sending."""
+MEMORY_SHARE = 4
+"""A chunk has at most this part of buffer.memory, so that the next is encoded while this one is on its way."""
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+class Places(Protocol):
+    """Where in a batch each column is; None for one that is not there."""
+
+    @property
+    def value(self) -> int: ...
+    @property
+    def key(self) -> int | None: ...
+    @property
+    def topic(self) -> int | None: ...
+    @property
+    def partition(self) -> int | None: ...
+    @property
+    def headers(self) -> int | None: ...
+    @property
+    def timestamp(self) -> int | None: ...
 
 
 @dataclass(frozen=True)
@@ -29,6 +55,8 @@ class Chunk:
     """int32."""
     headers: pa.Array | None = None
     """As ``kafkalog.records.arrow.encode_arrow`` takes them."""
+    timestamps: pa.Array | None = None
+    """int64, in ms; None for now."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -41,10 +69,31 @@ class Chunk:
         if self.headers is not None:
             count, data = headers_lengths(self.headers)
             sizes += count * HEADER_OVERHEAD + data
+        if self.timestamps is not None:
+            sizes += TIMESTAMP_OVERHEAD
         return sizes
 
+    def encode(self, rows: Int64s, config: ProducerConfig) -> list[bytearray]:
+        """Record batches of some rows, as ``Producer.send_batch`` takes them."""
+        return encode_arrow(
+            self.keys,
+            self.values,
+            int(time.time() * 1000) if self.timestamps is None else self.timestamps,
+            self.headers,
+            order=None if len(rows) == len(self) else rows,
+            codec=config.compression,
+            level=config.compression_level,
+            max_batch_bytes=config.batch_limit,
+            max_single_bytes=config.max_request_size + HEADER_SIZE,
+        )
 
-def chunks(batches: Iterable[pa.RecordBatch], columns: SinkColumns, size: int) -> Iterator[Chunk]:
+
+def chunk_bytes(config: ProducerConfig) -> int:
+    """How many bytes of rows a chunk is worth."""
+    return max(min(CHUNK_BYTES, config.buffer_memory // MEMORY_SHARE), 1)
+
+
+def chunks(batches: Iterable[pa.RecordBatch], columns: Places, size: int) -> Iterator[Chunk]:
     """The rows of `batches` in chunks of about `size` bytes, the last one of less; none where there are no rows.
 
     A chunk has at least one row, and less than twice as many bytes unless rows differ much in size.
@@ -74,7 +123,7 @@ def _cut(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, end - start)
 
 
-def _join(batches: Sequence[pa.RecordBatch], columns: SinkColumns) -> Chunk:
+def _join(batches: Sequence[pa.RecordBatch], columns: Places) -> Chunk:
     def column(place: int | None, kind: pa.DataType) -> pa.Array | None:
         if place is None:
             return None
@@ -88,4 +137,5 @@ def _join(batches: Sequence[pa.RecordBatch], columns: SinkColumns) -> Chunk:
         topics=column(columns.topic, pa.string()),
         partitions=column(columns.partition, pa.int32()),
         headers=column(columns.headers, _HEADERS),
+        timestamps=column(columns.timestamp, pa.int64()),
     )
