@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 PATIENCE_S = 1.0
 """How long a trigger may wait for a commit."""
+FIRST_PATIENCE_S = 5.0
+"""The same of the first one of a query: a cluster's very first commit waits until the topic of offsets is made."""
 PAUSE_S = 60.0
 """After a commit that failed, none is tried for so long."""
 
@@ -35,11 +37,9 @@ PAUSE_S = 60.0
 class GroupProgress:
     """Commits positions to ``commitGroup``, or does nothing where there is none. Never raises."""
 
-    def __init__(
-        self, options: SourceOptions, *, patience_s: float = PATIENCE_S, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, options: SourceOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
-        self._patience_s = patience_s
+        self._patience_s = FIRST_PATIENCE_S
         self._clock = clock
         self._cluster: Cluster | None = None
         self._group: GroupOffsets | None = None
@@ -52,6 +52,7 @@ class GroupProgress:
         name = self._options.commit_group
         if name is None or offsets == self._committed or self._clock() < self._not_before:
             return
+        patience_s, self._patience_s = self._patience_s, PATIENCE_S
         try:
             if self._group is None:
                 # Late: a planner without a group starts without it.
@@ -59,7 +60,7 @@ class GroupProgress:
 
                 self._cluster = Cluster(self._options.client)
                 self._group = GroupOffsets(self._cluster, name)
-            self._group.commit(offsets, deadline=time.monotonic() + self._patience_s)
+            self._group.commit(offsets, deadline=time.monotonic() + patience_s)
         except Exception as error:
             self._failed(name, error)
             return

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ConfluentPartition
 
 from kafkalog.client.group_offsets import GroupOffsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import CoordinatorNotAvailableError
 from spark_kafkalog.options import SourceOptions
 from spark_kafkalog.progress import PAUSE_S, GroupProgress
+from tests.cli.command import call
 from tests.spark.topics import Topics, numbers
 from tests.spark.without_spark import Stream
+from tests.support.waiting import wait_until
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -111,11 +116,51 @@ def test_a_start_at_the_latest_offsets_is_no_progress(group: Group, topics: Topi
     query.stop()
 
 
-def test_a_query_goes_on_whatever_the_broker_says_of_groups(topics: Topics) -> None:
-    topic = topics.create("any")
+# Against the broker's own coordinator
+
+
+@pytest.fixture
+def name() -> str:
+    """A group that no other test uses."""
+    return f"spark-{uuid.uuid4().hex[:10]}"
+
+
+def test_lag_tools_see_how_far_a_query_is(topics: Topics, name: str) -> None:
+    topic = topics.create("lag", 2)
+    topics.produce(topic, numbers(5), partition=0)
+    topics.produce(topic, numbers(3), partition=1)
+    query = Stream(topics.bootstrap, subscribe=topic, startingOffsets="earliest", commitGroup=name)
+    query.drain()
+    topics.produce(topic, numbers(4), partition=1)
+    done = call("groups", "describe", "--bootstrap-server", topics.bootstrap, "--group", name)
+    assert done.err == f"kafkalog: Consumer group '{name}' has no active members.\n"
+    assert [line.split()[1:6] for line in done.out[1:3]] == [[topic, "0", "5", "5", "0"], [topic, "1", "3", "7", "4"]]
+    consumer = Consumer({"bootstrap.servers": topics.bootstrap, "group.id": name})
+    wanted = [ConfluentPartition(topic, number) for number in range(2)]
+    assert [each.offset for each in consumer.committed(wanted, timeout=60)] == [5, 3]
+    consumer.close()
+    query.drain()
+    done = call("groups", "describe", "--bootstrap-server", topics.bootstrap, "--group", name)
+    assert [line.split()[5] for line in done.out[1:3]] == ["0", "0"]
+
+
+def test_a_group_that_has_members_is_left_to_them(topics: Topics, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    topic = topics.create("members")
     topics.produce(topic, numbers(50))
+    consumer = Consumer({"bootstrap.servers": topics.bootstrap, "group.id": name, "enable.auto.commit": False})
+    consumer.subscribe([topic])
+
+    def assigned() -> bool:
+        consumer.poll(0.1)
+        return bool(consumer.assignment())
+
+    wait_until(assigned, "the consumer has its partition")
     query = Stream(
-        topics.bootstrap, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=9, commitGroup="g"
+        topics.bootstrap, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=9, commitGroup=name
     )
     query.drain()
     assert query.values() == numbers(50)
+    assert len([record for record in caplog.records if name in record.getMessage()]) == 1
+    (committed,) = consumer.committed([ConfluentPartition(topic, 0)], timeout=60)
+    assert committed.offset < 0
+    consumer.close()
