@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,8 +38,17 @@ def run(spec: ClientSpec, bootstrap: str, directory: Path) -> None:
     output = os.open(directory / "clients.out", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     recorder = Recorder(spec.client, directory / file_name(spec))
     try:
         MAINS[spec.role, spec.library](spec, bootstrap, recorder, Ending())
     except FencedError:
         os._exit(FENCED)
+
+
+def _end_with_parent() -> None:
+    """Nobody reads on when the scenario is gone, however it went."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

@@ -229,6 +229,7 @@ def main() -> int:
     parser.add_argument("--broker", default="kafkalog", help="kafkalog, apache or apache:VERSION")
     parser.add_argument("--directory", type=Path, help="where the broker and the histories keep their files")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     seeds = [args.seed] if args.seed is not None else range(args.first, args.first + args.count)
     root = args.directory or Path(tempfile.mkdtemp(prefix="kafkalog-history-"))
     root.mkdir(parents=True, exist_ok=True)

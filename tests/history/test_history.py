@@ -1,0 +1,91 @@
+"""Histories of concurrent clients of a broker that is killed under them: fifty seeds, and in the soak thousands.
+
+A failing one says how to run it again: ``python -m tests.history.scenario --seed N``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.history import brokers
+from tests.history.brokers import HistoryBroker
+from tests.history.plan import BROKER, Act, plan
+from tests.history.scenario import StuckError, run_seed
+from tests.peers import kafka, require
+
+pytestmark = pytest.mark.crash
+
+SEEDS = 50
+IN_A_TEST = 10
+SOAK_FIRST = int(os.environ.get("KAFKALOG_SOAK_FIRST", "1000"))
+SOAK_COUNT = int(os.environ.get("KAFKALOG_SOAK_COUNT", "3000"))
+"""Seeds of the soak, which may be chosen by the environment."""
+HAPPENS = ("send ok", "commit ok", "abort ok", "copied", "commit offset ok", "read ok", "broker kill", "client kill")
+"""What must have happened in a few seeds, for else they prove nothing."""
+
+
+def run_seeds(first: int, count: int, broker: HistoryBroker, root: Path, kind: str = "kafkalog") -> Counter[str]:
+    """What happened in these seeds; fails with everything that is wrong in the first that breaks a promise."""
+    happened: Counter[str] = Counter()
+    for seed in range(first, first + count):
+        again = f"again: python -m tests.history.scenario --seed {seed} --broker {kind}"
+        try:
+            result = run_seed(seed, broker, root)
+        except StuckError as error:
+            raise AssertionError(f"seed {seed}: {error}; {again}") from error
+        told = "\n".join(map(str, result.violations[:50]))
+        assert not result.violations, f"seed {seed} ({result.directory}); {again}\n{told}"
+        happened += result.events
+    return happened
+
+
+@pytest.fixture(scope="module")
+def history_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HistoryBroker]:
+    """One broker for all seeds: killed in each, and each has its own topics."""
+    broker = brokers.start("kafkalog", tmp_path_factory.mktemp("history") / "broker")
+    yield broker
+    broker.close()
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, IN_A_TEST))
+def test_no_promise_is_broken(first: int, history_broker: HistoryBroker, tmp_path: Path) -> None:
+    happened = run_seeds(first, IN_A_TEST, history_broker, tmp_path)
+    assert [name for name in HAPPENS if not happened[name]] == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(12 * 3600)
+def test_thousands_of_histories(history_broker: HistoryBroker, tmp_path: Path) -> None:
+    run_seeds(SOAK_FIRST, SOAK_COUNT, history_broker, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.peer
+@pytest.mark.timeout(3600)
+def test_apache_kafka_breaks_no_promise_either(tmp_path: Path) -> None:
+    """Proves the checker and the clients: what they say of the original."""
+    require(kafka.missing(kafka.KAFKA_3))
+    broker = brokers.start("apache", tmp_path / "broker")
+    try:
+        run_seeds(0, 20, broker, tmp_path, "apache")
+    finally:
+        broker.close()
+
+
+def test_plans() -> None:
+    plans = [plan(seed) for seed in range(200)]
+    assert plans == [plan(seed) for seed in range(200)], "a seed is a plan"
+    for each in plans:
+        names = [client.name for client in each.clients]
+        assert len(set(names)) == len(names)
+        assert any(fault.target == BROKER for fault in each.faults)
+        assert all(fault.target == BROKER or fault.target in names for fault in each.faults)
+        assert all(0 < fault.after < each.records for fault in each.faults)
+        assert sum(client.final for client in each.clients) == 2
+    acts = Counter(fault.act for each in plans for fault in each.faults)
+    assert set(acts) == set(Act)
