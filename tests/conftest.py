@@ -37,6 +37,7 @@ SLOW_FIRST = (
     "cli",
     "foreign",
     "client",
+    "history/test_history",
 )
 """Where the slow files are: begun first, so that of several workers none is left alone with them at the end."""
 

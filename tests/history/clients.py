@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.history import consuming, producing
 from tests.history.plan import ClientSpec, Library, Role
-from tests.history.producing import FencedError
+from tests.history.producing import FencedError, HangingError
 from tests.history.recording import Ending, Recorder
 
 ClientMain = Callable[[ClientSpec, str, Recorder, Ending], None]
@@ -26,6 +26,8 @@ MAINS: dict[tuple[Role, Library], ClientMain] = {
 }
 FENCED = 3
 """Exit code of a client whose place another one has taken."""
+HANGING = 4
+"""Exit code of a client that cannot go on: another one is to take its place."""
 
 
 def file_name(spec: ClientSpec) -> str:
@@ -39,11 +41,15 @@ def run(spec: ClientSpec, bootstrap: str, directory: Path) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    # Before the file is there: who sees it may send signals.
+    ending = Ending()
     recorder = Recorder(spec.client, directory / file_name(spec))
     try:
-        MAINS[spec.role, spec.library](spec, bootstrap, recorder, Ending())
+        MAINS[spec.role, spec.library](spec, bootstrap, recorder, ending)
     except FencedError:
         os._exit(FENCED)
+    except HangingError:
+        os._exit(HANGING)
 
 
 def _end_with_parent() -> None:

@@ -15,11 +15,14 @@ from kafkalog.client.simple import SimpleConsumer
 from kafkalog.client.types import TopicPartition as OwnPartition
 from tests.history.events import FINAL, Action, Outcome
 from tests.history.plan import ClientSpec
-from tests.history.producing import ANSWER_S, Transactions, settings, until_done
+from tests.history.producing import ANSWER_S, HangingError, Transactions, settings
 from tests.history.recording import Ending, Recorder
 
 SESSION_TIMEOUT_MS = 2_000
 POLL_S = 0.05
+OFFSETS_S = 4.0
+"""How long to wait for offsets to go into a transaction. When the broker dies under this call, librdkafka may keep the
+request in its queue for minutes after the broker is back; the cure is another producer."""
 
 
 class ReaderFailedError(RuntimeError):
@@ -100,7 +103,7 @@ def read(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Ending) -
         reading.consumer.assign([TopicPartition(*place, start) for place, start in starts.items()])
 
     assign(beginning=True)
-    left = chance.randint(50, 400)
+    left = chance.randint(200, 800)
     while not ending.asked:
         messages = reading.poll()
         for message in messages:
@@ -108,7 +111,7 @@ def read(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Ending) -
             ends[place] = max(ends[place], message.offset())
         left -= len(messages)
         if left < 0:
-            left = chance.randint(50, 400)
+            left = chance.randint(200, 800)
             assign()
     if spec.final:
         assign(FINAL + spec.isolation, beginning=True)
@@ -124,8 +127,8 @@ def read_own(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Endin
             "bootstrap.servers": bootstrap,
             "isolation.level": spec.isolation.value,
             "auto.offset.reset": "earliest",
-            "reconnect.backoff.ms": 10,
-            "reconnect.backoff.max.ms": 100,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 200,
             "retry.backoff.ms": 10,
         }
     )
@@ -229,7 +232,7 @@ def _commit(consumer: Consumer, group: str, offsets: dict[tuple[str, int], int],
 
 
 def copy(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Ending) -> None:
-    """Copies what is committed in transactions that carry the offsets read; told to end, it first reaches the end."""
+    """Copies what is committed in transactions that carry the offsets read; told to end, one first reaches the end."""
     copier = Copier(spec, bootstrap, recorder, ending, random.Random(spec.chance))
     try:
         copier.run()
@@ -256,11 +259,13 @@ class Copier:
         """Until everything is copied, after the end was asked for."""
         ending = False
         while True:
+            if self._ending.asked and not self._spec.drains:
+                return
             if self._ending.asked and not ending:
                 # An end that was reached before may have moved.
                 ending = True
                 self._rewind()
-            messages = self._member.reading.poll(self._chance.choice([1, 5, 20, 50]))
+            messages = self._member.reading.poll(1000 if ending else self._chance.choice([1, 5, 20, 50]))
             if messages:
                 self._copy(messages)
             elif ending and self._member.at_end():
@@ -279,7 +284,12 @@ class Copier:
             at = [TopicPartition(*place, offset) for place, offset in offsets.items()]
             metadata = consumer.consumer_group_metadata()
             producer = self._transactions.sending.producer
-            until_done(lambda: producer.send_offsets_to_transaction(at, metadata, ANSWER_S))
+            try:
+                producer.send_offsets_to_transaction(at, metadata, OFFSETS_S)
+            except KafkaException as error:
+                if error.args[0].retriable():
+                    raise HangingError(str(error)) from error
+                raise
         except (KafkaException, BufferError) as error:
             self._transactions.recover(name, error)
             done = False

@@ -48,6 +48,8 @@ class ClientSpec:
     """Whether it is a static member of its group (KIP-345)."""
     final: bool = False
     """Whether it makes the history's final session of its isolation."""
+    drains: bool = False
+    """Whether, told to end, it first copies everything that is left."""
     incarnation: int = 1
 
     @property
@@ -119,7 +121,13 @@ def plan(seed: int, run: str = "h") -> Plan:
         client("write 2", Role.WRITE, library=Library.KAFKALOG),
         *(client(f"transact {number}", Role.TRANSACT) for number in range(1, 1 + chance.randint(1, 2))),
         *(
-            client(f"copy {number}", Role.COPY, isolation=Isolation.COMMITTED, static=chance.random() < 0.5)
+            client(
+                f"copy {number}",
+                Role.COPY,
+                isolation=Isolation.COMMITTED,
+                static=chance.random() < 0.5,
+                drains=number == 1,
+            )
             for number in range(1, 1 + chance.randint(1, 2))
         ),
         client("group 1", Role.GROUP, isolation=chance.choice(list(Isolation))),

@@ -17,8 +17,8 @@ from tests.history.plan import ClientSpec
 from tests.history.recording import Ending, Recorder
 
 QUICK = {
-    "reconnect.backoff.ms": 10,
-    "reconnect.backoff.max.ms": 100,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 10,
     "topic.metadata.refresh.fast.interval.ms": 50,
     "log_level": 4,
@@ -98,7 +98,7 @@ def write_own(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Endi
         return tell
 
     config = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": chance.choice([0, 5])}
-    config |= {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 10}
+    config |= {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 10}
     with own.Producer(config) as producer:
         while not ending.asked:
             if not room.acquire(timeout=0.1):
@@ -118,6 +118,10 @@ def write_own(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Endi
 
 class FencedError(RuntimeError):
     """Another client has the transactional id now: this one is to end."""
+
+
+class HangingError(RuntimeError):
+    """A call of librdkafka is stuck: this client is to end as if it had been killed, and another to begin."""
 
 
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)

@@ -105,12 +105,19 @@ class Scenario:
     def _await(self, holds: Callable[[], bool], what: str, deadline_s: float = PROGRESS_S) -> None:
         end = time.monotonic() + deadline_s
         while not holds():
+            self._revive()
             if time.monotonic() > end:
                 raise StuckError(f"waited {deadline_s:g} s in vain: {what}")
             time.sleep(0.01)
 
     def _await_records(self, count: int) -> None:
         self._await(lambda: self._count() >= count, f"{count} acknowledged records")
+
+    def _revive(self) -> None:
+        """Put another in the place of a client that could not go on."""
+        for each in self.running.values():
+            if each.process.exitcode in (clients.FENCED, clients.HANGING):
+                self._replace(each)
 
     def _count(self) -> int:
         for path in self.directory.glob("*.jsonl"):
@@ -165,9 +172,10 @@ class Scenario:
         self._stop(self._of(Role.WRITE, Role.TRANSACT))
         self._settle(self.plan.source)
         copiers = self._of(Role.COPY)
-        for each in copiers[1:]:
-            each.process.kill()
-        self._drain(copiers[0])
+        self._stop([each for each in copiers if not each.spec.drains])
+        for each in copiers:
+            if each.spec.drains:
+                self._drain(each)
         self._settle(self.plan.copy)
         readers = self._of(Role.READ, Role.GROUP)
         self._stop(readers)
@@ -178,6 +186,8 @@ class Scenario:
     def _stop(self, all_of: list[Running]) -> None:
         """Ask to end; what does not end in time is killed, and what it was at remains unknown."""
         for each in all_of:
+            path = self.directory / clients.file_name(each.spec)
+            self._await(lambda path=path: path.exists(), f"{path.name} is begun")  # type: ignore[misc]
             each.process.terminate()
         end = time.monotonic() + ENDING_S
         for each in all_of:
@@ -187,13 +197,13 @@ class Scenario:
                 each.process.join()
 
     def _drain(self, copier: Running) -> None:
-        """Have one copier reach the end of the input; another takes its place when it hangs or was fenced."""
-        for _ in range(3):
+        """Have one copier reach the end of the input; another takes its place when it cannot go on."""
+        end = time.monotonic() + PROGRESS_S
+        while time.monotonic() < end:
             self._stop([copier])
             if copier.process.exitcode == 0:
                 return
-            copier.spec = copier.spec.again()
-            copier.process = self._start(copier.spec)
+            self._replace(copier)
         raise StuckError(f"{copier.spec.name} never reached the end of {self.plan.source}")
 
     def _settle(self, topic: str) -> None:
