@@ -35,6 +35,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 DEFAULT_CONFIG = 5
@@ -67,6 +68,8 @@ def _describe(broker: Broker, kind: int, name: str) -> list[Described]:
         return broker.configs.describe_topic(name)
     if kind == ResourceType.BROKER:
         return broker.configs.describe_broker(name)
+    if kind == ResourceType.GROUP:
+        return broker.configs.describe_group(name)
     raise InvalidRequestError(f"Unsupported resource type: {kind}")
 
 
@@ -97,7 +100,9 @@ async def handle_alter_configs(request: Request) -> None:
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
-            replace = _by_type(resource.resource_type, configs.replace_topic, configs.replace_broker)
+            replace = _by_type(
+                resource.resource_type, configs.replace_topic, configs.replace_broker, configs.replace_group
+            )
             values = {config.name: config.value for config in resource.configs}
             await replace(resource.resource_name, values, validate_only=message.validate_only)
         except Exception as error:
@@ -116,7 +121,7 @@ async def handle_incremental_alter_configs(request: Request) -> None:
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
-            alter = _by_type(resource.resource_type, configs.alter_topic, configs.alter_broker)
+            alter = _by_type(resource.resource_type, configs.alter_topic, configs.alter_broker, configs.alter_group)
             alterations = [
                 Alteration(config.name, _operation(config.config_operation), config.value)
                 for config in resource.configs
@@ -129,12 +134,16 @@ async def handle_incremental_alter_configs(request: Request) -> None:
     request.reply(IncrementalAlterConfigsResponse(responses=results))
 
 
-def _by_type(kind: int, topic: Any, broker: Any) -> Any:
+def _by_type(kind: int, topic: Any, broker: Any, group: Any) -> Any:
     if kind == ResourceType.TOPIC:
         return topic
     if kind == ResourceType.BROKER:
         return broker
-    raise InvalidRequestError(f"AlterConfigs is only supported for topics and brokers, but resource type is {kind}")
+    if kind == ResourceType.GROUP:
+        return group
+    raise InvalidRequestError(
+        f"AlterConfigs is only supported for topics, brokers and groups, but resource type is {kind}"
+    )
 
 
 def _operation(code: int) -> Op:

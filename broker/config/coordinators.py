@@ -6,9 +6,25 @@ consumer protocol of KIP-848 is no preview here.
 
 from __future__ import annotations
 
-from broker.config.definition import ConfigKey, Type, Update, at_least, between, list_of, one_of
+from collections.abc import Callable
+
+from broker.config.definition import ConfigKey, Type, Update, Value, at_least, between, list_of, one_of
 
 _MAX_INT = (1 << 31) - 1
+
+
+def group_fault(value: Callable[[str], Value]) -> str | None:
+    """How the broker's settings of the consumer protocol contradict each other, or None; ``value`` is that of a key."""
+    for setting in ("heartbeat.interval.ms", "session.timeout.ms"):
+        name, least, most = (f"group.consumer.{limit}{setting}" for limit in ("", "min.", "max."))
+        if value(most) < value(least):
+            return f"{most} must be greater than or equals to {least}"
+        if value(name) < value(least):
+            return f"{name} must be greater than or equals to {least}"
+        if value(name) > value(most):
+            return f"{name} must be less than or equals to {most}"
+    return None
+
 
 GROUP_KEYS = [
     # The classic protocol

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker.config.coordinators import GROUP_KEYS, TRANSACTION_KEYS, TRANSACTION_LOG_KEYS
+from broker.config.coordinators import GROUP_KEYS, TRANSACTION_KEYS, TRANSACTION_LOG_KEYS, group_fault
 from broker.config.definition import (
     ConfigDefinition,
     ConfigError,
@@ -153,7 +153,7 @@ class BrokerConfig:
         if not self.listeners:
             raise ConfigError("Invalid value for configuration listeners: name at least one, such as PLAINTEXT://:9092")
         self.advertised = self._advertised(protocol_map)
-        if fault := self.cleaner_config().fault():
+        if fault := self.cleaner_config().fault() or group_fault(self.__getitem__):
             raise ConfigError(fault)
 
     def __getitem__(self, name: str) -> Value:

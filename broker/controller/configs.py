@@ -1,7 +1,7 @@
-"""Altering and describing configurations of topics and brokers (KIP-226, KIP-339).
+"""Altering and describing configurations of topics, brokers and groups (KIP-226, KIP-339, KIP-848).
 
-A value's source is, from strongest to weakest: the topic's override, the broker's dynamic value, the dynamic default
-for all brokers, the broker's file, the declared default.
+A value's source is, from strongest to weakest: the topic's or the group's override, the broker's dynamic value, the
+dynamic default for all brokers, the broker's file, the declared default.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from broker.config.definition import ConfigError, ConfigKey, Type, Update, Value
+from broker.config.group import GROUP_CONFIG, parse_group_config
 from broker.config.server import SERVER_CONFIG, BrokerConfig
 from broker.config.topic import TOPIC_CONFIG, parse_topic_config
 from broker.metadata.model import ClusterState, TopicState
@@ -34,6 +35,7 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class Op(IntEnum):
@@ -125,6 +127,24 @@ class ConfigController:
             synonyms = self._server_layers(key, state)
             _, value, source = synonyms[0]
             result.append(Described(key, value, source, key.update is Update.READ_ONLY, tuple(synonyms)))
+        return result
+
+    def describe_group(self, name: str) -> list[Described]:
+        """Every key of a group, whether or not there is such a group.
+
+        Raises:
+            InvalidRequestError: the name is empty.
+        """
+        _check_group(name)
+        state = self._store.state
+        overrides = state.group_config.get(name, {})
+        result = []
+        for key in GROUP_CONFIG:
+            layers: list[tuple[str, str | None, Source]] = []
+            if key.name in overrides:
+                layers.append((key.name, overrides[key.name], Source.GROUP))
+            layers += self._server_layers(SERVER_CONFIG[key.synonyms[0]], state)
+            result.append(Described(key, layers[0][1], layers[0][2], False, tuple(layers)))
         return result
 
     def _topic_override(self, key: ConfigKey, overrides: Mapping[str, Value]) -> list[tuple[str, str | None, Source]]:
@@ -244,6 +264,49 @@ class ConfigController:
         if not validate_only:
             self._replicas.reconfigure_all(self.effective(state), state)
 
+    async def replace_group(self, name: str, config: Mapping[str, str | None], *, validate_only: bool) -> None:
+        """AlterConfigs of a group: ``config`` becomes all of its overrides."""
+        await self._alter_group(name, lambda _: {k: v for k, v in config.items() if v is not None}, validate_only)
+
+    async def alter_group(self, name: str, alterations: Sequence[Alteration], *, validate_only: bool) -> None:
+        """IncrementalAlterConfigs of a group, whether or not there is such a group.
+
+        Raises:
+            InvalidRequestError, InvalidConfigError, KafkaStorageError
+        """
+        _check_alterations(alterations)
+
+        def altered(present: dict[str, str]) -> dict[str, str]:
+            result = dict(present)
+            for alteration in alterations:
+                key = GROUP_CONFIG.get(alteration.name)
+                if key is None:
+                    raise InvalidConfigError(f"Unknown group config name: {alteration.name}")
+                _apply(result, key, alteration, result.get(key.name))
+            return result
+
+        await self._alter_group(name, altered, validate_only)
+
+    async def _alter_group(
+        self, name: str, make: Callable[[dict[str, str]], dict[str, str]], validate_only: bool
+    ) -> None:
+        _check_group(name)
+
+        def change(state: ClusterState) -> ClusterState:
+            config = make(state.group_config.get(name, {}))
+            try:
+                parse_group_config(config, self.effective(state).__getitem__)
+            except ConfigError as error:
+                raise InvalidConfigError(str(error)) from error
+            others = {group: entry for group, entry in state.group_config.items() if group != name}
+            return (
+                state
+                if validate_only
+                else replace(state, group_config={**others, **({name: config} if config else {})})
+            )
+
+        await self._commit(change)
+
     def _check_broker(self, name: str) -> None:
         if name != str(self._broker_id):
             raise InvalidRequestError(f"Unexpected broker id, expected {self._broker_id} but received {name}")
@@ -253,6 +316,11 @@ class ConfigController:
             return await self._store.commit(change)
         except OSError as error:
             raise KafkaStorageError(f"The cluster's registry cannot be stored: {error}") from error
+
+
+def _check_group(name: str) -> None:
+    if not name:
+        raise InvalidRequestError("Default group resources are not allowed.")
 
 
 def _shown(key: ConfigKey, text: str | None) -> str | None:

@@ -4,7 +4,7 @@ The text form is JSON, one object:
 
     {"format": 1, "revision": 7, "cluster_id": "…", "next_producer_id": 0,
      "topics": {name: {"id": uuid, "partitions": [[replicas], …], "leader_epochs": […], "config": {…}}},
-     "broker_config": {"<id>" or "": {…}},
+     "broker_config": {"<id>" or "": {…}}, "group_config": {group id: {…}},
      "deleting": [uuid, …]}
 
 ``revision`` counts the changes, so that of several copies the newest is known; a text without it has revision 0.
@@ -56,6 +56,7 @@ class ClusterState:
     deleting: frozenset[uuid.UUID] = frozenset()
     next_producer_id: int = 0
     revision: int = 0
+    group_config: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def with_topics(self, *topics: TopicState) -> ClusterState:
         merged = dict(self.topics)
@@ -110,6 +111,7 @@ def to_json(state: ClusterState) -> str:
             "next_producer_id": state.next_producer_id,
             "topics": topics,
             "broker_config": state.broker_config,
+            "group_config": state.group_config,
             "deleting": sorted(str(item) for item in state.deleting),
         },
         indent=0,
@@ -130,6 +132,7 @@ def from_json(text: str, source: str) -> ClusterState:
             cluster_id=str(data["cluster_id"]),
             topics={name: _topic(name, entry) for name, entry in data["topics"].items()},
             broker_config={str(name): dict(entry) for name, entry in data["broker_config"].items()},
+            group_config={str(name): dict(entry) for name, entry in data.get("group_config", {}).items()},
             deleting=frozenset(uuid.UUID(item) for item in data["deleting"]),
             next_producer_id=int(data["next_producer_id"]),
             revision=int(data.get("revision", 0)),

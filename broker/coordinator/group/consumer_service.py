@@ -7,6 +7,7 @@ import logging
 import uuid
 from typing import Any
 
+from broker.config.group import GROUP_CONFIG
 from broker.config.server import BrokerConfig
 from broker.coordinator.group import replay
 from broker.coordinator.group.classic import ClassicGroup
@@ -68,6 +69,7 @@ class ConsumerGroups:
 
     def __init__(self, coordinator: GroupCoordinator, store: MetadataStore) -> None:
         self._coordinator = coordinator
+        self._store = store
         self._topics = ClusterTopics(store)
         self._config: tuple[BrokerConfig | None, ConsumerGroupConfig] = (None, ConsumerGroupConfig())
         coordinator.load_membership = self._load
@@ -233,7 +235,13 @@ class ConsumerGroups:
         config = self._coordinator.config
         if self._config[0] is not config:
             self._config = config, consumer_group_config(config)
-        return self._config[1]
+        own = self._store.state.group_config.get(group_id)
+        if not own:
+            return self._config[1]
+        values = {name: GROUP_CONFIG[name].parse(text) for name, text in own.items()}
+        return self._config[1].with_overrides(
+            values.get("consumer.session.timeout.ms"), values.get("consumer.heartbeat.interval.ms")
+        )
 
     def _check_enabled(self) -> None:
         if PROTOCOL not in self._coordinator.config["group.coordinator.rebalance.protocols"]:
