@@ -3,9 +3,11 @@
 - `options`    what a user may set, under the names of Spark's Kafka sink
 - `schema`     the columns that rows may have
 - `task`       rows of one task to record batches (by the producer's `rows` and `spread`), and these to the brokers
-- `writer`     what Spark calls for a batch query; `stream` for a streaming one; `message` what tasks report
+- `writer`     what Spark calls for a batch query; `stream` for a streaming one; `hand_over` what both do
+- `message`    what tasks report
+- `once`       the transactional mode
 
 Delivery is at least once: a producer of its own for every task attempt, idempotent, so that repeated requests append
-nothing twice; an attempt that Spark repeats writes its rows again. A transactional mode would begin where a task gets
-its producer (`task.write_rows`) and end in the writer's ``commit`` and ``abort``, which have every task's message.
+nothing twice; an attempt that Spark repeats writes its rows again. With ``kafka.transactional.id`` it is exactly once:
+each attempt leaves a transaction open, which the driver ends (`once`).
 """

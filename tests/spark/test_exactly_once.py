@@ -12,7 +12,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -45,10 +45,11 @@ class Driver:
         run: int,
         *,
         module: str = "tests.spark.drill.driver",
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self._log = directory / f"driver{run}.out"
         command = [sys.executable, "-m", module, mode, bootstrap, topic, str(directory)]
-        self.process = Process(command, self._log, cwd=ROOT)
+        self.process = Process(command, self._log, cwd=ROOT, env=env)
 
     def batches(self) -> int:
         """How many batches it has said to be done."""

@@ -41,11 +41,11 @@ class Driver:
         faults.point("before-claim")
         with closing(Cluster(self._options.client)) as cluster:
             deadline = self._deadline()
-            ledger_topic(cluster, self._options.ledger_topic, deadline)
             ledger = self._ledger(cluster, deadline)
             record = ledger.open()
+            ledger_topic(cluster, self._options.ledger_topic, deadline)
             if record.state is State.DECIDED:
-                _log.warning("batch %d was decided by another driver; finishing it", record.batch)
+                _log.warning("batch %d was decided and not finished: finishing it", record.batch)
                 self._commit(cluster, record, deadline)
             left = open_transactions(cluster, self._prefix, deadline)
             now = self._now()
