@@ -115,10 +115,13 @@ class Driver:
         if took > allowed * SAFE_SHARE:
             raise LateBatchError(took, allowed)
         faults.point("before-decision")
+        left = set(open_transactions(cluster, self._prefix, deadline)).difference(wrote.transactions)
         query = None if batch is None else wrote.query
         decided = record.decided(wrote.transactions, query, batch)
         ledger.write(decided)
         faults.point("after-decision")
+        # Of attempts that failed or were not chosen. No other claim was made since they were looked for.
+        abort_all(cluster, sorted(left), deadline)
         return decided
 
     def _finish(self, cluster: Cluster, ledger: Ledger, record: Record, deadline: float) -> None:
