@@ -241,3 +241,21 @@ def test_nothing_is_configured() -> None:
     hooks = Hooks.of(ProducerConfig.from_dict({"bootstrap.servers": "a:1", "interceptor.classes": ""}))
     assert not hooks.present
     hooks.close()
+
+
+def test_metrics(producer: Callable[..., Producer], new_topic: Callable[..., str]) -> None:
+    topic = new_topic(2)
+    with producer(buffer_memory=1_000_000, linger_ms=50) as sending:
+        for partition in (0, 1):
+            for _ in range(5):
+                sending.send(topic, b"x" * 100, partition=partition)
+        sending.send(topic, b"x", partition=7)
+        sending.flush()
+        told = sending.metrics()
+    assert told["record-send-total"] == 10
+    assert told["record-error-total"] == 1
+    assert told["batch-total"] >= 2
+    assert told["byte-total"] > 1000
+    assert 1 <= told["request-total"] <= told["batch-total"]
+    assert told["buffer-total-bytes"] == told["buffer-available-bytes"] == 1_000_000
+    assert told["waiting-threads"] == told["record-retry-total"] == told["batch-split-total"] == 0

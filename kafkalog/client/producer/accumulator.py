@@ -282,6 +282,15 @@ class Accumulator:
         """Whether there are batches that are not done."""
         return bool(self._incomplete)
 
+    def gauges(self) -> dict[str, float]:
+        """What waits now, by Kafka's names."""
+        with self.lock:
+            return {
+                "buffer-total-bytes": self._memory,
+                "buffer-available-bytes": self._memory - self.used,
+                "waiting-threads": self._blocked,
+            }
+
     def rouse(self) -> None:
         """Wake the sender if it waits; the lock is held."""
         if self.idle:

@@ -111,11 +111,16 @@ class Producer:
         except (ProducerClosedError, TransactionError, TransactionStateError):
             raise
         except (ClientError, KafkaError) as error:
-            self._sender.fail_transaction(error)
-            future = failed_future(topic, partition, error)
+            future = self._not_taken(topic, partition, error)
         if on_delivery is not None or hooks.interceptors is not None:
             future.add_done_callback(partial(self._delivered, on_delivery))
         return future
+
+    def _not_taken(self, topic: str, partition: int | None, error: Exception) -> DeliveryFuture:
+        """The future of a record that waits for nothing any more; a transaction has failed with it, as in Java."""
+        self._sender.counters.errors += 1
+        self._sender.fail_transaction(error)
+        return failed_future(topic, partition, error)
 
     def _delivered(self, on_delivery: OnDelivery | None, future: DeliveryFuture) -> None:
         error = future.exception()
@@ -170,8 +175,7 @@ class Producer:
         except (ProducerClosedError, TransactionError, TransactionStateError):
             raise
         except (ClientError, KafkaError) as error:
-            self._sender.fail_transaction(error)
-            return failed_future(topic, partition, error)
+            return self._not_taken(topic, partition, error)
         return DeliveryFuture(batch, index)
 
     def send_values(self, topic: str, values: Sequence[bytes], timestamp: int | None = None) -> list[BatchFuture]:
@@ -276,6 +280,10 @@ class Producer:
     def partitions_for(self, topic: str) -> list[int]:
         """The numbers of a topic's partitions. Waits as `send` does; raises what that puts into the future."""
         return list(range(len(self._topics.wait_for(topic).queues)))
+
+    def metrics(self) -> dict[str, float]:
+        """Totals since the producer was made, and what waits now, by the names of Kafka's producer metrics."""
+        return {**self._sender.counters.named(), **self._accumulator.gauges()}
 
     # Transactions
 

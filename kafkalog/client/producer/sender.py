@@ -33,6 +33,7 @@ from .accumulator import Accumulator, PartitionQueue, ProducerClosedError
 from .batch import UNKNOWN_OFFSET, ProducerBatch
 from .config import ProducerConfig
 from .links import Link
+from .metrics import Counters
 from .topics import Topics
 from .transactions import State, TransactionAbortedError
 
@@ -76,6 +77,7 @@ class Sender:
         self._selector.register(self._receiver, selectors.EVENT_READ)
         self.accumulator = Accumulator(config, self.wake)
         self.topics = Topics(config, cluster, self.accumulator)
+        self.counters = Counters()
         self._links: dict[int, Link] = {}
         self._producer_id = NO_PRODUCER_ID
         self._producer_epoch = NO_PRODUCER_EPOCH
@@ -207,7 +209,11 @@ class Sender:
         if not encoded:
             return
         topics: dict[str, list[PartitionProduceData]] = {}
+        counters = self.counters
+        counters.requests += 1
         for batch in encoded:
+            counters.retries += batch.count if batch.attempts else 0
+            counters.batch_bytes += len(batch.encoded or b"")
             batch.attempts += 1
             batch.in_doubt = batch.base_sequence != NO_SEQUENCE
             data = PartitionProduceData(index=batch.partition, records=batch.encoded)
@@ -396,6 +402,8 @@ class Sender:
         self.accumulator.release(batch for batch, _ in done)
         for batch, answer in done:
             if not batch.done:
+                self.counters.batches += 1
+                self.counters.records += batch.count
                 batch.complete(answer.base_offset, answer.log_append_time_ms, None)
 
     def _refused(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
@@ -439,6 +447,7 @@ class Sender:
     def _split(self, batch: ProducerBatch) -> None:
         queue = self._queue(batch)
         self._land(batch)
+        self.counters.splits += 1
         parts = batch.split(batch.serial, max(batch.size // 2, 1))
         self.accumulator.replace(batch, parts)
         self.accumulator.requeue(queue, parts)
@@ -519,6 +528,11 @@ class Sender:
         if error is not None:
             self.fail_transaction(error, batch=any(batch.base_sequence != NO_SEQUENCE for batch in batches))
         for batch in batches:
+            if error is not None:
+                self.counters.errors += batch.count
+            else:
+                self.counters.batches += 1
+                self.counters.records += batch.count
             batch.complete(UNKNOWN_OFFSET, -1, error)
 
     def _fail_all(self, error: Exception) -> None:
