@@ -88,6 +88,16 @@ def test_of_brokers(broker_address: str) -> None:
     assert any(line.startswith("  log.dirs=") for line in everything)
 
 
+def test_of_a_group(broker_address: str, topic: str) -> None:
+    group = f"of-{topic}"
+    key = "consumer.heartbeat.interval.ms"
+    done = configs("alter", broker_address, "--group", group, "--add-config", f"{key}=6000")
+    assert done == [f"Completed updating config for group {group}."]
+    head, line = configs("describe", broker_address, "--entity-type", "groups", "--entity-name", group)
+    assert head == f"Dynamic configs for group {group} are:"
+    assert line.startswith(f"  {key}=6000 sensitive=false synonyms={{DYNAMIC_GROUP_CONFIG:{key}=6000")
+
+
 def test_from_a_file(broker_address: str, topic: str, tmp_path: Path) -> None:
     file = tmp_path / "topic.properties"
     file.write_text("# of this topic\nretention.bytes = 1000\nsegment.bytes=2000\n")
