@@ -1,0 +1,76 @@
+"""`python -m conformance`: run suites against a broker, keep the results, and write them as a page."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from conformance.brokers import broker
+from conformance.model import Outcome, Suite, SuiteReport
+from conformance.report import render
+from conformance.suites import SUITES
+from tests.peers.cache import MissingPeerError, cache_root
+
+FETCH_PATIENCE_S = 1800.0
+
+
+def run_suite(suite: Suite, kind: str, work: Path) -> SuiteReport:
+    """Run one suite against a broker of its own; its files stay in ``work``."""
+    begun = time.monotonic()
+    work.mkdir(parents=True)
+    try:
+        with broker(kind, work / "broker", suite.broker_settings) as target:
+            results = tuple(suite.run(target, work, suite.left_out))
+    except MissingPeerError as error:
+        return SuiteReport(suite.name, suite.version, kind, missing=str(error).splitlines()[0])
+    return SuiteReport(suite.name, suite.version, kind, results, seconds=round(time.monotonic() - begun, 1))
+
+
+def main() -> int:
+    """The command line; 1 when a test failed."""
+    parser = argparse.ArgumentParser(prog="python -m conformance", description=__doc__)
+    parser.add_argument("--suites", help=f"comma-separated, of {', '.join(suite.name for suite in SUITES)}; else all")
+    parser.add_argument("--broker", default="kafkalog", help="kafkalog, or apache:VERSION such as apache:3.9.2")
+    parser.add_argument("--report", type=Path, help="write all results kept so far as this page")
+    parser.add_argument("--results", type=Path, default=cache_root() / "conformance" / "results")
+    parser.add_argument("--work", type=Path, help="keep the suites' files and logs here")
+    args = parser.parse_args()
+    _be_patient()
+    wanted = args.suites.split(",") if args.suites is not None else [suite.name for suite in SUITES]
+    unknown = set(wanted) - {suite.name for suite in SUITES} - {""}
+    if unknown:
+        parser.error(f"no such suite: {', '.join(sorted(unknown))}")
+    root = args.work or Path(tempfile.mkdtemp(prefix="conformance-"))
+    failed = 0
+    for suite in SUITES:
+        if suite.name not in wanted:
+            continue
+        report = run_suite(suite, args.broker, root / f"{suite.name}-{int(time.time())}")
+        report.save(args.results)
+        failed += report.count(Outcome.FAILED)
+        told = report.missing or ", ".join(f"{report.count(outcome)} {outcome}" for outcome in Outcome)
+        print(f"{suite.name} {suite.version} @ {args.broker}: {told} ({report.seconds:.0f} s)", flush=True)
+        for result in report.results:
+            if result.outcome is Outcome.FAILED:
+                print(f"  failed {result.name}: {result.why}", flush=True)
+    if args.report is not None:
+        reports = [SuiteReport.load(path) for path in sorted(args.results.glob("*.json"))]
+        reports.sort(key=lambda report: (report.broker != "kafkalog", report.broker))
+        args.report.write_text(render(SUITES, reports))
+    if args.work is None:
+        shutil.rmtree(root, ignore_errors=True)
+    return int(failed > 0)
+
+
+def _be_patient() -> None:
+    from tests.peers import cache
+
+    cache.FETCH_DEADLINE_S = FETCH_PATIENCE_S
+
+
+if __name__ == "__main__":
+    sys.exit(main())

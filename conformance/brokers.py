@@ -1,0 +1,33 @@
+"""The broker that the suites ask: a new one for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from conformance.model import Target
+from tests.peers import kafka
+from tests.peers.cache import MissingPeerError
+from tests.support.kafkalog_broker import KafkalogBroker
+
+QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+}
+"""What makes tests shorter and changes no answer."""
+
+
+@contextmanager
+def broker(kind: str, directory: Path, settings: Mapping[str, str]) -> Iterator[Target]:
+    """``kafkalog``, or ``apache:VERSION``; MissingPeerError when it cannot run here."""
+    name, _, version = kind.partition(":")
+    if name == "kafkalog":
+        with KafkalogBroker(directory, {**QUICK, **settings}) as ours:
+            yield Target(kind, ours.bootstrap)
+        return
+    if reason := kafka.missing(version):
+        raise MissingPeerError(reason)
+    with kafka.ApacheKafka(version, directory=directory, config={**QUICK, **settings}) as theirs:
+        yield Target(kind, theirs.bootstrap)

@@ -1,0 +1,73 @@
+"""A page of results: pure, from reports to Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from conformance.model import Outcome, Suite, SuiteReport, TestResult
+
+_HEAD = """# Conformance
+
+What the test suites of Kafka's clients find, each run against one kafkalog broker and, in the same way, against one
+broker of Apache Kafka. `python -m conformance --help` tells how to repeat it; `conformance/suites` says for each suite
+where its tests come from, how they are run and what is left out. This page is written by the same command.
+
+"""
+
+
+def render(suites: Sequence[Suite], reports: Sequence[SuiteReport]) -> str:
+    """The page; suites in their order, brokers in the order of their first report."""
+    brokers = list(dict.fromkeys(report.broker for report in reports))
+    by_key = {(report.suite, report.broker): report for report in reports}
+    lines = ["| suite | version | broker | passed | failed | skipped |", "|--|--|--|--:|--:|--:|"]
+    for suite in suites:
+        for broker in brokers:
+            report = by_key.get((suite.name, broker))
+            if report is None:
+                continue
+            counts = [str(report.count(outcome)) for outcome in Outcome]
+            if report.missing:
+                counts = ["could not run", "", ""]
+            lines.append(f"| {suite.name} | {report.version} | {broker} | {' | '.join(counts)} |")
+    parts = [_HEAD + "\n".join(lines) + "\n"]
+    for suite in suites:
+        mine = [report for broker in brokers if (report := by_key.get((suite.name, broker)))]
+        if mine:
+            parts.append(_section(suite, mine))
+    return "\n".join(parts)
+
+
+def _section(suite: Suite, reports: Sequence[SuiteReport]) -> str:
+    lines = [f"## {suite.name} {reports[0].version}", "", suite.tests, ""]
+    lines += [f"- {report.broker}: could not run, {_cell(report.missing)}" for report in reports if report.missing]
+    outcomes = {report.broker: {result.name: result for result in report.results} for report in reports}
+    failed = sorted({r.name for report in reports for r in report.results if r.outcome is Outcome.FAILED})
+    if failed:
+        brokers = list(outcomes)
+        lines += [f"| failed | {' | '.join(brokers)} |", "|--|" + "--|" * len(brokers)]
+        for name in failed:
+            cells = [_outcome(outcomes[broker].get(name)) for broker in brokers]
+            lines.append(f"| `{name}` | {' | '.join(cells)} |")
+        lines.append("")
+    skipped = Counter(r.why for report in reports for r in _unique_skips(report))
+    if skipped:
+        lines += ["| not run | tests |", "|--|--:|"]
+        counts = {why: max(sum(r.why == why for r in _unique_skips(report)) for report in reports) for why in skipped}
+        lines += [f"| {_cell(why)} | {count} |" for why, count in sorted(counts.items(), key=lambda item: -item[1])]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _unique_skips(report: SuiteReport) -> list[TestResult]:
+    return [result for result in report.results if result.outcome is Outcome.SKIPPED]
+
+
+def _outcome(result: TestResult | None) -> str:
+    if result is None:
+        return "–"
+    return f"{result.outcome}: {_cell(result.why)}" if result.outcome is Outcome.FAILED else result.outcome.value
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")

@@ -1,0 +1,33 @@
+"""Run a suite's program for as long as it may take, and keep what it printed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+def run(
+    command: Sequence[str], directory: Path, log: Path, *, env: Mapping[str, str] | None = None, timeout_s: float = 3600
+) -> int:
+    """The exit code; everything printed is in ``log``. After ``timeout_s`` the whole process group is killed: -9."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+        )
+        try:
+            return process.wait(timeout_s)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                return -signal.SIGKILL
+            raise

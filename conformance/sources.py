@@ -1,0 +1,88 @@
+"""Foreign tests and what they need, fetched through the ordinary clients of package registries into the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tarfile
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.peers.cache import MissingPeerError, cached, fetch
+
+
+def python_environment(name: str, requirements: Sequence[str]) -> Path:
+    """The python of a virtual environment with ``requirements``; MissingPeerError when they cannot be had."""
+
+    def make(directory: Path) -> None:
+        # Where it will stay, for environments cannot be moved.
+        digest_directory.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(digest_directory, ignore_errors=True)
+        venv.create(digest_directory, with_pip=True)
+        python = str(digest_directory / "bin" / "python")
+        fetch(name, [python, "-m", "pip", "install", "-q", *requirements], digest_directory)
+        (directory / "python").write_text(python)
+
+    digest = hashlib.sha256("\n".join([sys.version, *requirements]).encode()).hexdigest()[:8]
+    digest_directory = cached("conformance/environments", lambda directory: None) / f"{name}-{digest}"
+    return Path((cached(f"conformance/python-{name}-{digest}", make) / "python").read_text())
+
+
+def python_sdist(name: str, version: str) -> Path:
+    """The unpacked source distribution of a Python package."""
+
+    def make(directory: Path) -> None:
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name]
+        fetch(f"{name} {version}", [*command, "-d", str(directory), f"{name}=={version}"], directory)
+        for archive in directory.glob("*.tar.gz"):
+            with tarfile.open(archive) as tar:
+                tar.extractall(directory, filter="data")
+            archive.unlink()
+
+    return next((cached(f"conformance/sdist-{name}-{version}", make)).iterdir())
+
+
+def repository(name: str, url: str, revision: str) -> Path:
+    """The files of a public repository at a tag or commit, for tests that no registry holds.
+
+    ``KAFKALOG_CONFORMANCE_SOURCES`` may name a directory of clones by ``name``; they are asked first.
+    """
+
+    def make(directory: Path) -> None:
+        local = Path(os.environ.get("KAFKALOG_CONFORMANCE_SOURCES", "/nonexistent")) / name
+        if shutil.which("git") is None:
+            raise MissingPeerError("missing because git is not installed")
+        origin = str(local) if local.is_dir() else url
+        fetch(f"the tests of {name}", ["git", "clone", "-q", origin, "files"], directory)
+        fetch(f"{name} at {revision}", ["git", "-C", "files", "checkout", "-q", revision], directory)
+        shutil.rmtree(directory / "files" / ".git")
+
+    return cached(f"conformance/repository-{name}-{revision}", make) / "files"
+
+
+def go_module(module: str, version: str) -> Path:
+    """A copy of a Go module's files, which may be written to."""
+
+    def make(directory: Path) -> None:
+        go = shutil.which("go")
+        if go is None:
+            raise MissingPeerError("missing because go is not installed")
+        (directory / "go.mod").write_text("module conformance\n\ngo 1.21\n")
+        fetch(module, [go, "mod", "download", f"{module}@{version}"], directory)
+        cache = _output([go, "env", "GOMODCACHE"])
+        escaped = "".join(f"!{letter.lower()}" if letter.isupper() else letter for letter in module)
+        shutil.copytree(Path(cache) / f"{escaped}@{version}", directory / "files")
+        for path in (directory / "files").rglob("*"):
+            path.chmod(path.stat().st_mode | 0o200)
+        fetch(f"what {module} needs", [go, "mod", "download"], directory / "files")
+
+    return cached(f"conformance/go-{module.replace('/', '-')}-{version}", make) / "files"
+
+
+def _output(command: Sequence[str]) -> str:
+    import subprocess
+
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

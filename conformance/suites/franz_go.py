@@ -1,0 +1,29 @@
+"""franz-go: the tests of its client package `kgo`, from its Go module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance import sources
+from conformance.go_suite import run_go_test
+from conformance.model import LeftOut, Suite, Target, TestResult
+
+MODULE, VERSION = "github.com/twmb/franz-go", "v1.22.2"
+
+
+def run(target: Target, work: Path, rules: Sequence[LeftOut]) -> list[TestResult]:
+    """KGO_SEEDS names the broker; one broker, so the replication factor is one, and fewer records than a CI of many."""
+    files = sources.go_module(MODULE, VERSION)
+    env = {"KGO_SEEDS": target.bootstrap, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": "50000", "GOFLAGS": "-mod=mod"}
+    return run_go_test(files, "pkg/kgo", "^Test", work, rules, env=env)
+
+
+SUITE = Suite(
+    name="franz-go",
+    version=VERSION,
+    tests="All tests of the package kgo: groups of every balancer, transactions end to end, and what needs no broker.",
+    run=run,
+    left_out=(LeftOut("Share", "needs share groups (KIP-932), which begin with Kafka 4"),),
+    broker_settings={"auto.create.topics.enable": "true"},
+)

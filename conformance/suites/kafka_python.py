@@ -1,0 +1,53 @@
+"""kafka-python: its integration tests, from its source distribution, with a broker that is already running."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance import sources
+from conformance.model import LeftOut, Suite, Target, TestResult
+from conformance.pytest_suite import PLUGINS, run_pytest
+
+VERSION = "3.0.12"
+REQUIREMENTS = (
+    f"kafka-python=={VERSION}",
+    "crc32c",
+    "lz4",
+    "py",
+    "pytest",
+    "pytest-mock",
+    "pytest-timeout",
+    "python-snappy",
+    "zstandard",
+)
+TESTS = ("admin", "consumer", "producer")
+
+
+def run(target: Target, work: Path, rules: Sequence[LeftOut]) -> list[TestResult]:
+    """Its fixtures take a running broker from KAFKA_URI; what they start it with is not in the distribution."""
+    python = sources.python_environment("kafka-python", REQUIREMENTS)
+    files = work / "files"
+    shutil.copytree(sources.python_sdist("kafka-python", VERSION) / "test", files / "test")
+    shutil.copy(PLUGINS / "kafka_python_service.py", files / "test" / "service.py")
+    (files / "test" / "__init__.py").touch()
+    env = {
+        "KAFKA_URI": f"plaintext://{target.bootstrap}",
+        "ZOOKEEPER_URI": f"zookeeper://{target.bootstrap}",
+        # As a broker of 4.x its fixtures want no ZooKeeper; the client still asks which versions the broker has.
+        "KAFKA_VERSION": "4.0.0" if "4." in target.kind else "3.9.0",
+        "KAFKA_ROOT": str(work),
+    }
+    tests = [f"test/integration/test_{name}_integration.py" for name in TESTS]
+    return run_pytest(python, files, tests, work, rules, env=env)
+
+
+SUITE = Suite(
+    name="kafka-python",
+    version=VERSION,
+    tests="Integration tests of consumer, producer and admin client, from the source distribution.",
+    run=run,
+    left_out=(),
+    broker_settings={"num.partitions": "4", "offsets.topic.num.partitions": "2"},
+)

@@ -1,0 +1,141 @@
+"""What test runners print, and the page made of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from conformance import go_test, junit
+from conformance.checks import run_checks
+from conformance.model import LeftOut, Outcome, Suite, SuiteReport, Target, TestResult, first_line, left_out
+from conformance.pytest_suite import PLUGINS
+from conformance.report import render
+from conformance.suites import SUITES
+
+JUNIT = """<?xml version="1.0"?><testsuites><testsuite name="pytest">
+<testcase classname="t.test_a.TestA" name="test_good" time="0.1"/>
+<testcase classname="t.test_a" name="test_bad">
+<failure message="AssertionError: 3 != 4&#10;more">trace</failure></testcase>
+<testcase classname="t.test_a" name="test_skipped">
+<skipped message="left out: needs TLS" type="pytest.skip"/></testcase>
+<testcase classname="t.test_a" name="test_teardown"/>
+<testcase classname="t.test_a" name="test_teardown"><error message="failed on teardown"/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_junit() -> None:
+    assert junit.parse(JUNIT) == [
+        TestResult("t.test_a.TestA.test_good", Outcome.PASSED),
+        TestResult("t.test_a.test_bad", Outcome.FAILED, "AssertionError: 3 != 4"),
+        TestResult("t.test_a.test_skipped", Outcome.SKIPPED, "left out: needs TLS"),
+        TestResult("t.test_a.test_teardown", Outcome.FAILED, "failed on teardown"),
+    ]
+
+
+def test_pytest_skips_what_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "test_x.py").write_text("def test_tls():\n    raise OSError\n\n\ndef test_plain():\n    pass\n")
+    xml = tmp_path / "junit.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "conformance_left_out", f"--junitxml={xml}", "test_x.py"]
+    rules = json.dumps([{"pattern": "tls", "why": "needs TLS"}])
+    env = {"PYTHONPATH": str(PLUGINS), "CONFORMANCE_LEFT_OUT": rules}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout
+    assert junit.parse(xml.read_text()) == [
+        TestResult("test_x.test_tls", Outcome.SKIPPED, "left out: needs TLS"),
+        TestResult("test_x.test_plain", Outcome.PASSED),
+    ]
+
+
+def event(action: str, test: str = "", output: str = "") -> str:
+    told = {"Action": action, "Package": "p", "Test": test, "Output": output}
+    return json.dumps({name: value for name, value in told.items() if value})
+
+
+def test_go_tests() -> None:
+    lines = [
+        event("run", "TestGood"),
+        event("pass", "TestGood"),
+        event("run", "TestBad"),
+        event("output", "TestBad", "=== RUN   TestBad\n"),
+        event("output", "TestBad", "    a_test.go:7: got 3, want 4\n"),
+        event("fail", "TestBad"),
+        event("run", "TestParent"),
+        event("run", "TestParent/child"),
+        event("skip", "TestParent/child"),
+        event("pass", "TestParent"),
+        event("run", "TestNeverEnds"),
+        event("fail"),
+    ]
+    assert go_test.parse(lines) == [
+        TestResult("TestGood", Outcome.PASSED),
+        TestResult("TestBad", Outcome.FAILED, "got 3, want 4"),
+        TestResult("TestParent/child", Outcome.SKIPPED),
+        TestResult("TestNeverEnds", Outcome.FAILED),
+    ]
+
+
+def test_go_that_does_not_compile() -> None:
+    lines = ["# p\n", "./a.go:1:1: syntax error\n", event("fail")]
+    assert go_test.parse(lines) == [TestResult("p", Outcome.FAILED, "# p")]
+
+
+def test_go_names() -> None:
+    lines = [event("output", output="TestA\n"), event("output", output="ok  p 0.1s\n"), event("pass")]
+    assert go_test.listed(lines) == ["TestA"]
+
+
+def good(target: Target) -> None:
+    assert target.port == 9092
+
+
+def bad(target: Target) -> None:
+    raise ValueError(f"no such thing at {target.host}")
+
+
+def unwanted(target: Target) -> None:
+    raise AssertionError
+
+
+def test_checks() -> None:
+    target = Target("kafkalog", "127.0.0.1:9092")
+    found = run_checks([good, bad, unwanted], target, [LeftOut("unwanted", "needs TLS")])
+    assert [(result.name, result.outcome) for result in found] == [
+        ("good", Outcome.PASSED),
+        ("bad", Outcome.FAILED),
+        ("unwanted", Outcome.SKIPPED),
+    ]
+    assert found[1].why.startswith("ValueError: no such thing at 127.0.0.1 (line ")
+    assert found[2].why == "left out: needs TLS"
+
+
+def test_reasons() -> None:
+    assert left_out("test_sasl.py::test_x", [LeftOut("ssl", "TLS"), LeftOut("sasl", "SASL")]) == "SASL"
+    assert left_out("test_x", [LeftOut("ssl", "TLS")]) == ""
+    assert first_line("\n  Error at 0x7f3a2b\nmore") == "Error at …"
+
+
+def test_reports_are_kept_and_rendered(tmp_path: Path) -> None:
+    suite = Suite("one", "1.0", "All of them.", lambda target, work, rules: [])
+    results = (
+        TestResult("a", Outcome.PASSED),
+        TestResult("b", Outcome.FAILED, "x | y"),
+        TestResult("c", Outcome.SKIPPED, "left out: needs TLS"),
+    )
+    ours = SuiteReport("one", "1.0", "kafkalog", results, seconds=2.5)
+    theirs = SuiteReport("one", "1.0", "apache:3.9.2", (results[0], TestResult("b", Outcome.PASSED)))
+    for report in (ours, theirs):
+        report.save(tmp_path)
+    assert {SuiteReport.load(path) for path in tmp_path.glob("*.json")} == {ours, theirs}
+    page = render([suite], [ours, theirs])
+    assert "| one | 1.0 | kafkalog | 1 | 1 | 1 |" in page
+    assert "| `b` | failed: x \\| y | passed |" in page
+    assert "| left out: needs TLS | 1 |" in page
+    missing = SuiteReport("one", "1.0", "kafkalog", missing="missing because go is not installed")
+    assert "could not run, missing because go is not installed" in render([suite], [missing])
+
+
+def test_suites_have_names_of_their_own() -> None:
+    names = [suite.name for suite in SUITES]
+    assert len(set(names)) == len(names)
