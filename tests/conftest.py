@@ -31,6 +31,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 SLOW_FIRST = (
     "spark/jobs",
     "spark/test_exactly_once",
+    "spark/sink/test_once",
     "spark/test_notebooks",
     "load",
     "spark",

@@ -54,6 +54,10 @@ def committed(bootstrap: str, topic: str, *, isolation: str = "read_committed") 
     return [value for *_, value in sorted(found, key=lambda each: each[:2])]
 
 
+class Died(BaseException):
+    """In place of SIGKILL: no ``except Exception`` stops it."""
+
+
 class MicroBatch:
     """One micro-batch of a sink: claimed when it is made; tasks that write; committed or aborted.
 

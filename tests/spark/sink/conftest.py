@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_kafkalog.sink.once import faults
+from tests.spark.sink.committed import Died
 from tests.spark.sink.support import Tasks
 
 WITHOUT_JVM = {
@@ -48,3 +51,17 @@ class Writes:
 @pytest.fixture
 def writes(spark: SparkSession, broker_address: str) -> Writes:
     return Writes(spark, broker_address)
+
+
+@pytest.fixture
+def die_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
+    """Has this process "die" at a fault point, until it is told None."""
+
+    def at(name: str | None) -> None:
+        def point(reached: str) -> None:
+            if reached == name:
+                raise Died(name)
+
+        monkeypatch.setattr(faults, "point", point)
+
+    return at

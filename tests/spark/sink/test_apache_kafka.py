@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,10 @@ from tests.peers import kafka
 from tests.peers.cache import require
 from tests.peers.kafka import ApacheKafka
 from tests.spark.conftest import Reads
+from tests.spark.sink.committed import Died
 from tests.spark.sink.conftest import Writes
 from tests.spark.sink.support import Tasks, batch_of, columns, consume
+from tests.spark.sink.test_once_protocol import Sink
 from tests.spark.sink.test_stream import Query
 from tests.spark.topics import CODECS, DEADLINE_S, Topics, numbers
 
@@ -74,6 +76,26 @@ def test_batches_larger_than_the_topic_takes_are_split(topics: Topics) -> None:
     values = [b"%04d" % n * 25 for n in range(500)]
     Tasks(topics.bootstrap).write(schema, [batch_of(schema, [{"value": value} for value in values])], topic=topic)
     assert sorted(each.value or b"" for each in consume(topics.bootstrap, topic)) == values
+
+
+@pytest.mark.parametrize("point", ["before-decision", "after-decision", "between-commits"])
+def test_exactly_once(topics: Topics, die_at: Callable[[str | None], None], point: str) -> None:
+    """Apache Kafka ends transactions for somebody else, and again, and tells which are left open."""
+    sink = Sink(topics, topics.create("once", 3))
+    for number in range(3):
+        batch = sink.batch(number)
+        tasks = [batch.task([b"%d-%d" % (number, task)]) for task in range(3)]
+        failed = batch.task([b"not chosen"])
+        assert failed.transaction
+        if number == 1:
+            die_at(point)
+            with pytest.raises(Died):
+                batch.commit(*tasks)
+            die_at(None)
+            batch = sink.batch(number)
+            tasks = [batch.task([b"%d-%d" % (number, task)]) for task in range(3)]
+        batch.commit(*tasks)
+    assert sink.seen() == [b"%d-%d" % (number, task) for number in range(3) for task in range(3)]
 
 
 def test_in_spark(topics: Topics, spark: SparkSession, tmp_path: Path) -> None:

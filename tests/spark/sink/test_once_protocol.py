@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.transaction_requests import TransactionRequests
-from spark_kafkalog.sink.once import faults, ledger, names
+from spark_kafkalog.sink.once import ledger, names
 from spark_kafkalog.sink.once.errors import (
     LateBatchError,
     LedgerError,
@@ -26,30 +26,12 @@ from spark_kafkalog.sink.once.errors import (
 )
 from spark_kafkalog.sink.once.record import encode
 from spark_kafkalog.sink.writer import KafkalogWriter
-from tests.spark.sink.committed import VALUES, MicroBatch, committed, in_task
+from tests.spark.sink.committed import VALUES, Died, MicroBatch, committed, in_task
 from tests.spark.sink.support import DEADLINE_S, batch_of
 from tests.spark.topics import Topics
 from tests.spark.without_spark import copied, make_source
 
 _prefixes = itertools.count()
-
-
-class Died(BaseException):
-    """In place of SIGKILL: no ``except Exception`` stops it."""
-
-
-@pytest.fixture
-def die_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
-    """Has this process "die" at a fault point, until it is told None."""
-
-    def at(name: str | None) -> None:
-        def point(reached: str) -> None:
-            if reached == name:
-                raise Died(name)
-
-        monkeypatch.setattr(faults, "point", point)
-
-    return at
 
 
 @pytest.fixture
