@@ -195,6 +195,7 @@ class Server:
             acceptor.count_by_listener,
             self.cleaner,
             self.broker.groups,
+            self.broker.transactions,
         )
         self.metrics = MetricsEndpoint(address, sources)
 

@@ -18,6 +18,7 @@ from broker.metrics.counters import BrokerCounters
 
 if TYPE_CHECKING:
     from broker.coordinator.group.service import GroupCoordinator
+    from broker.coordinator.transaction.service import Transactions
     from broker.log.cleaner.cleaner import LogCleaner
     from broker.log.manager import LogManager
     from broker.log.partition_log import PartitionLog
@@ -51,6 +52,7 @@ class Sources:
     """Open connections by listener."""
     cleaner: LogCleaner
     groups: GroupCoordinator
+    transactions: Transactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +279,26 @@ CATALOG = (
            "Partitions led here with fewer in-sync replicas than min.insync.replicas.",
            "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount",
            _count(lambda partition: partition.is_leader and len(partition.isr) < partition.min_insync)),
+    Metric("kafka_server_replicamanager_produceridcount", _G, (), "Producer ids that partitions remember.",
+           "kafka.server:type=ReplicaManager,name=ProducerIdCount",
+           _one(lambda sources: sum(len(log.producers.producers) for log in sources.logs))),
+    # Transactions
+    Metric("kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize", _G, (),
+           "Markers of decided transactions that are still to be written.",
+           "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name=UnknownDestinationQueueSize",
+           _one(lambda sources: sources.transactions.coordinator.completion.missing_markers)),
+    Metric("kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize", _G, (),
+           "Transactions that have all their markers, and whose state is still to be stored.",
+           "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name=LogAppendRetryQueueSize",
+           _one(lambda sources: sources.transactions.coordinator.completion.unstored)),
+    Metric("kafka_server_transaction_coordinator_metrics_partition_load_time_ms", _S, (),
+           "Partitions of __transaction_state that were loaded, and how long that took, in ms.",
+           "kafka.server:type=transaction-coordinator-metrics,attribute=partition-load-time-avg",
+           _one(lambda sources: (sources.transactions.coordinator.loads, sources.transactions.coordinator.load_ms))),
+    Metric("kafka_server_addpartitionstotxnmanager_verificationfailurerate_total", _C, (),
+           "Transactional batches that were refused because their transaction does not cover the partition.",
+           "kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate",
+           _one(lambda sources: sources.transactions.admission.failures)),
     # Groups
     Metric("kafka_coordinator_group_groupmetadatamanager_numgroups", _G, (), "Groups that this broker coordinates.",
            "kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups",

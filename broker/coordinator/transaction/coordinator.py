@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, Protocol
 
@@ -47,8 +46,6 @@ from kafkalog.protocol.errors import (
 logger = logging.getLogger("kafkalog.broker.transaction")
 
 TOMBSTONES_AT_ONCE = 200
-LOAD_TIMES_MS = 30_000
-"""How far back the metrics of load times look, as in Kafka."""
 
 
 class Log(Protocol):
@@ -90,7 +87,8 @@ class TransactionCoordinator:
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._active = False
-        self._load_times: deque[tuple[int, int]] = deque()
+        self.loads, self.load_ms = 0, 0
+        """Partitions that were loaded, and the milliseconds that all of them took."""
         self.completion = Completion(log.append, write_marker, exists)
 
     # -- life
@@ -193,7 +191,8 @@ class TransactionCoordinator:
         if owner is not shard.owner or owner.leader_epoch != shard.epoch:
             return
         now = self._now_ms()
-        self._load_times.append((now, now - began))
+        self.loads += 1
+        self.load_ms += now - began
         self._shards[shard.index] = shard
         logger.info(
             "loaded %d transactional ids from __transaction_state-%d in %d ms",
@@ -410,12 +409,3 @@ class TransactionCoordinator:
             return
         for machine in machines:
             shard.put(machine.transactional_id, None)
-
-    # -- metrics
-
-    def load_times_ms(self) -> list[int]:
-        """How long the partitions took that were loaded in the last 30 seconds."""
-        oldest = self._now_ms() - LOAD_TIMES_MS
-        while self._load_times and self._load_times[0][0] < oldest:
-            self._load_times.popleft()
-        return [taken for _, taken in self._load_times]
