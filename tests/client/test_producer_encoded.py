@@ -144,7 +144,7 @@ def test_memory_is_bounded(start_broker: Callable[..., KafkalogBroker]) -> None:
     broker = start_broker()
     faults.new_topic(broker, "t")
     batch = encoded([b"x" * 1000] * 10)
-    with producer(broker.bootstrap, buffer_memory=len(batch) * 3, max_block_ms=200) as sending:
+    with producer(broker.bootstrap, buffer_memory=len(batch) * 3, max_block_ms=3000) as sending:
         sending.layout("t")
         broker.kill()
         sent = [sending.send_batch("t", 0, bytearray(batch)) for _ in range(3)]

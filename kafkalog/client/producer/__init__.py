@@ -7,7 +7,8 @@
 - `accumulator`  records waiting, a queue a partition; `batch` what travels together, and futures; `encoding` to bytes;
                  `encoded` batches that a caller encoded
 - `rows`         Arrow columns in chunks, `spread` over partitions; `arrow` tables to batches
-- `transactions` what may be done in a transaction; `transactional` the calls that do it
+- `transactions` what may be done in a transaction; `transactional` the calls that do it; `enlistment` what
+                 the sender does for them
 - `sender`       the thread that sends; `links` its connections, `topics` what it knows of topics
 """
 

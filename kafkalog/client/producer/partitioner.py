@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import count
 from random import Random
+from struct import Struct
 from typing import Any, NamedTuple
 
 from kafkalog.client.errors import ConfigError
@@ -20,18 +21,21 @@ from .plugins import load
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
+_WORDS = [Struct(f"<{count}I").unpack_from for count in range(64)]
+"""By how many words of 32 bits a key has."""
 
 
 def murmur2(data: bytes) -> int:
     """MurmurHash2 with 32 bits of `data`, unsigned, with the seed of ``org.apache.kafka.common.utils.Utils``."""
     length = len(data)
     h = _SEED ^ length
-    whole = length & ~3
-    for at in range(0, whole, 4):
-        k = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
-        h = h * _M & _MASK ^ (k ^ k >> 24) * _M & _MASK
-    if whole < length:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    words = length >> 2
+    unpack = _WORDS[words] if words < len(_WORDS) else Struct(f"<{words}I").unpack_from
+    for k in unpack(data):
+        k = k * _M & _MASK
+        h = (h * _M ^ (k ^ k >> 24) * _M) & _MASK
+    if length & 3:
+        h = (h ^ int.from_bytes(data[words * 4 :], "little")) * _M & _MASK
     h = (h ^ h >> 13) * _M & _MASK
     return h ^ h >> 15
 

@@ -21,9 +21,7 @@ from collections.abc import Sequence
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError, is_retriable
-from kafkalog.client.transaction_requests import CONCURRENT_BACKOFF_S, ProducerIdentity, TransactionRequests
-from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import ConcurrentTransactionsError, ErrorCode, KafkaError, error_for
+from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalog.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest
 from kafkalog.protocol.messages.produce import TopicProduceData as TopicData
@@ -32,10 +30,10 @@ from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENC
 from .accumulator import Accumulator, PartitionQueue, ProducerClosedError
 from .batch import UNKNOWN_OFFSET, ProducerBatch
 from .config import ProducerConfig
+from .enlistment import Enlistment
 from .links import Link
 from .metrics import Counters
 from .topics import Topics
-from .transactions import State, TransactionAbortedError
 
 SEQUENCE_MASK = 0x7FFFFFFF
 MAX_EPOCH = 0x7FFE
@@ -83,12 +81,10 @@ class Sender:
         self._producer_epoch = NO_PRODUCER_EPOCH
         self._identify_at = 0.0
         self._abort: Exception | None = None
-        self._register_at = 0.0
-        self.requests: TransactionRequests | None = None
-        """The transaction's own; None for a producer without transactions."""
-        if config.transactional_id is not None:
-            timeout_ms = round(config.transaction_timeout * 1000)
-            self.requests = TransactionRequests(cluster, config.transactional_id, timeout_ms)
+        self.enlistment = (
+            Enlistment(config, cluster, self.accumulator, self.topics) if config.transactional_id is not None else None
+        )
+        """The part in transactions; None for a producer without."""
         self._thread = threading.Thread(target=self._run, name="kafkalog-producer", daemon=True)
 
     def start(self) -> None:
@@ -157,15 +153,15 @@ class Sender:
         again = bool(plan.requests)
         if plan.needs_producer_id and self._identify_at <= now:
             again |= self._request_producer_id(min(plan.expires_at, self._link_deadline()))
-        if plan.unregistered and self._register_at <= now:
-            self._register(plan.unregistered, min(plan.expires_at, self._link_deadline()))
+        if plan.unregistered and self.enlistment is not None and self.enlistment.next_at <= now:
+            self.enlistment.register(plan.unregistered, min(plan.expires_at, self._link_deadline()))
         again |= self.topics.refresh_if_due(plan.leaderless, min(plan.expires_at, self._link_deadline()))
         self._expire_in_flight(now)
         wake_at = min(plan.wake_at, plan.expires_at, self.topics.due(plan.leaderless), self._link_deadline())
         if plan.needs_producer_id:
             wake_at = min(wake_at, self._identify_at)
-        if plan.unregistered:
-            wake_at = min(wake_at, self._register_at)
+        if plan.unregistered and self.enlistment is not None:
+            wake_at = min(wake_at, self.enlistment.next_at)
         self._wait(0.0 if again else wake_at)
         return True
 
@@ -201,7 +197,7 @@ class Sender:
         for batch in batches:
             self._identify(batch)
             try:
-                batch.encode(self._config.compression, self._config.compression_level, self.requests is not None)
+                batch.encode(self._config.compression, self._config.compression_level, self.enlistment is not None)
                 encoded.append(batch)
             except Exception as error:
                 # Whatever is wrong with it, the others can go on without it.
@@ -237,8 +233,9 @@ class Sender:
         queue = self._queue(batch)
         if not self._config.idempotence:
             return
-        if self.requests is not None:
-            self._identify_in_transaction(queue, batch, self.requests.identity)
+        if self.enlistment is not None:
+            if self.enlistment.number(queue, batch):
+                self._number(queue, batch)
             return
         if queue.reset and not batch.in_doubt:
             self._begin_epoch(queue, batch)
@@ -247,15 +244,6 @@ class Sender:
                 queue.producer_id, queue.producer_epoch = self._producer_id, self._producer_epoch
                 queue.next_sequence = 0
             self._number(queue, batch)
-
-    def _identify_in_transaction(self, queue: PartitionQueue, batch: ProducerBatch, identity: ProducerIdentity) -> None:
-        """Go on with the partition's sequence, or begin one under an epoch that is new."""
-        if batch.base_sequence != NO_SEQUENCE:
-            return
-        if (queue.producer_id, queue.producer_epoch) != identity:
-            queue.producer_id, queue.producer_epoch = identity
-            queue.next_sequence = 0
-        self._number(queue, batch)
 
     def _begin_epoch(self, queue: PartitionQueue, first: ProducerBatch) -> None:
         """Begin the partition's sequence anew; nothing of it but ``first`` is in flight."""
@@ -301,73 +289,33 @@ class Sender:
 
     @property
     def _identified(self) -> bool:
-        if self.requests is not None:
-            # init_transactions came before everything that is to be sent.
-            return True
-        return self._producer_id != NO_PRODUCER_ID
-
-    @property
-    def _doomed(self) -> bool:
-        return self.accumulator.transactions is not None and self.accumulator.transactions.doomed
+        # With transactions, init_transactions came before everything that is to be sent.
+        return self.enlistment is not None or self._producer_id != NO_PRODUCER_ID
 
     def _withdraw(self) -> None:
         """Fail what a transaction that cannot commit has no use for."""
-        transactions = self.accumulator.transactions
-        if transactions is None or not transactions.withdrawing:
+        if self.enlistment is None:
             return
-        with self.accumulator.lock:
-            doomed, error = transactions.doomed, transactions.error
-        if transactions.state is State.FATAL_ERROR and error is not None:
-            if self.accumulator.incomplete:
-                self._fail_all(error)
-            return
-        batches = self.accumulator.withdraw(repeated=doomed)
-        if batches:
-            name = transactions.transactional_id
-            text = f"transactional.id {name}: the transaction was aborted before the record was sent"
-            failure = TransactionAbortedError(text + (f": {error}" if error is not None else ""))
-            self._finish(batches, failure)
-
-    def _register(self, partitions: list[TopicPartition], limit: float) -> None:
-        """Have the coordinator add partitions to the transaction, until ``limit`` or so."""
-        assert self.requests is not None
-        transactions = self.accumulator.transactions
-        assert transactions is not None
-        self._register_at = time.monotonic() + self._config.client.retry_backoff
-        try:
-            self.requests.add_partitions_now(partitions, deadline=self.topics.patience.deadline(limit))
-        except (ClientError, KafkaError) as error:
-            if isinstance(error, ConcurrentTransactionsError):
-                self._register_at = time.monotonic() + CONCURRENT_BACKOFF_S
-            elif is_retriable(error):
-                if isinstance(error, ClientError):
-                    with self.accumulator.lock:
-                        transactions.doubt()
-                self.topics.last_error = self.topics.patience.failed(error)
-            else:
-                self.fail_transaction(error)
-            return
-        self._register_at = 0.0
-        self.topics.patience.succeeded()
-        with self.accumulator.lock:
-            transactions.added(partitions)
-
-    def fail_transaction(self, error: Exception, *, batch: bool = False) -> None:
-        """Something of the transaction failed, if there is one; ``batch`` where it was one that a leader may have."""
-        transactions = self.accumulator.transactions
-        if transactions is None or isinstance(error, ProducerClosedError):
-            return
-        with self.accumulator.lock:
-            transactions.fail(error, batch=batch)
-            self.accumulator.admit()
+        fatal = self.enlistment.fatal
+        if fatal is None:
+            batches, error = self.enlistment.withdraw()
+            if batches:
+                self._finish(batches, error)
+        elif self.accumulator.incomplete:
+            self._fail_all(fatal)
 
     def _break_sequence(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """A batch with a number will not be sent any more: the broker's sequence and ours may have come apart.
 
         In a transaction that is settled when it is aborted.
         """
-        if self.requests is None:
+        if self.enlistment is None:
             queue.reset |= batch.base_sequence != NO_SEQUENCE
+
+    def fail_transaction(self, error: Exception, *, batch: bool = False) -> None:
+        """Something of the transaction failed, if there is one; ``batch`` where it was one that a leader may have."""
+        if self.enlistment is not None:
+            self.enlistment.fail(error, batch=batch)
 
     # Receiving
 
@@ -422,7 +370,7 @@ class Sender:
             # A gap before it: either something earlier is to be sent again, or the broker has lost what it had.
             batch.in_doubt = False
             if not self._follows(queue, batch):
-                if self.requests is not None:
+                if self.enlistment is not None:
                     self._refuse(queue, batch, error)
                     return
                 queue.reset = True
@@ -459,7 +407,8 @@ class Sender:
             return
         now = time.monotonic()
         late = now >= batch.created + self._config.delivery_timeout
-        if late or batch.attempts > self._config.retries or self._doomed:
+        doomed = self.enlistment is not None and self.enlistment.transactions.doomed
+        if late or batch.attempts > self._config.retries or doomed:
             self._break_sequence(queue, batch)
             if late:
                 self._give_up([batch], error)

@@ -19,7 +19,7 @@ from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, Topi
 from kafkalog.protocol.errors import ErrorCode, KafkaError
 
 from .sender import Sender
-from .transactions import State, Transactions
+from .transactions import State
 
 POLL_S = 0.005
 _log = logging.getLogger(__name__)
@@ -41,12 +41,11 @@ class TransactionCalls:
     """The transactional side of one producer. Calls take turns."""
 
     def __init__(self, sender: Sender, max_block: float) -> None:
-        assert sender.accumulator.transactions is not None
-        assert sender.requests is not None
-        self.transactions: Transactions = sender.accumulator.transactions
+        assert sender.enlistment is not None
+        self.transactions = sender.enlistment.transactions
         self._accumulator = sender.accumulator
         self._sender = sender
-        self._requests = sender.requests
+        self._requests = sender.enlistment.requests
         self._max_block = max_block
         self._turn = threading.RLock()
 

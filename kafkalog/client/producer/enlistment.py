@@ -1,0 +1,88 @@
+"""The sender's part in transactions: partitions are added before their batches go out, what is of no use is dropped."""
+
+from __future__ import annotations
+
+import time
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import ClientError, is_retriable
+from kafkalog.client.transaction_requests import CONCURRENT_BACKOFF_S, ProducerIdentity, TransactionRequests
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import ConcurrentTransactionsError, KafkaError
+from kafkalog.records.batch import NO_SEQUENCE
+
+from .accumulator import Accumulator, PartitionQueue, ProducerClosedError
+from .batch import ProducerBatch
+from .config import ProducerConfig
+from .topics import Topics
+from .transactions import State, TransactionAbortedError, Transactions
+
+
+class Enlistment:
+    """What the sender's thread does for the transactions of a producer that has a ``transactional.id``."""
+
+    def __init__(self, config: ProducerConfig, cluster: Cluster, accumulator: Accumulator, topics: Topics) -> None:
+        assert config.transactional_id is not None
+        assert accumulator.transactions is not None
+        self.transactions: Transactions = accumulator.transactions
+        timeout_ms = round(config.transaction_timeout * 1000)
+        self.requests = TransactionRequests(cluster, config.transactional_id, timeout_ms)
+        self.next_at = 0.0
+        """When partitions may be added (``time.monotonic``): a pause after a failure."""
+        self._pause = config.client.retry_backoff
+        self._accumulator = accumulator
+        self._topics = topics
+
+    @property
+    def fatal(self) -> Exception | None:
+        """What ended the producer's use."""
+        return self.transactions.error if self.transactions.state is State.FATAL_ERROR else None
+
+    def withdraw(self) -> tuple[list[ProducerBatch], Exception]:
+        """Batches that a transaction which cannot commit has no use for, taken out, and what to tell of them."""
+        with self._accumulator.lock:
+            withdrawing, doomed = self.transactions.withdrawing, self.transactions.doomed
+            error = self.transactions.error
+        text = f"transactional.id {self.transactions.transactional_id}: the transaction was aborted before"
+        failure = TransactionAbortedError(f"{text} the record was sent{f': {error}' if error is not None else ''}")
+        return self._accumulator.withdraw(repeated=doomed) if withdrawing else [], failure
+
+    def register(self, partitions: list[TopicPartition], limit: float) -> None:
+        """Have the coordinator add partitions to the transaction, until ``limit`` or so."""
+        self.next_at = time.monotonic() + self._pause
+        patience = self._topics.patience
+        try:
+            self.requests.add_partitions_now(partitions, deadline=patience.deadline(limit))
+        except (ClientError, KafkaError) as error:
+            if isinstance(error, ConcurrentTransactionsError):
+                self.next_at = time.monotonic() + CONCURRENT_BACKOFF_S
+            elif is_retriable(error):
+                if isinstance(error, ClientError):
+                    with self._accumulator.lock:
+                        self.transactions.doubt()
+                self._topics.last_error = patience.failed(error)
+            else:
+                self.fail(error)
+            return
+        self.next_at = 0.0
+        patience.succeeded()
+        with self._accumulator.lock:
+            self.transactions.added(partitions)
+
+    def number(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Whether a batch needs the partition's next number; where the epoch is new, the sequence begins anew."""
+        if batch.base_sequence != NO_SEQUENCE:
+            return False
+        identity = self.requests.identity
+        if ProducerIdentity(queue.producer_id, queue.producer_epoch) != identity:
+            queue.producer_id, queue.producer_epoch = identity
+            queue.next_sequence = 0
+        return True
+
+    def fail(self, error: Exception, *, batch: bool = False) -> None:
+        """Something of the transaction failed; ``batch`` where it was one that a leader may have."""
+        if isinstance(error, ProducerClosedError):
+            return
+        with self._accumulator.lock:
+            self.transactions.fail(error, batch=batch)
+            self._accumulator.admit()
