@@ -13,6 +13,8 @@ SOURCE = Path(__file__).with_name("RunTools.java")
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 _END = "\x04"
+_PATIENCE = {GROUPS: ("--timeout", "90000")}
+"""Options that let a tool wait longer than its 5 s, for machines that are busy."""
 
 
 class KafkaTools:
@@ -31,7 +33,7 @@ class KafkaTools:
         """What the tool prints to standard output, without empty lines."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("\t".join((tool, *words)) + "\n")
+        self._process.stdin.write("\t".join((tool, *words, *_PATIENCE.get(tool, ()))) + "\n")
         self._process.stdin.flush()
         found: list[str] = []
         for line in self._process.stdout:
