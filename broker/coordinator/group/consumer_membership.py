@@ -44,6 +44,14 @@ _FENCED = {
     TimerKind.SYNC: "it failed to sync within the rebalance timeout",
 }
 
+_STORE_ERRORS = {
+    # The member asks again, and the records may have been replicated by then.
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What members are told when a change could not be stored, where it is not the error itself."""
+
 MakeContext = Callable[[str, Moment], Context]
 """The surroundings of a group, by its id, at a moment."""
 
@@ -114,7 +122,8 @@ class ConsumerMembership:
             if error is not None and error is not ErrorCode.REQUEST_TIMED_OUT and change == self._changes:
                 # Nothing of it is in the log.
                 self.group, self._timers = group, timers
-            answers = [] if token is None else [answer if error is None else Answer(token, error_for(error))]
+            told = answer if error is None else Answer(token, error_for(_STORE_ERRORS.get(error, error)))
+            answers = [] if token is None else [told]
             if not self._storing:
                 answers += self._waiting
                 self._waiting = []
