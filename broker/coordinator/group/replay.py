@@ -20,6 +20,7 @@ Reader = Callable[["Replay", bytes, bytes | None], None]
 `Replay.others`.
 """
 
+_OFFSET_PREFIXES = frozenset(kind.to_bytes(2, "big") for kind in records.OFFSET_COMMIT_TYPES)
 _readers: dict[int, Reader] = {}
 
 
@@ -53,13 +54,28 @@ class Replay:
         Raises:
             UnreadableRecordError: a record is not what its key says.
         """
+        latest: dict[bytes, Record] = {}
         for batch in batches:
+            if batch.marker is not None or batch.is_transactional:
+                # Their order with what is committed plainly matters.
+                self._apply_latest(latest)
             if batch.marker is not None:
                 self._complete(batch.producer_id, batch.marker is ControlRecordType.COMMIT)
                 continue
             self.records += len(batch.records)
             for record in batch.records:
-                self._apply(record, batch.producer_id if batch.is_transactional else None)
+                key = record.key
+                if key is not None and key[:2] in _OFFSET_PREFIXES and not batch.is_transactional:
+                    # The same few partitions are committed over and over: only the last one is worth parsing.
+                    latest[key] = record
+                else:
+                    self._apply(record, batch.producer_id if batch.is_transactional else None)
+        self._apply_latest(latest)
+
+    def _apply_latest(self, latest: dict[bytes, Record]) -> None:
+        for record in latest.values():
+            self._apply(record, None)
+        latest.clear()
 
     def _apply(self, record: Record, producer_id: int | None) -> None:
         key = records.parse_key(record.key)

@@ -370,8 +370,6 @@ class GroupCoordinator:
         """
         group = self.shard_of(group_id, may_be_nameless=True).groups.get(group_id)
         if group is None:
-            if member_epoch >= 0 or member_id:
-                raise GroupIdNotFoundError
             return [FetchedOffset(topic, index, None) for topic, index in partitions or ()]
         group.membership.check_fetch(member_id, member_epoch)
         offsets = group.offsets

@@ -1,0 +1,360 @@
+"""The coordinator over its logs, in this process: loading, slow replicas, transactions, expiry, new leaders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest
+from broker.coordinator.group.membership import CommitRequest
+from broker.coordinator.group.offsets import Committed
+from broker.coordinator.group.service import GroupCoordinator
+from broker.coordinator.group.shard import ShardState
+from broker.coordinator.state_log import StateRecord
+from broker.log.validation import Origin
+from kafkalog.protocol.errors import (
+    CoordinatorLoadInProgressError,
+    ErrorCode,
+    InvalidCommitOffsetSizeError,
+    KafkaError,
+    NotCoordinatorError,
+)
+from kafkalog.records.control import ControlRecordType, EndTransactionMarker
+from tests.coordinator.classic_world import RANGE, SESSION_MS
+from tests.coordinator.support import Stored
+
+Make = Callable[..., Stored]
+T0 = ("t", 0)
+ANYBODY = CommitRequest("", None, -1, 8)
+IN_TRANSACTION = CommitRequest("", None, -1, 3, transactional=True)
+PRODUCER = (7, 0)
+DAY_MS = 86_400_000
+DEADLINE_S = 90.0
+
+
+def at(offset: int, timestamp: int = 0) -> Committed:
+    return Committed(offset, -1, "", timestamp)
+
+
+class Running:
+    """A coordinator over ``parts``, whose members need not wait for each other."""
+
+    def __init__(self, parts: Stored) -> None:
+        self.parts = parts
+        self.groups = GroupCoordinator(
+            parts.loop, replicas=parts.replicas, topics=parts.topics, now_ms=lambda: parts.now
+        )
+
+    def run(self, work: Coroutine[Any, Any, Any] | Awaitable[Any]) -> Any:
+        async def bounded() -> Any:
+            return await asyncio.wait_for(work, DEADLINE_S)
+
+        return self.parts.loop.run_until_complete(bounded())
+
+    def ready(self) -> None:
+        """The topic is there, and every shard is loaded."""
+
+        async def work() -> None:
+            await self.groups.ready()
+            while any(shard.state is ShardState.LOADING for shard in self.groups.shards()):
+                await asyncio.sleep(0.001)
+
+        self.run(work())
+
+    def commit(self, group: str, offset: int, timestamp: int = 0) -> None:
+        self.run(self.groups.commit(group, ANYBODY, {T0: at(offset, timestamp)}))
+
+    def committed(self, group: str) -> int | None:
+        found = self.groups.fetch_offsets(group, [T0])[0].committed
+        return None if found is None else found.offset
+
+    async def joined(self, group: str, **fields: Any) -> JoinResult:
+        values: dict[str, Any] = {
+            "token": self.parts.loop.create_future(),
+            "member_id": "",
+            "instance_id": None,
+            "client_id": "c",
+            "client_host": "/h",
+            "session_timeout_ms": SESSION_MS,
+            "rebalance_timeout_ms": SESSION_MS,
+            "protocol_type": "consumer",
+            "protocols": RANGE,
+            **fields,
+        }
+        return await self.groups.join(group, JoinRequest(**values))
+
+    async def member(self, group: str) -> JoinResult:
+        """The only member of a stable group."""
+        joined = await self.joined(group)
+        token = self.parts.loop.create_future()
+        assignments = {joined.member_id: b"all"}
+        synced = await self.groups.sync(
+            group, SyncRequest(token, joined.member_id, None, joined.generation, None, None, assignments)
+        )
+        assert synced.error is ErrorCode.NONE
+        return joined
+
+    def mark(self, index: int, committed: bool) -> None:
+        """End PRODUCER's transaction in a partition, as its coordinator does."""
+        kind = ControlRecordType.COMMIT if committed else ControlRecordType.ABORT
+        marker = EndTransactionMarker(kind, 0).encode(
+            timestamp=self.parts.now, producer_id=PRODUCER[0], producer_epoch=PRODUCER[1]
+        )
+        partition = self.groups.log.leads(index)
+        assert partition is not None
+        partition.append(memoryview(marker), -1, self.parts.now, origin=Origin.COORDINATOR)
+        self.groups.on_marker(index, PRODUCER[0], committed)
+
+
+@pytest.fixture
+def start(stored: Make) -> Callable[..., Running]:
+    def make(**settings: str) -> Running:
+        return Running(stored(group_initial_rebalance_delay_ms="0", **settings))
+
+    return make
+
+
+Start = Callable[..., Running]
+
+
+def test_groups_and_offsets_are_loaded(start: Start) -> None:
+    first = start()
+    first.ready()
+    first.commit("simple", 5)
+    joined = first.run(first.member("g"))
+    first.groups.stop()
+    first.parts.close()
+    second = start()
+    second.ready()
+    assert second.committed("simple") == 5
+    assert second.groups.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
+    assert [group.kind for group in second.groups.list_groups()[1]] == ["classic", "classic"]
+    second.groups.stop()
+
+
+def test_nobody_is_told_anything_before_it_is_loaded(start: Start) -> None:
+    first = start(offsets_topic_num_partitions="1")
+    first.ready()
+    first.commit("g", 5)
+    first.parts.close()
+    second = start()
+
+    async def ask() -> None:
+        second.groups.start()
+        with pytest.raises(CoordinatorLoadInProgressError):
+            second.groups.fetch_offsets("g", None)
+        # These two are for clients that do not know the error there.
+        assert second.groups.heartbeat("g", "m", None, 1) is ErrorCode.NONE
+        token = second.parts.loop.create_future()
+        synced = await second.groups.sync("g", SyncRequest(token, "m", None, 1, None, None))
+        assert synced.error is ErrorCode.REBALANCE_IN_PROGRESS
+        assert second.groups.list_groups()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    second.run(ask())
+    second.ready()
+    assert second.committed("g") == 5
+    second.groups.stop()
+
+
+def test_groups_that_cannot_be_read_are_not_taken_for_empty(start: Start) -> None:
+    running = start(offsets_topic_num_partitions="1")
+    running.parts.run(running.groups.log.ensure())
+    running.parts.append(running.groups.log, 0, [StateRecord(b"\x00\x01broken", b"")])
+    running.ready()
+    with pytest.raises(NotCoordinatorError):
+        running.groups.fetch_offsets("g", None)
+    running.groups.stop()
+
+
+def test_a_commit_counts_once_it_is_replicated(start: Start) -> None:
+    running = start(offsets_topic_num_partitions="1")
+    running.ready()
+    running.commit("g", 1)
+    partition = running.groups.log.leads(0)
+    assert partition is not None
+    partition.log.config = running.parts.config.log_config({"flush.messages": 1})
+
+    async def slow() -> None:
+        commit = asyncio.ensure_future(running.groups.commit("g", ANYBODY, {T0: at(2)}))
+        await asyncio.sleep(0)
+        assert running.committed("g") == 1
+        [unstable] = running.groups.fetch_offsets("g", [T0], require_stable=True)
+        assert unstable.error is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        await commit
+
+    running.run(slow())
+    assert running.committed("g") == 2
+    running.groups.stop()
+
+
+def test_a_commit_that_fails_leaves_what_was(start: Start) -> None:
+    running = start(offsets_topic_num_partitions="1")
+    running.ready()
+    running.commit("g", 1)
+    partition = running.groups.log.leads(0)
+    assert partition is not None
+    partition.log.config = running.parts.config.log_config({"max.message.bytes": 100})
+    with pytest.raises(InvalidCommitOffsetSizeError):
+        running.commit("g", 2)
+    partition.min_insync = 2
+    with pytest.raises(KafkaError) as raised:
+        running.commit("g", 2)
+    assert raised.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert running.committed("g") == 1
+    running.groups.stop()
+
+
+def test_who_leads_no_more_answers_nothing(start: Start) -> None:
+    running = start(offsets_topic_num_partitions="1")
+    running.ready()
+    joined = running.run(running.member("g"))
+    partition = running.groups.log.leads(0)
+    assert partition is not None
+
+    async def waits() -> JoinResult:
+        waiting = asyncio.ensure_future(running.joined("g"))
+        await asyncio.sleep(0)
+        partition.leader = 9
+        with pytest.raises(NotCoordinatorError):
+            running.groups.heartbeat("g", joined.member_id, None, 1)
+        return await waiting
+
+    assert running.run(waits()).error is ErrorCode.NOT_COORDINATOR
+    partition.leader, partition.leader_epoch = 0, partition.leader_epoch + 1
+    running.ready()
+    assert running.groups.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
+    running.groups.stop()
+
+
+def test_sessions_end_by_the_clock_of_the_loop(start: Start) -> None:
+    running = start(group_min_session_timeout_ms="1")
+
+    async def work() -> None:
+        await running.groups.ready()
+        joined = await running.joined("g", session_timeout_ms=20, rebalance_timeout_ms=20)
+        while running.groups.describe("g").state != "Empty":
+            await asyncio.sleep(0.005)
+        assert running.groups.heartbeat("g", joined.member_id, None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+    running.run(work())
+    running.groups.stop()
+
+
+# -- transactions
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("restart", ["never", "before the marker", "after the marker"])
+def test_offsets_of_a_transaction_hold_when_it_commits(start: Start, committed: bool, restart: str) -> None:
+    running = start(offsets_topic_num_partitions="1")
+    running.ready()
+    running.commit("g", 1)
+    running.run(running.groups.commit("g", IN_TRANSACTION, {T0: at(2)}, PRODUCER))
+    [unstable] = running.groups.fetch_offsets("g", [T0], require_stable=True)
+    assert unstable.error is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert running.committed("g") == 1
+
+    def again() -> Running:
+        running.groups.stop()
+        running.parts.close()
+        other = start()
+        other.ready()
+        return other
+
+    if restart == "before the marker":
+        running = again()
+        assert running.committed("g") == 1
+    running.mark(0, committed)
+    if restart == "after the marker":
+        running = again()
+    assert running.committed("g") == (2 if committed else 1)
+    assert running.groups.fetch_offsets("g", [T0], require_stable=True)[0].error is ErrorCode.NONE
+    running.groups.stop()
+
+
+def test_a_marker_that_comes_while_groups_are_loaded_is_not_lost(start: Start) -> None:
+    first = start(offsets_topic_num_partitions="1")
+    first.ready()
+    first.run(first.groups.commit("g", IN_TRANSACTION, {T0: at(2)}, PRODUCER))
+    first.parts.close()
+    second = start()
+
+    async def work() -> None:
+        second.groups.start()
+        second.mark(0, True)
+        assert second.groups.shards()[0].state is ShardState.LOADING
+
+    second.run(work())
+    second.ready()
+    assert second.committed("g") == 2
+    second.groups.stop()
+
+
+def test_an_append_that_no_transaction_covers_is_refused(start: Start) -> None:
+    running = start(offsets_topic_num_partitions="1")
+    running.ready()
+
+    def refuse(partition: Any) -> None:
+        assert partition.topic == "__consumer_offsets"
+        raise NotCoordinatorError
+
+    with pytest.raises(NotCoordinatorError):
+        running.run(running.groups.commit("g", IN_TRANSACTION, {T0: at(2)}, PRODUCER, refuse))
+    assert running.groups.list_groups()[1] == []
+    running.groups.stop()
+
+
+# -- expiry
+
+
+def test_offsets_expire_and_groups_with_them_and_stay_away(start: Start) -> None:
+    running = start(offsets_retention_minutes="1440", offsets_topic_num_partitions="1")
+    running.ready()
+    running.commit("old", 1, running.parts.now)
+    joined = running.run(running.member("left"))
+    member = CommitRequest(joined.member_id, None, 1, 8)
+    running.run(running.groups.commit("left", member, {T0: at(3, running.parts.now)}))
+    stays = running.run(running.member("stays"))
+    member = CommitRequest(stays.member_id, None, 1, 8)
+    running.run(running.groups.commit("stays", member, {T0: at(4, running.parts.now)}))
+    running.parts.now += DAY_MS - 1
+
+    async def leave() -> None:
+        running.groups.leave("left", [(joined.member_id, None, None)])
+
+    running.run(leave())
+    running.commit("new", 2, running.parts.now)
+    assert running.run(running.groups.expire_offsets()) == 0
+    running.parts.now += 1
+    assert running.run(running.groups.expire_offsets()) == 1
+    assert {group.group_id for group in running.groups.list_groups()[1]} == {"left", "new", "stays"}
+    running.parts.now += DAY_MS
+    # The subscription of its member cannot be read: it may be to this topic.
+    assert running.run(running.groups.expire_offsets()) == 2
+    assert running.committed("stays") == 4
+    running.groups.stop()
+    running.parts.close()
+    again = start()
+    again.ready()
+    assert {group.group_id for group in again.groups.list_groups()[1]} == {"stays"}
+    again.groups.stop()
+
+
+def test_deleted_groups_and_topics_stay_away(start: Start) -> None:
+    running = start(offsets_topic_num_partitions="1")
+    running.ready()
+    running.commit("deleted", 1)
+    running.commit("topic", 2)
+    assert running.run(running.groups.delete_group("deleted")) is ErrorCode.NONE
+    assert running.run(running.groups.delete_group("deleted")) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert running.run(running.groups.shards()[0].forget_topic("t")) == 1
+    assert running.groups.list_groups()[1] == []
+    running.groups.stop()
+    running.parts.close()
+    again = start()
+    again.ready()
+    assert again.groups.list_groups()[1] == []
+    again.groups.stop()
