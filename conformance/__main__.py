@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -13,6 +14,7 @@ from conformance.brokers import broker
 from conformance.model import Outcome, Suite, SuiteReport
 from conformance.report import render
 from conformance.suites import SUITES
+from tests.peers import cache
 from tests.peers.cache import MissingPeerError, cache_root
 
 FETCH_PATIENCE_S = 1800.0
@@ -40,6 +42,8 @@ def main() -> int:
     parser.add_argument("--work", type=Path, help="keep the suites' files and logs here")
     args = parser.parse_args()
     _be_patient()
+    # Brokers and suites end with this process, however it is told to.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     wanted = args.suites.split(",") if args.suites is not None else [suite.name for suite in SUITES]
     unknown = set(wanted) - {suite.name for suite in SUITES} - {""}
     if unknown:
@@ -67,8 +71,6 @@ def main() -> int:
 
 
 def _be_patient() -> None:
-    from tests.peers import cache
-
     cache.FETCH_DEADLINE_S = FETCH_PATIENCE_S
 
 

@@ -12,7 +12,7 @@ from conformance.pytest_suite import run_pytest
 
 VERSION = "2.15.0"
 REQUIREMENTS = (
-    f"confluent-kafka[avro,json,protobuf,rules,schemaregistry]=={VERSION}",
+    f"confluent-kafka[schemaregistry]=={VERSION}",
     "async-timeout",
     "pytest",
     "pytest-asyncio",
