@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.history import consuming, producing
+from tests.history import consuming, own, producing
 from tests.history.plan import ClientSpec, Library, Role
 from tests.history.producing import FencedError, HangingError
 from tests.history.recording import Ending, Recorder
@@ -19,8 +19,10 @@ MAINS: dict[tuple[Role, Library], ClientMain] = {
     (Role.WRITE, Library.LIBRDKAFKA): producing.write,
     (Role.WRITE, Library.KAFKALOG): producing.write_own,
     (Role.TRANSACT, Library.LIBRDKAFKA): producing.transact,
+    (Role.TRANSACT, Library.KAFKALOG): own.transact,
     (Role.COPY, Library.LIBRDKAFKA): consuming.copy,
     (Role.GROUP, Library.LIBRDKAFKA): consuming.group,
+    (Role.GROUP, Library.KAFKALOG): own.group,
     (Role.READ, Library.LIBRDKAFKA): consuming.read,
     (Role.READ, Library.KAFKALOG): consuming.read_own,
 }

@@ -119,7 +119,10 @@ def plan(seed: int, run: str = "h") -> Plan:
     clients = [
         client("write 1", Role.WRITE),
         client("write 2", Role.WRITE, library=Library.KAFKALOG),
-        *(client(f"transact {number}", Role.TRANSACT) for number in range(1, 1 + chance.randint(1, 2))),
+        *(
+            client(f"transact {number}", Role.TRANSACT, library=library(0.5))
+            for number in range(1, 1 + chance.randint(1, 2))
+        ),
         *(
             client(
                 f"copy {number}",
@@ -130,7 +133,7 @@ def plan(seed: int, run: str = "h") -> Plan:
             )
             for number in range(1, 1 + chance.randint(1, 2))
         ),
-        client("group 1", Role.GROUP, isolation=chance.choice(list(Isolation))),
+        client("group 1", Role.GROUP, isolation=chance.choice(list(Isolation)), library=library(0.5)),
         client("read 1", Role.READ, isolation=chance.choice(list(Isolation)), library=library(0.5)),
         *(client(f"final {isolation}", Role.READ, isolation=isolation, final=True) for isolation in Isolation),
     ]
