@@ -55,8 +55,8 @@ class SimulatedLog:
         return self._owner
 
     async def read(self, index: int) -> AsyncIterator[list[StateBatch]]:
+        await asyncio.sleep(0)
         for offset, record in enumerate(list(self.records)):
-            await asyncio.sleep(0)
             yield [StateBatch(offset, offset, -1, -1, False, None, [Record(offset, 0, record.key, record.value)])]
 
     def append(self, index: int, records: Iterable[StateRecord]) -> asyncio.Future[int]:

@@ -19,7 +19,14 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from broker.coordinator.transaction import completion
 from broker.coordinator.transaction.admission import Admission
@@ -36,6 +43,8 @@ TIMEOUT_MS = 1000
 EXPIRATION_MS = 1_000_000
 TURNS = 25
 """Rounds of the loop in which everything that can go on has gone on."""
+THEN = st.sampled_from(["settle", "settle", "settle", "leave"])
+"""Whether what a request had written is settled before the next step."""
 OUTCOMES = st.sampled_from(["stored", "stored", "stored", "refused", "unknown"])
 
 
@@ -102,7 +111,7 @@ class Crashes(RuleBasedStateMachine):
 
         self.loop.run_until_complete(turns())
 
-    def request(self, work: Coroutine[Any, Any, None]) -> None:
+    def request(self, work: Coroutine[Any, Any, None], then: str = "leave") -> None:
         """Let a client ask; refusals are its own affair."""
 
         async def client() -> None:
@@ -115,27 +124,38 @@ class Crashes(RuleBasedStateMachine):
         self.clients.add(task)
         task.add_done_callback(self.clients.discard)
         self.turn()
+        if then == "settle":
+            self.settle_all()
 
     # -- producers
 
-    @rule(transactional_id=st.sampled_from(IDS))
-    def begin_session(self, transactional_id: str) -> None:
+    @initialize()
+    def begin_sessions(self) -> None:
+        for transactional_id in IDS:
+            self.begin_session(transactional_id, "settle")
+
+    def pick(self, data: st.DataObject) -> Session:
+        """Mostly one that is not fenced yet."""
+        return data.draw(st.sampled_from([*self.newest.values(), *self.newest.values(), *self.sessions]))
+
+    @rule(transactional_id=st.sampled_from(IDS), then=THEN)
+    def begin_session(self, transactional_id: str, then: str) -> None:
         async def work() -> None:
             producer = await self.coordinator.init_producer_id(transactional_id, TIMEOUT_MS)
             self.open(transactional_id, producer)
 
-        self.request(work())
+        self.request(work(), then)
 
     @precondition(lambda self: self.sessions)
-    @rule(data=st.data())
-    def raise_epoch(self, data: st.DataObject) -> None:
-        session = data.draw(st.sampled_from(self.sessions))
+    @rule(data=st.data(), then=THEN)
+    def raise_epoch(self, data: st.DataObject, then: str) -> None:
+        session = self.pick(data)
 
         async def work() -> None:
             producer = await self.coordinator.init_producer_id(session.transactional_id, TIMEOUT_MS, session.producer)
             self.open(session.transactional_id, producer)
 
-        self.request(work())
+        self.request(work(), then)
 
     def open(self, transactional_id: str, producer: Producer) -> None:
         session = Session(transactional_id, producer)
@@ -146,31 +166,21 @@ class Crashes(RuleBasedStateMachine):
         self.newest[transactional_id] = session
 
     @precondition(lambda self: self.sessions)
-    @rule(data=st.data(), partition=st.sampled_from(PARTITIONS))
-    def add(self, data: st.DataObject, partition: tuple[str, int]) -> None:
-        session = data.draw(st.sampled_from(self.sessions))
+    @rule(data=st.data(), partition=st.sampled_from(PARTITIONS), adds=st.booleans(), then=THEN)
+    def write(self, data: st.DataObject, partition: tuple[str, int], adds: bool, then: str) -> None:
+        self.write_to(self.pick(data), partition, adds=adds, then=then)
+
+    def write_to(self, session: Session, partition: tuple[str, int], *, adds: bool, then: str) -> None:
         if session.ending:
             return
         if session.tag < 0:
             session.tag = len(self.outcomes)
             self.outcomes[session.tag] = Outcome(session.producer)
-        tag = session.tag
-
-        async def work() -> None:
-            await self.coordinator.add_partitions(session.transactional_id, session.producer, [partition])
-            if session.tag == tag:
-                session.added.add(partition)
-                self.outcomes[tag].added.setdefault(partition, len(self.partitions[partition].entries))
-
-        self.request(work())
-
-    @precondition(lambda self: self.sessions)
-    @rule(data=st.data(), partition=st.sampled_from(PARTITIONS))
-    def write(self, data: st.DataObject, partition: tuple[str, int]) -> None:
-        session = data.draw(st.sampled_from(self.sessions))
-        if session.tag < 0 or session.ending:
-            return
+        if adds or not session.added:
+            self.request(self.add(session, session.tag, partition), then)
         target: Any = self.partitions[partition]
+        if session.tag < 0:
+            return
         try:
             self.admission.check(session.transactional_id, session.producer, target, abortable=True)
             target.write(session.producer, session.tag)
@@ -179,15 +189,35 @@ class Crashes(RuleBasedStateMachine):
         assert partition in session.added or self.may_be_added(session, partition)
         assert self.newest[session.transactional_id].producer <= session.producer, "a fenced producer wrote"
 
+    async def add(self, session: Session, tag: int, partition: tuple[str, int]) -> None:
+        await self.coordinator.add_partitions(session.transactional_id, session.producer, [partition])
+        if session.tag == tag:
+            session.added.add(partition)
+            self.outcomes[tag].added.setdefault(partition, len(self.partitions[partition].entries))
+
     def may_be_added(self, session: Session, partition: tuple[str, int]) -> bool:
         """Whether an addition whose answer was lost may have been stored."""
         machine = self.coordinator.describe(session.transactional_id)
         return machine.producer == session.producer and partition in machine.current.partitions
 
     @precondition(lambda self: self.sessions)
-    @rule(data=st.data(), committed=st.booleans())
-    def end(self, data: st.DataObject, committed: bool) -> None:
-        session = data.draw(st.sampled_from(self.sessions))
+    @rule(
+        data=st.data(), committed=st.booleans(), then=THEN,
+        partitions=st.lists(st.sampled_from(PARTITIONS), min_size=1, max_size=3, unique=True),
+    )  # fmt: skip
+    def transact(self, data: st.DataObject, partitions: list[tuple[str, int]], committed: bool, then: str) -> None:
+        """From the first partition to the decision, whose markers may wait."""
+        session = self.pick(data)
+        for partition in partitions:
+            self.write_to(session, partition, adds=True, then="settle")
+        self.end_of(session, committed, then)
+
+    @precondition(lambda self: self.sessions)
+    @rule(data=st.data(), committed=st.booleans(), then=THEN)
+    def end(self, data: st.DataObject, committed: bool, then: str) -> None:
+        self.end_of(self.pick(data), committed, then)
+
+    def end_of(self, session: Session, committed: bool, then: str) -> None:
         if session.tag < 0 or not session.added:
             return
         tag, session.ending = session.tag, True
@@ -201,7 +231,7 @@ class Crashes(RuleBasedStateMachine):
                 session.tag, session.ending = -1, False
                 session.added.clear()
 
-        self.request(work())
+        self.request(work(), then)
 
     # -- what becomes of writes
 
@@ -243,15 +273,11 @@ class Crashes(RuleBasedStateMachine):
 
     # -- time
 
-    @rule(by=st.sampled_from([1, TIMEOUT_MS // 2, TIMEOUT_MS + 1]))
-    def time_passes(self, by: int) -> None:
+    @rule(by=st.sampled_from([1, 1, TIMEOUT_MS // 2, TIMEOUT_MS + 1, EXPIRATION_MS + 1]), then=THEN)
+    def time_passes(self, by: int, then: str) -> None:
         self.now += by
-        self.request(self.coordinator.abort_timed_out())
-
-    @rule()
-    def long_time_passes(self) -> None:
-        self.now += EXPIRATION_MS + 1
-        self.request(self.coordinator.remove_expired())
+        self.request(self.coordinator.abort_timed_out(), then)
+        self.request(self.coordinator.remove_expired(), then)
 
     # -- what must hold
 
@@ -310,7 +336,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_crashes_between_any_two_writes() -> None:
-    run_state_machine_as_test(Crashes, settings=settings(max_examples=60, stateful_step_count=50))
+    run_state_machine_as_test(Crashes, settings=settings(max_examples=40, stateful_step_count=50))
 
 
 @pytest.mark.soak
