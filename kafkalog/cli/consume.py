@@ -1,15 +1,20 @@
-"""``kafkalog consume``: print the records of a topic, as kafka-console-consumer.sh does, without groups."""
+"""``kafkalog consume``: print the records of topics, as kafka-console-consumer.sh does, alone or as a group's member.
+
+A member commits what has been printed, never more: what a later run prints again is at most what this one printed after
+its last commit.
+"""
 
 from __future__ import annotations
 
 import argparse
+import random
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from kafkalog.cli.client_options import (
     UsageError,
@@ -25,6 +30,7 @@ from kafkalog.cli.client_options import (
 if TYPE_CHECKING:
     from kafkalog.client.cluster import Cluster
     from kafkalog.client.config import ClientConfig
+    from kafkalog.client.consumer import Consumer, ConsumerConfig
     from kafkalog.client.simple import SimpleConsumer
     from kafkalog.client.types import ConsumerRecord, TopicPartition
 
@@ -34,6 +40,9 @@ examples:
   kafkalog consume --bootstrap-server localhost:9092 --topic words --partition 0 --offset 100 --max-messages 10
   kafkalog consume --bootstrap-server localhost:9092 --topic words --from-beginning --timeout-ms 1000 \\
       --property print.key=true --property print.timestamp=true --property key.separator=:
+  kafkalog consume --bootstrap-server localhost:9092 --include 'orders-.*' --group audit --from-beginning
+
+With --group partitions are shared with the group's other members, and it goes on where the group has committed.
 
 properties of the output (--property KEY=VALUE):
   print.timestamp=false  print.partition=false  print.offset=false  print.headers=false  print.key=false
@@ -52,13 +61,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add ``consume``."""
     parser = subparsers.add_parser(
         "consume",
-        help="print the records of a topic",
-        description="Print the records of a topic to standard output.",
+        help="print the records of topics",
+        description="Print the records of topics to standard output.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_bootstrap(parser)
-    parser.add_argument("--topic", required=True, metavar="TOPIC", help="the topic to read")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--topic", metavar="TOPIC", help="the topic to read")
+    which.add_argument(
+        "--include", "--whitelist", metavar="REGEX", help="read all topics whose names match, those of later too"
+    )
+    parser.add_argument("--group", metavar="GROUP", help="read as a member of this consumer group")
     parser.add_argument("--partition", type=natural, metavar="N", help="read this partition alone")
     parser.add_argument(
         "--offset", metavar="OFFSET", help="start there: a number, earliest or latest; needs --partition"
@@ -91,9 +105,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 @reporting
 def run_consume(arguments: argparse.Namespace) -> int:
     """Print records until told to stop, and how many they were to standard error."""
-    from kafkalog.client.cluster import Cluster
     from kafkalog.client.config import ClientConfig
-    from kafkalog.client.simple import SimpleConsumer
+    from kafkalog.client.consumer import ConsumerConfig
 
     formatter = Formatter.from_properties(_formatter_properties(arguments))
     offset = _offset(arguments)
@@ -105,14 +118,15 @@ def run_consume(arguments: argparse.Namespace) -> int:
         properties["isolation.level"] = arguments.isolation_level
     if arguments.from_beginning:
         properties["auto.offset.reset"] = "earliest"
-    config = ClientConfig.from_dict(properties)
-    warn_unknown(config.unknown)
+    grouped = _join_group(arguments, properties)
+    config = ConsumerConfig.from_dict(properties) if grouped else None
+    client = ClientConfig.from_dict(properties) if config is None else config.client
+    warn_unknown(client.unknown if config is None else config.unknown)
     printed = Printed()
     with Interruption() as interruption:
         try:
-            with Cluster(config) as cluster, SimpleConsumer(config, cluster=cluster) as consumer:
-                _assign(arguments, cluster, consumer, offset)
-                _print_all(arguments, config, cluster, consumer, formatter, printed, interruption)
+            with _member(config, arguments) if config else _reader(client, arguments, offset) as source:
+                _print_all(arguments, source, formatter, printed, interruption)
         except InterruptedCommand:
             pass
         finally:
@@ -185,6 +199,107 @@ def _offset(arguments: argparse.Namespace) -> int | str | None:
     return int(text)
 
 
+def _join_group(arguments: argparse.Namespace, properties: dict[str, str]) -> bool:
+    """Whether to read as a member of a group; its properties are set then. UsageError for what excludes that."""
+    given = properties.get("group.id")
+    if arguments.group is not None and given not in (None, arguments.group):
+        raise UsageError(f"--group {arguments.group}, but the consumer's properties say group.id={given}")
+    group = arguments.group or given
+    if arguments.partition is not None:
+        if arguments.group is not None or arguments.include is not None:
+            raise UsageError("--partition goes with neither --group nor --include: a group assigns the partitions")
+        return False
+    if group is None and arguments.include is None:
+        return False
+    if group is None:
+        properties["enable.auto.commit"] = "false"
+    properties["group.id"] = group or f"console-consumer-{random.randrange(100_000)}"
+    return True
+
+
+class Source(Protocol):
+    """Where records come from."""
+
+    def poll(self, timeout: float, limit: int) -> list[ConsumerRecord]:
+        """At most so many records, waiting for the first up to ``timeout`` seconds."""
+
+    def printed(self) -> None:
+        """All that `poll` has returned has been printed."""
+
+
+class Member:
+    """Reads as a member of a group, and commits what was printed, where that is automatic."""
+
+    def __init__(self, consumer: Consumer, interval: float | None) -> None:
+        self._consumer = consumer
+        self._interval = interval
+        self._commit_at = time.monotonic() + (interval or 0.0)
+        self._open = False
+
+    def poll(self, timeout: float, limit: int) -> list[ConsumerRecord]:
+        return self._consumer.poll(timeout, limit)
+
+    def printed(self) -> None:
+        self._open = True
+        if self._interval is not None and time.monotonic() >= self._commit_at:
+            self._commit_at = time.monotonic() + self._interval
+            self._consumer.commit_async()
+
+    def end(self) -> None:
+        """Commit what was printed."""
+        if self._interval is not None and self._open:
+            self._consumer.commit()
+
+
+@contextmanager
+def _member(config: ConsumerConfig, arguments: argparse.Namespace) -> Iterator[Source]:
+    from kafkalog.client.consumer import Consumer, Whitelist
+
+    interval = config.auto_commit_interval if config.enable_auto_commit else None
+    # The consumer itself would commit what it has handed out, printed or not.
+    with Consumer(replace(config, enable_auto_commit=False)) as consumer:
+        if arguments.include is not None:
+            consumer.subscribe(pattern=Whitelist(arguments.include))
+        else:
+            consumer.subscribe([arguments.topic])
+        member = Member(consumer, interval)
+        try:
+            yield member
+        except InterruptedCommand:
+            # Between printing and counting nothing is interrupted.
+            member.end()
+            raise
+        member.end()
+
+
+class Reader:
+    """Reads a topic's partitions, those that are added, too."""
+
+    def __init__(self, cluster: Cluster, consumer: SimpleConsumer, arguments: argparse.Namespace) -> None:
+        self._cluster, self._consumer, self._arguments = cluster, consumer, arguments
+        self._max_age = cluster.config.metadata_max_age
+        self._look_again = time.monotonic() + self._max_age
+
+    def poll(self, timeout: float, limit: int) -> list[ConsumerRecord]:
+        if time.monotonic() >= self._look_again and self._arguments.partition is None:
+            self._consumer.assign(_partitions(self._cluster, self._arguments.topic))
+            self._look_again = time.monotonic() + self._max_age
+        return self._consumer.poll(timeout, limit)
+
+    def printed(self) -> None:
+        """There is no group to tell."""
+
+
+@contextmanager
+def _reader(config: ClientConfig, arguments: argparse.Namespace, offset: int | str | None) -> Iterator[Source]:
+    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.simple import SimpleConsumer
+
+    with Cluster(config) as cluster, SimpleConsumer(config, cluster=cluster) as consumer:
+        _assign(arguments, cluster, consumer, offset)
+        yield Reader(cluster, consumer, arguments)
+
+
 def _assign(
     arguments: argparse.Namespace, cluster: Cluster, consumer: SimpleConsumer, offset: int | str | None
 ) -> None:
@@ -223,9 +338,7 @@ class Printed:
 
 def _print_all(
     arguments: argparse.Namespace,
-    config: ClientConfig,
-    cluster: Cluster,
-    consumer: SimpleConsumer,
+    source: Source,
     formatter: Formatter,
     printed: Printed,
     interruption: Interruption,
@@ -235,23 +348,18 @@ def _print_all(
     most: int | None = arguments.max_messages
     silence = None if arguments.timeout_ms is None else arguments.timeout_ms / 1000
     quiet_since = time.monotonic()
-    look_again = quiet_since + config.metadata_max_age
     while most is None or printed.count < most:
-        now = time.monotonic()
-        wait = POLL_S if silence is None else min(POLL_S, quiet_since + silence - now)
+        wait = POLL_S if silence is None else min(POLL_S, quiet_since + silence - time.monotonic())
         if wait < 0:
             complain(f"no record came for {arguments.timeout_ms} ms (--timeout-ms)")
             return
-        if now >= look_again and arguments.partition is None:
-            # Partitions may have been added.
-            consumer.assign(_partitions(cluster, arguments.topic))
-            look_again = now + config.metadata_max_age
-        records = consumer.poll(wait, POLL_RECORDS if most is None else min(POLL_RECORDS, most - printed.count))
+        records = source.poll(wait, POLL_RECORDS if most is None else min(POLL_RECORDS, most - printed.count))
         if records:
             with interruption.held():
                 formatter.write(records, output, skip_errors=arguments.skip_message_on_error)
                 output.flush()
                 printed.count += len(records)
+                source.printed()
             quiet_since = time.monotonic()
 
 

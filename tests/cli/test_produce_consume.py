@@ -344,3 +344,34 @@ def test_help(name: str) -> None:
     text = run(name, "--help").stdout.decode()
     assert "examples:" in text
     assert "--property" in text
+
+
+def test_a_group_goes_on_where_it_stopped(broker_address: str, topic: str) -> None:
+    group = f"group-{topic}"
+    produce(broker_address, topic, b"one\ntwo\nthree\n")
+    words = ["--group", group]
+    assert consume(broker_address, topic, 2, *words) == b"one\ntwo\n"
+    assert consume(broker_address, topic, 1, *words) == b"three\n"
+    produce(broker_address, topic, b"four\n")
+    assert consume(broker_address, topic, 1, *words, "--consumer-property", f"group.id={group}") == b"four\n"
+
+
+def test_topics_of_an_expression(broker_address: str, topic: str) -> None:
+    produce(broker_address, topic, b"one\n")
+    done = run("consume", "--bootstrap-server", broker_address, "--include", f"{topic}|none", "--from-beginning",
+               "--max-messages", "1")  # fmt: skip
+    assert done.stdout == b"one\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "one of the arguments --topic --include/--whitelist is required"),
+        (["--topic", "t", "--include", "t"], "not allowed with argument"),
+        (["--topic", "t", "--partition", "0", "--group", "g"], "--partition goes with neither --group nor --include"),
+        (["--topic", "t", "--group", "g", "--consumer-property", "group.id=h"], "group.id=h"),
+    ],
+)
+def test_options_of_groups_that_exclude_each_other(words: list[str], says: str) -> None:
+    done = run("consume", "--bootstrap-server", "127.0.0.1:1", *words, check=2)
+    assert says in done.stderr.decode()

@@ -151,7 +151,7 @@ class SubscriptionState:
         return before != self.topics
 
     def _become(self, kind: Kind) -> None:
-        if self.kind is Kind.MANUAL or (self.kind is not Kind.NONE and kind is Kind.MANUAL):
+        if self.kind is not Kind.NONE and (self.kind is Kind.MANUAL) is not (kind is Kind.MANUAL):
             raise ValueError("topics, a pattern and assigned partitions exclude each other: unsubscribe first")
         if self.kind is not kind:
             self.topics = frozenset()
