@@ -14,3 +14,21 @@
 - `admin`       topics, configurations, deletions
 - `group_admin` consumer groups from outside; `groups` values of them; `lag` and `offset_reset` pure
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkalog.client.consumer import Consumer
+    from kafkalog.client.producer import Producer
+
+__all__ = ["Consumer", "Producer"]
+
+
+def __getattr__(name: str) -> Any:
+    """What users hold, imported when it is first named: a command that needs none of it is to start at once."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{name.lower()}"), name)
