@@ -45,14 +45,13 @@ def member() -> Membership:
 
 def test_a_member_joins() -> None:
     made = Membership()
-    assert made.rejoin is not None
-    assert not made.beating
+    assert (made.beating, bool(made.rejoin)) == (False, True)
     made.join_sent()
     assert made.join_failed(ErrorCode.MEMBER_ID_REQUIRED, "given") is Next.AGAIN
     assert made.generation == Generation(-1, "given")
     made.join_sent()
     made.joined(1, "given", "range")
-    assert (made.state, made.beating, made.rejoin) == (State.SYNCING, True, None)
+    assert (made.state, made.beating, bool(made.rejoin)) == (State.SYNCING, True, False)
     assert made.synced(made.generation)
     assert (made.state, made.rebalances, made.generation.valid) == (State.STABLE, 1, True)
 
