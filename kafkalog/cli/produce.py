@@ -39,6 +39,7 @@ properties of the line reader (--property KEY=VALUE):
   ignore.error=false       take a line whose separators are missing as a value, instead of stopping there
 
 Exit code 1 tells that some records were not delivered. SIGINT and SIGTERM end the input: what was read is delivered.
+With --producer-property transactional.id=ID all of the input is one transaction, which they abort.
 """
 
 READ_SIZE = 1 << 20
@@ -107,6 +108,9 @@ def run_produce(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     interrupted = 0
     with Producer(config) as producer:
+        if config.transactional_id is not None:
+            producer.init_transactions()
+            producer.begin_transaction()
         try:
             _send_all(arguments, producer, reader, outcome, config.max_request_size)
         except KeyboardInterrupt as interrupt:
@@ -115,6 +119,9 @@ def run_produce(arguments: argparse.Namespace) -> int:
         except LineError as error:
             complain(error)
             outcome.stopped = True
+        # What is interrupted is aborted when the producer is closed.
+        if config.transactional_id is not None and not interrupted and not outcome.stopped:
+            producer.commit_transaction()
     failed = outcome.report()
     return interrupted or failed
 

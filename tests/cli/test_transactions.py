@@ -29,7 +29,7 @@ from kafkalog.protocol.errors import (
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalog.records.batch import Record, encode_batch
-from tests.cli.command import Ended, call
+from tests.cli.command import Ended, call, run
 from tests.client.transaction_site import DEADLINE_S, Site
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
@@ -200,3 +200,12 @@ def test_where_to_look() -> None:
             admin.find_hanging()
         with pytest.raises(ValueError, match="needs its topic"):
             admin.find_hanging(broker_id=0, partition=1)
+
+
+def test_produce_in_a_transaction(site: Site) -> None:
+    words: tuple[str, ...] = ("produce", "--bootstrap-server", site.bootstrap, "--topic", site.topic)
+    words += ("--producer-property", f"transactional.id={site.id}")
+    run(*words, stdin=b"one\ntwo\n")
+    refused = run(*words, "--property", "parse.key=true", stdin=b"k\tlost\nno separator\n", check=1)
+    assert b"no key separator" in refused.stderr
+    assert sorted(filter(None, site.read())) == [b"one", b"two"]
