@@ -179,7 +179,10 @@ class Crashes(RuleBasedStateMachine):
         if adds or not session.added:
             self.request(self.add(session, session.tag, partition), then)
         target: Any = self.partitions[partition]
-        if session.tag < 0:
+        entry = target.producers.producers.get(session.producer.id)
+        if session.tag < 0 or (partition not in session.added and entry and entry.transaction_first_offset >= 0):
+            # No client writes before its addition is acknowledged; what is tried all the same must be refused where
+            # the last transaction has ended. Before its marker it would be part of that, as in Kafka 3.9.
             return
         try:
             self.admission.check(session.transactional_id, session.producer, target, abortable=True)
@@ -259,14 +262,34 @@ class Crashes(RuleBasedStateMachine):
             self.turn()
         raise AssertionError("it never comes to rest")
 
+    @rule(transactional_id=st.sampled_from(IDS), committed=st.booleans(), markers=st.integers(0, 3))
+    def crash_once_decided(self, transactional_id: str, committed: bool, markers: int) -> None:
+        """The decision is stored, and some of its markers."""
+        session = self.newest.get(transactional_id)
+        if session is None:
+            return
+        for partition in PARTITIONS:
+            self.write_to(session, partition, adds=True, then="settle")
+        self.settle_all()
+        self.end_of(session, committed, "leave")
+        if self.log.waiting:
+            self.log.settle_first("stored")
+            self.turn()
+        self.restart(len(self.log.waiting), min(markers, len(self.markers.waiting)), raises_epoch=committed)
+
     @rule(data=st.data(), raises_epoch=st.booleans())
     def crash(self, data: st.DataObject, raises_epoch: bool) -> None:
+        records = data.draw(st.integers(0, len(self.log.waiting)))
+        self.restart(records, data.draw(st.integers(0, len(self.markers.waiting))), raises_epoch=raises_epoch)
+
+    def restart(self, records: int, markers: int, *, raises_epoch: bool) -> None:
+        """After a crash that so many of the writes under way survive."""
         for task in list(self.clients):
             task.cancel()
         self.loop.run_until_complete(self.coordinator.stop())
         self.turn()
-        self.log.crash(data.draw(st.integers(0, len(self.log.waiting))))
-        self.markers.crash(data.draw(st.integers(0, len(self.markers.waiting))))
+        self.log.crash(records)
+        self.markers.crash(markers)
         self.epoch += raises_epoch
         self.log.begin(self.epoch)
         self.start()
