@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(300)
 mostly_ours = pytest.mark.parametrize(
     "live", [OURS, pytest.param(APACHE, marks=[pytest.mark.peer, pytest.mark.soak])], indirect=True
 )
-"""For what waits for the end of a session."""
+"""For what takes long, or is the client's own business."""
 
 MEMBER = """
 import json, sys
@@ -89,6 +89,7 @@ def test_arrow_batches_are_committed_as_records_are(live: Live) -> None:
         assert consumer.committed([tp])[tp].offset == 30
 
 
+@mostly_ours
 def test_commits_without_waiting(live: Live) -> None:
     topic, group = live.topic(), live.group()
     live.produce(topic, 0, values(5))
@@ -230,6 +231,7 @@ def test_a_member_that_does_not_poll_is_replaced(live: Live) -> None:
     assert notes.calls[:2] == [("assigned", [0, 1]), ("lost", [0, 1])]
 
 
+@mostly_ours
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_members_of_librdkafka(live: Live, strategy: str) -> None:
     topic, group = live.topic(4), live.group()
@@ -261,6 +263,7 @@ def test_members_of_librdkafka(live: Live, strategy: str) -> None:
         other.close()
 
 
+@mostly_ours
 def test_no_committed_offset_and_no_reset(live: Live) -> None:
     topic = live.topic()
     with live.consumer(live.group(), auto_offset_reset="none") as consumer:
@@ -271,6 +274,7 @@ def test_no_committed_offset_and_no_reset(live: Live) -> None:
         assert consumer.poll(0.2) == []
 
 
+@mostly_ours
 def test_more_partitions_are_shared_out(live: Live) -> None:
     topic = live.topic(1)
     with live.consumer(live.group(), metadata_max_age_ms=300) as consumer:
@@ -281,6 +285,7 @@ def test_more_partitions_are_shared_out(live: Live) -> None:
         poll_until([consumer], lambda: numbers(consumer) == [0, 1, 2], "the new partitions")
 
 
+@mostly_ours
 def test_what_subscribing_excludes(live: Live) -> None:
     topic = live.topic()
     with live.consumer(live.group()) as consumer:
