@@ -47,7 +47,7 @@ async def handle_create_topics(request: Request) -> None:
     made = await broker.topics.create(wanted, validate_only=message.validate_only)
     results = []
     for name in counts:
-        result = CreatableTopicResult(name=name)
+        result = CreatableTopicResult(name=name, error_message=None)
         outcome = made.get(name)
         if outcome is None:
             result.error_code = ErrorCode.INVALID_REQUEST

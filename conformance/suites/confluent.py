@@ -12,7 +12,7 @@ from conformance.pytest_suite import run_pytest
 
 VERSION = "2.15.0"
 REQUIREMENTS = (
-    f"confluent-kafka[schemaregistry]=={VERSION}",
+    f"confluent-kafka[avro,schemaregistry]=={VERSION}",
     "async-timeout",
     "pytest",
     "pytest-asyncio",

@@ -48,6 +48,12 @@ SUITE = Suite(
     version=VERSION,
     tests="Integration tests of consumer, producer and admin client, from the source distribution.",
     run=run,
-    left_out=(),
-    broker_settings={"num.partitions": "4", "offsets.topic.num.partitions": "2"},
+    left_out=(LeftOut("acls", "needs a broker with an authorizer"),),
+    # As the properties of its own brokers.
+    broker_settings={
+        "num.partitions": "4",
+        "offsets.topic.num.partitions": "2",
+        "group.min.session.timeout.ms": "1000",
+        "default.replication.factor": "1",
+    },
 )

@@ -209,3 +209,10 @@ def test_records_of_a_topic_that_is_only_compacted_are_not_deleted_by_request(
         assert delete_records(sock, "compacted", 0) == ErrorCode.POLICY_VIOLATION
         assert delete_records(sock, "both", 0) == ErrorCode.NONE
         assert delete_records(sock, "__consumer_offsets", 0) == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_topic_that_was_created_has_no_error_message(broker: KafkalogBroker) -> None:
+    with broker.connect() as sock:
+        new = CreatableTopic(name="created-without-a-message", num_partitions=1, replication_factor=1)
+        created = exchange(sock, CreateTopicsRequest(topics=[new], timeout_ms=30_000), 5)
+    assert (created.topics[0].error_code, created.topics[0].error_message) == (0, None)
