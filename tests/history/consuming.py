@@ -189,8 +189,8 @@ class Membership:
         self.rebalances += 1
 
     def at_end(self) -> bool:
-        """Whether there is an assignment and all of it is read."""
-        return bool(self.assigned) and self.assigned <= self.reading.at_end
+        """Whether all partitions are assigned here (a static member that ended keeps its for a while) and read."""
+        return len(self.assigned) == self._spec.partitions and self.assigned <= self.reading.at_end
 
 
 def group(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Ending) -> None:

@@ -128,7 +128,7 @@ def plan(seed: int, run: str = "h") -> Plan:
                 f"copy {number}",
                 Role.COPY,
                 isolation=Isolation.COMMITTED,
-                static=chance.random() < 0.5,
+                static=number == 1 and chance.random() < 0.5,
                 drains=number == 1,
             )
             for number in range(1, 1 + chance.randint(1, 2))
