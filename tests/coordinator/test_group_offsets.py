@@ -137,6 +137,20 @@ def test_offsets_expire(retention: Retention, expired: list[tuple[str, int]]) ->
     assert offsets.expired(retention, 2 * HOUR_MS, 2 * HOUR_MS) == expired
     offsets.begin([T0])
     assert T0 not in offsets.expired(retention, 2 * HOUR_MS, 2 * HOUR_MS)
+    offsets.begin_transactional(1, {("v", 0): at(4)})
+    assert ("v", 0) not in offsets.expired(retention, 2 * HOUR_MS, 2 * HOUR_MS)
+
+
+def test_what_was_removed_does_not_come_back_with_its_transaction() -> None:
+    offsets, log = GroupOffsets(), Log()
+    stored = {T0: at(7)}
+    offsets.begin_transactional(1, stored)
+    offsets.stored_transactional(1, stored, log.append([at(7).record("g", T0)], 1))
+    removed = offsets.remove_all()
+    assert removed == [T0]
+    log.append(tombstones("g", removed))
+    log.mark(1, committed=True)
+    assert log.replayed().offsets == {}
 
 
 def test_a_retention_named_by_the_client_is_stored() -> None:
@@ -175,8 +189,7 @@ def test_after_a_crash_the_log_says_the_same(steps: list[tuple[Any, ...]]) -> No
         elif step == "marker":
             log.mark(*more)
             offsets.complete(*more)
-        elif not offsets.is_unstable(more[0]):
-            # What waits for a marker stays in the log, whatever is removed before.
+        else:
             gone = offsets.remove([more[0]])
             if gone:
                 log.append(tombstones("g", gone))

@@ -170,7 +170,7 @@ class GroupOffsets:
         for partition in partitions:
             stored = self._pending.pop(partition, None) is not None
             for producer_id, offsets in list(self.transactions.items()):
-                offsets.pop(partition, None)
+                stored = offsets.pop(partition, None) is not None or stored
                 if not offsets:
                     del self.transactions[producer_id]
             if self.committed.pop(partition, None) is not None or stored:
@@ -195,7 +195,7 @@ class GroupOffsets:
         """Partitions whose offsets are to be forgotten now (``now_ms``: since the epoch)."""
         found = []
         for partition, offset in self.committed.items():
-            if partition[0] in retention.kept or partition in self._pending:
+            if partition[0] in retention.kept or self.is_unstable(partition):
                 continue
             if offset.expires != records.NO_TIMESTAMP:
                 due = offset.expires

@@ -65,11 +65,14 @@ class Replay:
             self.records += len(batch.records)
             for record in batch.records:
                 key = record.key
-                if key is not None and key[:2] in _OFFSET_PREFIXES and not batch.is_transactional:
+                if key is None or key[:2] not in _OFFSET_PREFIXES or batch.is_transactional:
+                    self._apply(record, batch.producer_id if batch.is_transactional else None)
+                elif record.value is None:
+                    latest.pop(key, None)
+                    self._apply(record, None)
+                else:
                     # The same few partitions are committed over and over: only the last one is worth parsing.
                     latest[key] = record
-                else:
-                    self._apply(record, batch.producer_id if batch.is_transactional else None)
         self._apply_latest(latest)
 
     def _apply_latest(self, latest: dict[bytes, Record]) -> None:
@@ -105,8 +108,12 @@ class Replay:
                 pending[key.group, partition] = value
         elif value is not None:
             self._of(key.group).committed[partition] = value
-        elif key.group in self.offsets:
-            self.offsets[key.group].committed.pop(partition, None)
+        else:
+            if key.group in self.offsets:
+                self.offsets[key.group].committed.pop(partition, None)
+            for pending in self._pending.values():
+                # A transaction that commits later does not bring back what was removed before.
+                pending.pop((key.group, partition), None)
 
     def _complete(self, producer_id: int, committed: bool) -> None:
         for (group, partition), offset in self._pending.pop(producer_id, {}).items():
