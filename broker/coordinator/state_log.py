@@ -177,21 +177,13 @@ class StateLog:
 
     # -- reading
 
-    def read(self, index: int) -> AsyncIterator[list[StateBatch]]:
-        """Every batch of a partition in the order of the log, some at a time.
+    async def replay(self, index: int, apply: Callable[[list[StateBatch]], T]) -> AsyncIterator[T]:
+        """Every batch of a partition in the order of the log, in pieces: what ``apply`` makes of each, on a worker.
 
         It ends at the log end offset of the moment in which it ends: what was appended meanwhile is among it.
 
         Raises:
             NotCoordinatorError: the partition is not led here (any more), or its log cannot be read.
-        """
-        return self.replay(index, lambda batches: batches)
-
-    async def replay(self, index: int, apply: Callable[[list[StateBatch]], T]) -> AsyncIterator[T]:
-        """What ``apply`` makes of each piece that `read` would give, on a worker, one after the other.
-
-        Raises:
-            NotCoordinatorError: as `read`.
             Exception: what ``apply`` raises.
         """
         loop = asyncio.get_running_loop()

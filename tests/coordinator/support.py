@@ -73,7 +73,7 @@ class Stored:
         """The pieces of a partition."""
 
         async def collect() -> list[list[StateBatch]]:
-            return [piece async for piece in log.read(index)]
+            return [piece async for piece in log.replay(index, list)]
 
         pieces: list[list[StateBatch]] = self.run(collect())
         return pieces

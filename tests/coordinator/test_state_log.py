@@ -96,7 +96,7 @@ def test_a_partition_is_read_in_pieces_and_to_its_present_end(stored: Make) -> N
 
     async def collect(log: StateLog) -> list[list[StateBatch]]:
         pieces: list[list[StateBatch]] = []
-        async for piece in log.read(0):
+        async for piece in log.replay(0, list):
             if not pieces:
                 # Its batch is larger than a piece: it comes whole all the same.
                 await log.append(0, [StateRecord(b"late", b"x" * 1000)])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from broker.coordinator.state_log import StateBatch
 from broker.coordinator.transaction.machine import Transaction, TransactionMachine
 from broker.coordinator.transaction.records import UnknownRecordError, decode_key, decode_value
-from kafkalog.records.batch import Record
 
 logger = logging.getLogger("kafkalog.broker.transaction")
 
@@ -33,12 +33,16 @@ class TransactionShard:
     def __iter__(self) -> Iterator[TransactionMachine]:
         return iter(self.machines.values())
 
-    def replay(self, records: Iterable[Record]) -> None:
-        """Take over records, in the order of the log; the last of a transactional id counts.
+    def replay(self, batches: Sequence[StateBatch]) -> None:
+        """Take over batches, in the order of the log; the last record of a transactional id counts.
 
         One that cannot be read is left out, with an error in the log: the id keeps the state that came before it.
         """
-        for record in records:
+        taken: set[bytes | None] = set()
+        # From the last one on: what came before it of the same id is not worth parsing.
+        for record in (record for batch in reversed(batches) for record in reversed(batch.records)):
+            if record.key in taken:
+                continue
             try:
                 transactional_id = decode_key(record.key)
                 transaction = None if record.value is None else decode_value(record.value)
@@ -47,6 +51,7 @@ class TransactionShard:
                     "__transaction_state-%d: the record at offset %d is left out: %s", self.index, record.offset, error
                 )
                 continue
+            taken.add(record.key)
             self.put(transactional_id, transaction)
 
     def put(self, transactional_id: str, transaction: Transaction | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -54,10 +54,11 @@ class SimulatedLog:
     def leads(self, index: int) -> object:
         return self._owner
 
-    async def read(self, index: int) -> AsyncIterator[list[StateBatch]]:
+    async def replay(self, index: int, apply: Callable[[list[StateBatch]], None]) -> AsyncIterator[None]:
         await asyncio.sleep(0)
         for offset, record in enumerate(list(self.records)):
-            yield [StateBatch(offset, offset, -1, -1, False, None, [Record(offset, 0, record.key, record.value)])]
+            stored = [Record(offset, 0, record.key, record.value)]
+            yield apply([StateBatch(offset, offset, -1, -1, False, None, stored)])
 
     def append(self, index: int, records: Iterable[StateRecord]) -> asyncio.Future[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -1,0 +1,42 @@
+"""The transactional ids of a partition, as its records say."""
+
+from __future__ import annotations
+
+from broker.coordinator.state_log import StateBatch
+from broker.coordinator.transaction.machine import Transaction, TransactionState
+from broker.coordinator.transaction.records import encode_key, encode_value
+from broker.coordinator.transaction.shard import TransactionShard
+from kafkalog.records.batch import Record
+
+
+def batch(first: int, *stored: tuple[str, bytes | None]) -> StateBatch:
+    records = [Record(first + number, 0, encode_key(name), value) for number, (name, value) in enumerate(stored)]
+    return StateBatch(first, first + len(stored) - 1, -1, -1, False, None, records)
+
+
+def state(epoch: int) -> bytes:
+    return encode_value(Transaction(7, epoch, 60_000, TransactionState.EMPTY, 0))
+
+
+def epochs(shard: TransactionShard) -> dict[str, int]:
+    return {machine.transactional_id: machine.current.producer_epoch for machine in shard}
+
+
+def test_the_last_record_of_an_id_counts_over_batches_and_pieces() -> None:
+    shard = TransactionShard(0, 0, None)
+    shard.replay([batch(0, ("a", state(0)), ("b", state(0)), ("a", state(1))), batch(3, ("a", state(2)))])
+    assert epochs(shard) == {"a": 2, "b": 0}
+    shard.replay([batch(4, ("b", state(1)), ("a", state(3)), ("a", None), ("c", None), ("c", state(5)))])
+    assert epochs(shard) == {"b": 1, "c": 5}
+
+
+def test_an_id_keeps_the_state_before_a_record_that_cannot_be_read() -> None:
+    shard = TransactionShard(0, 0, None)
+    unreadable = Record(9, 0, None, b"")
+    shard.replay(
+        [
+            batch(0, ("a", state(0)), ("a", state(1)), ("a", b"\x00\x7f")),
+            StateBatch(9, 9, -1, -1, False, None, [unreadable]),
+        ]
+    )
+    assert epochs(shard) == {"a": 1}
