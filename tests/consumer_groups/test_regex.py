@@ -88,6 +88,16 @@ def test_too_many_steps() -> None:
         compile_regex("(a|b)*a(a|b){300}").matching(names)
 
 
+def test_what_was_matched_takes_no_room() -> None:
+    # An expression is kept for the members that bring it again; the states of its automaton may be large.
+    compiled = compile_regex("(a|b)*a(a|b){20}")
+    draw = random.Random(1)
+    assert compiled.matching(["a" * 30, *("".join(draw.choices("ab", k=30)) for _ in range(10))])[0] == "a" * 30
+    assert not compiled._steps
+    assert compiled.matches("a" * 30)
+    assert not compiled._steps
+
+
 @given(text=st.text("ab().*+?{}[]|\\^$1,-:PQEpi<>=!", max_size=20))
 def test_anything_is_matched_or_refused(text: str) -> None:
     try:

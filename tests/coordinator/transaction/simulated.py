@@ -58,7 +58,8 @@ class SimulatedLog:
         await asyncio.sleep(0)
         for offset, record in enumerate(list(self.records)):
             stored = [Record(offset, 0, record.key, record.value)]
-            yield apply([StateBatch(offset, offset, -1, -1, False, None, stored)])
+            apply([StateBatch(offset, offset, -1, -1, False, None, stored)])
+            yield
 
     def append(self, index: int, records: Iterable[StateRecord]) -> asyncio.Future[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -425,8 +425,7 @@ class TopicRegex:
         Raises:
             InvalidRegularExpressionError: this takes too many steps.
         """
-        self._work = 0
-        return self._matches(name)
+        return bool(self.matching([name]))
 
     def matching(self, names: Iterable[str]) -> list[str]:
         """Those of the names that match.
@@ -435,7 +434,11 @@ class TopicRegex:
             InvalidRegularExpressionError: this takes too many steps.
         """
         self._work = 0
-        return [name for name in names if self._matches(name)]
+        try:
+            return [name for name in names if self._matches(name)]
+        finally:
+            # The expression may be kept for long, and its states hold up to `MAX_WORK` instructions.
+            self._steps.clear()
 
     def _matches(self, name: str) -> bool:
         state: _State = (frozenset((self._first,)), _START)
