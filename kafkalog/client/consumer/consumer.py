@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -39,6 +40,8 @@ from .topic_filter import TopicFilter
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
@@ -184,43 +187,76 @@ class Consumer(Closing):
         with self._use():
             limit = self.config.client.max_poll_records if max_records is None else max_records
             self._fetcher.columns = None
-            before: dict[TopicPartition, Position] = {}
+            return self._next(time.monotonic() + timeout, lambda: self._take(limit))
 
-            def take() -> list[ConsumerRecord]:
-                if self._delivery.fallible:
-                    before.update(self._subscription.consumed())
-                return self._taking.take(limit)
+    def _take(self, limit: int) -> list[ConsumerRecord]:
+        """What is there, as the application is to see it; one that fails comes again, after those before it."""
+        records = self._taking.take(limit)
+        if not records:
+            return records
+        found, error = self._delivery.deserialize(records)
+        if error is not None:
+            self._go_back(records[len(found) :], self._subscription.consumed())
+            if not found:
+                raise error
+        return self._delivery.intercept(found)
 
-            records = self._next(time.monotonic() + timeout, take) or []
-            try:
-                return self._delivery.deliver(records)
-            except Exception:
-                self._go_back(before)
-                raise
-
-    def _go_back(self, positions: Mapping[TopicPartition, Position]) -> None:
+    def _go_back(self, records: Sequence[ConsumerRecord], after: Mapping[TopicPartition, Position]) -> None:
+        """Have these come again; but for partitions whose positions are not those ``after`` them any more."""
+        first = {TopicPartition(record.topic, record.partition): record.offset for record in reversed(records)}
         with self._shared.lock:
-            for tp, position in positions.items():
+            for tp, offset in first.items():
                 state = self._subscription.partitions.get(tp)
-                if state is not None and state.position != position:
-                    state.move(position)
+                if state is not None and state.position is not None and state.position == after.get(tp):
+                    state.move(Position(offset, state.position.epoch))
         self._fetcher.wake()
 
     def consume(self, num_messages: int = 1, timeout: float = 1.0) -> list[ConsumerRecord]:
-        """As many records as come within ``timeout`` seconds, up to ``num_messages``."""
+        """As many records as come within ``timeout`` seconds, up to ``num_messages``.
+
+        Fewer where a rebalance, an error or a wakeup comes in between, which the next call sees to, and after a third
+        of ``max.poll.interval.ms``. Raises as `poll`.
+        """
         deadline = time.monotonic() + timeout
-        taken: list[ConsumerRecord] = []
-        while len(taken) < num_messages:
-            more = self.poll(max(deadline - time.monotonic(), 0.0), num_messages - len(taken))
-            taken += more
-            if not more and time.monotonic() >= deadline:
-                break
+        taken = self.poll(timeout, num_messages)
+        deadline = min(deadline, time.monotonic() + self.config.max_poll_interval / 3)
+        with self._use():
+            # Only taking: a commit or a rebalance would count these records as read, and nobody has them yet.
+            while taken and len(taken) < num_messages and time.monotonic() < deadline:
+                self._shared.wait(deadline, self._due)
+                if self._interrupted():
+                    break
+                try:
+                    taken += self._take(num_messages - len(taken))
+                except Exception as error:
+                    _log.debug("comes again with the next call: %s", error)
+                    break
         return taken
 
+    def _interrupted(self) -> bool:
+        """Whether something else than records is due."""
+        if self._shared.woken or self._fetcher.failure is not None or self._beginnings.due():
+            return True
+        if any(state.error is not None for state in self._subscription.partitions.values()):
+            return True
+        return self._coordinator is not None and self._coordinator.due()
+
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Records without end. What was taken of a `poll` counts as read as a whole."""
+        """Records without end. They come from `poll`: a commit amid the loop counts all that the last one returned.
+
+        Those that a loop which ends early has not got come again.
+        """
         while True:
-            yield from self.poll(self._heartbeat_pause)
+            records = self.poll(self._heartbeat_pause)
+            if not records:
+                continue
+            after = self._subscription.consumed()
+            left = iter(records)
+            try:
+                yield from left
+            finally:
+                if rest := list(left):
+                    self._go_back(rest, after)
 
     def poll_arrow(self, timeout: float = 0.0, columns: Sequence[str] = ARROW_COLUMNS) -> pa.RecordBatch | None:
         """As `poll`, but one Arrow record batch: records of one partition, as many as one fetch brought. Needs pyarrow.
@@ -482,7 +518,9 @@ class Consumer(Closing):
         if self._closed:
             return
         with self._use():
+            # For other threads, and afterwards: until then listeners may commit.
             self._closed = True
+            self._shared.ignore_wakeups()
             deadline = time.monotonic() + timeout
             member = self._coordinator
             try:
@@ -500,11 +538,12 @@ class Consumer(Closing):
 
     def _last_commit(self, member: Coordinator, deadline: float) -> None:
         generation = member.membership.generation
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         if self.config.enable_auto_commit and (generation.valid or self._subscription.kind is Kind.MANUAL):
             offsets = self._to_commit(None)
-            if offsets:
-                future = member.commits.begin(offsets, deadline)
-                self._shared.wait(deadline, future.done)
+        # Those that were begun before come first; who has left the group cannot commit any more.
+        future = member.commits.begin(offsets, deadline)
+        self._shared.wait(deadline, future.done)
         member.commits.call_back()
 
     # Inside
@@ -538,7 +577,7 @@ class Consumer(Closing):
         """Keep other threads out; RuntimeError for one that comes in all the same, or after the end."""
         thread = threading.get_ident()
         with self._shared.lock:
-            if self._closed:
+            if self._closed and self._user != thread:
                 raise RuntimeError("the consumer is closed")
             if self._user not in (None, thread):
                 raise RuntimeError("a consumer is for one thread at a time; only wakeup() is for others")

@@ -139,6 +139,7 @@ class Coordinator:
             )
             if self.heartbeat.ident is None:
                 self.heartbeat.start()
+            self.joining.wish = wish
             self._join = self._worker.submit(lambda: self.joining.join(wish))
             return
         if not self._join.done():
@@ -194,8 +195,11 @@ class Coordinator:
     # Before and after a join
 
     def _prepare(self) -> bool:
-        """Give up what has to be given up before joining; False while a commit is waited for."""
-        if self._prepared:
+        """Give up what has to be given up before joining; False while a commit is waited for.
+
+        Once for all tries, but a member that the group gave up meanwhile has lost what it kept until then.
+        """
+        if self._prepared and (self.membership.generation.valid or not self._subscription.partitions):
             return True
         if not self._commit_before_join():
             return False
@@ -215,6 +219,7 @@ class Coordinator:
     def _commit_before_join(self) -> bool:
         """Begin to commit what was read, where that is automatic; whether it is done, or has taken too long."""
         if not self._config.enable_auto_commit or not self.membership.generation.valid:
+            self._preparing = None
             return True
         now = time.monotonic()
         if self._preparing is None:
@@ -322,6 +327,8 @@ class Coordinator:
         membership = self.membership
         error: Exception | None = None
         if self._join is not None:
+            with self._shared.lock:
+                self.joining.wish = None
             self.requests.interrupt()
             self._join.add_done_callback(lambda future: future.exception())
             self._join = None

@@ -22,18 +22,23 @@ class Delivery:
         self._commit = [each.on_commit for each in config.interceptors if hasattr(each, "on_commit")]
 
     @property
-    def fallible(self) -> bool:
-        """Whether delivering can fail."""
-        return self._key is not None or self._value is not None
-
-    @property
     def hears_commits(self) -> bool:
         return bool(self._commit)
 
-    def deliver(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """The records as the application is to see them. Raises what a deserializer raises."""
-        if self.fallible and records:
-            records = [self._deserialized(record) for record in records]
+    def deserialize(self, records: list[ConsumerRecord]) -> tuple[list[ConsumerRecord], Exception | None]:
+        """The records before the first that a deserializer does not take, and what it raises of that one."""
+        if self._key is None and self._value is None:
+            return records, None
+        found: list[ConsumerRecord] = []
+        for record in records:
+            try:
+                found.append(self._deserialized(record))
+            except Exception as error:
+                return found, error
+        return found, None
+
+    def intercept(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """The records as interceptors leave them."""
         for consume in self._consume:
             try:
                 records = consume(records)

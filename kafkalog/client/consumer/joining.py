@@ -34,6 +34,8 @@ from .shared import Shared
 
 _log = logging.getLogger(__name__)
 
+_LEAVE_S = 5.0
+
 Snapshot = Mapping[str, int]
 """How many partitions topics have."""
 
@@ -51,6 +53,10 @@ class JoinRefusedError(ClientError):
         super().__init__(str(error))
         self.todo = todo
         self.error = error
+
+
+class OutdatedJoinError(ClientError):
+    """The member has left while it was joining; nobody waits for this."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,8 @@ class Joining:
         self._config, self._cluster, self._requests = config, cluster, requests
         self._membership, self._heartbeat, self._shared = membership, heartbeat, shared
         self.protocol = common_protocol(config.assignors)
+        self.wish: Wish | None = None
+        """What is wanted at present; a join with another one is out of date."""
 
     def join(self, wish: Wish) -> Joined:
         """Become a member of the next generation.
@@ -131,10 +139,13 @@ class Joining:
         again = True
         while True:
             with self._shared.lock:
+                self._check_wanted(wish)
                 generation = self._membership.generation
                 self._membership.join_sent()
             answer = self._requests.join(self._request(wish, generation))
             with self._shared.lock:
+                if wish is not self.wish:
+                    break
                 if not answer.error_code:
                     self._membership.joined(answer.generation_id, answer.member_id, answer.protocol_name)
                     self._heartbeat.timer.reset(time.monotonic())
@@ -146,6 +157,15 @@ class Joining:
                 again = False
                 continue
             self._refuse(todo, error_for(answer.error_code))
+        if answer.member_id and self._config.group_instance_id is None:
+            # Nobody would send its heartbeats: the group would wait for it until its session ends.
+            self._requests.leave(answer.member_id, "the consumer left while it was joining", _LEAVE_S)
+        self._check_wanted(wish)
+        raise AssertionError
+
+    def _check_wanted(self, wish: Wish) -> None:
+        if wish is not self.wish:
+            raise OutdatedJoinError("the consumer left the group while it was joining")
 
     def _refuse(self, todo: Next, error: KafkaError) -> None:
         named = type(error)(f"group {self._requests.group_id}: {error.message}")

@@ -26,6 +26,7 @@ class Shared:
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self.woken = False
+        self._deaf = False
 
     def notify(self) -> None:
         """Something has changed."""
@@ -35,8 +36,13 @@ class Shared:
     def wakeup(self) -> None:
         """End the application's wait."""
         with self.lock:
-            self.woken = True
+            self.woken = not self._deaf
             self._changed.notify_all()
+
+    def ignore_wakeups(self) -> None:
+        """Have `wakeup` end no wait any more, nor an earlier one the next."""
+        with self.lock:
+            self.woken, self._deaf = False, True
 
     def wait(self, deadline: float, done: Callable[[], bool]) -> bool:
         """Wait until ``done()``, which is asked under the lock, or a wakeup; False where ``deadline`` came first."""

@@ -31,7 +31,7 @@ class Taking:
         """At most ``limit`` records that are there, of one partition after the other; raises a partition's error."""
         taken: list[ConsumerRecord] = []
         for state in list(self._subscription.partitions.values()):
-            if len(taken) >= limit:
+            if len(taken) >= limit or (taken and state.error is not None):
                 break
             try:
                 self._raise_error(state)

@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.client.consumer import Assignor, Blacklist, ConsumerConfig, RebalanceProtocol, TopicFilter, Whitelist
+from kafkalog.client.consumer import (
+    Assignor,
+    Blacklist,
+    ConsumerConfig,
+    LogTruncationError,
+    RebalanceProtocol,
+    TopicFilter,
+    Whitelist,
+)
 from kafkalog.client.consumer.assignors import BUILT_IN, CooperativeStickyAssignor, find_assignors
+from kafkalog.client.consumer.chunk import Chunk
 from kafkalog.client.consumer.joining import AssignorError, check_decision
 from kafkalog.client.consumer.membership import Generation, HeartbeatTimer, Membership, Next, State
 from kafkalog.client.consumer.positions import Position
@@ -23,12 +32,16 @@ from kafkalog.client.consumer.protocol import (
     encode_assignment,
     encode_subscription,
 )
+from kafkalog.client.consumer.shared import Shared
 from kafkalog.client.consumer.subscription import CHUNKS_AHEAD, SubscriptionState
+from kafkalog.client.consumer.taking import Taking
 from kafkalog.client.consumer.validation import Truncated, judge
 from kafkalog.client.errors import ConfigError
+from kafkalog.client.fetcher import FetchedChunk
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode, FencedLeaderEpochError
 from kafkalog.protocol.messages.offset_for_leader_epoch import EpochEndOffset
+from kafkalog.records.batch import Record, encode_batch
 
 TP = TopicPartition("t", 0)
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
@@ -181,6 +194,23 @@ def test_positions_of_partitions() -> None:
     assert CHUNKS_AHEAD >= 1
     with pytest.raises(ValueError, match="u-0 is not assigned"):
         subscription.state(TopicPartition("u", 0))
+
+
+def test_an_error_waits_for_its_turn() -> None:
+    """Records of other partitions that are there do not swallow what is wrong with one."""
+    config = ConsumerConfig.from_dict(SERVERS).client
+    subscription = SubscriptionState()
+    other = TopicPartition("t", 1)
+    subscription.assign_manually([other, TP])
+    batch = memoryview(encode_batch([Record(0, 0, None, b"v", ())]))
+    subscription.state(other).move(Position(0))
+    subscription.state(other).chunks.append(Chunk(other, 0, FetchedChunk(batch, 1, 1, 0, []), 0))
+    subscription.state(TP).error = LogTruncationError({TP: 5}, {})
+    taking = Taking(config, subscription, Shared(), lambda: None)
+    assert [record.partition for record in taking.take(10)] == [1]
+    with pytest.raises(LogTruncationError):
+        taking.take(10)
+    assert taking.take(10) == []
 
 
 def test_topics_by_expression() -> None:

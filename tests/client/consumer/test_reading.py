@@ -134,6 +134,12 @@ def test_an_offset_that_there_is_not(live: Live) -> None:
         assert [record.offset for record in take(consumer, 1)] == [2]
 
 
+def decode_but_bad(data: bytes) -> str:
+    if data == b"bad":
+        raise ValueError("bad data")
+    return data.decode()
+
+
 def test_deserializers_and_interceptors(live: Live) -> None:
     class Upper:
         def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
@@ -142,16 +148,11 @@ def test_deserializers_and_interceptors(live: Live) -> None:
         def on_commit(self, offsets: Any) -> None:
             raise AssertionError("nothing is committed")
 
-    def decode(data: bytes) -> str:
-        if data == b"bad":
-            raise ValueError("bad data")
-        return data.decode()
-
     topic = live.topic()
     live.produce(topic, 0, [b"good"])
     live.produce(topic, 0, [b"bad"])
     properties = live.properties()
-    properties |= {"value.deserializer": decode, "interceptor.classes": [Upper()], "max.poll.records": 1}
+    properties |= {"value.deserializer": decode_but_bad, "interceptor.classes": [Upper()], "max.poll.records": 1}
     with Consumer(properties) as consumer:
         consumer.assign([(topic, 0)])
         assert take(consumer, 1)[0].value == "GOOD"  # type: ignore[comparison-overlap]
@@ -160,6 +161,53 @@ def test_deserializers_and_interceptors(live: Live) -> None:
                 consumer.poll(DEADLINE_S)
             assert failure.value.__notes__ == [f"deserializing {topic}-0 at offset 1"]
         assert consumer.position(TopicPartition(topic, 0)) == 1
+
+
+def test_consume_loses_nothing_to_an_error(live: Live) -> None:
+    topic = live.topic()
+    live.produce(topic, 0, values(20))
+    properties = live.properties() | {"value.deserializer": decode_but_bad}
+    with Consumer(properties) as consumer:
+        consumer.assign([(topic, 0)])
+        assert len(consumer.consume(15, DEADLINE_S)) == 15
+        # The last five, then a bad one, in a fetch of its own.
+        live.produce(topic, 0, [b"bad"])
+        rest = take(consumer, 5)
+        assert [record.offset for record in rest] == [15, 16, 17, 18, 19]
+        with pytest.raises(ValueError, match="bad data"):
+            consumer.consume(10, DEADLINE_S)
+        assert consumer.position(TopicPartition(topic, 0)) == 20
+    with live.consumer() as consumer:
+        consumer.assign([(topic, 0)])
+        consumer.poll(DEADLINE_S, 1)
+        consumer.wakeup()
+        with pytest.raises(WakeupError):
+            consumer.consume(10, DEADLINE_S)
+        assert len(consumer.consume(20, DEADLINE_S)) == 20
+
+
+def test_a_loop_that_ends_early_leaves_the_rest(live: Live) -> None:
+    topic = live.topic(2)
+    live.produce(topic, 0, values(20))
+    live.produce(topic, 1, values(20))
+    tps = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    with live.consumer() as consumer:
+        consumer.assign(tps)
+        taken: list[ConsumerRecord] = []
+        for count in (3, 15, 22):
+            for record in consumer:
+                taken.append(record)
+                if not (count := count - 1):
+                    break
+            assert sum(consumer.position(tp) for tp in tps) == len(taken)
+        assert len(taken) == len(set(taken)) == 40
+        consumer.seek_to_beginning()
+        for _ in consumer:
+            # Where the application goes elsewhere, it stays there.
+            for tp in tps:
+                consumer.seek(tp, 19)
+            break
+        assert [consumer.position(tp) for tp in tps] == [19, 19]
 
 
 def test_wakeup_and_one_thread_at_a_time(live: Live) -> None:
