@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, BinaryIO, Protocol
@@ -228,41 +228,70 @@ class Source(Protocol):
 
 
 class Member:
-    """Reads as a member of a group, and commits what was printed, where that is automatic."""
+    """Reads as a member of a group, and commits what was printed, where that is automatic.
+
+    A signal may end a poll when the consumer has counted records that nobody has got: so its positions are not used.
+    """
 
     def __init__(self, consumer: Consumer, interval: float | None) -> None:
         self._consumer = consumer
         self._interval = interval
         self._commit_at = time.monotonic() + (interval or 0.0)
-        self._open = False
+        self._polled: list[ConsumerRecord] = []
+        self._printed: dict[tuple[str, int], int] = {}
 
     def poll(self, timeout: float, limit: int) -> list[ConsumerRecord]:
-        return self._consumer.poll(timeout, limit)
+        self._polled = []
+        self._polled = self._consumer.poll(timeout, limit)
+        return self._polled
 
     def printed(self) -> None:
-        self._open = True
+        self._printed |= {(record.topic, record.partition): record.offset + 1 for record in self._polled}
         if self._interval is not None and time.monotonic() >= self._commit_at:
             self._commit_at = time.monotonic() + self._interval
-            self._consumer.commit_async()
+            self._consumer.commit_async(self._offsets())
 
     def end(self) -> None:
-        """Commit what was printed."""
-        if self._interval is not None and self._open:
-            self._consumer.commit()
+        """Commit what was printed; tried once."""
+        offsets, self._printed = self._offsets(), {}
+        if self._interval is not None and offsets:
+            self._consumer.commit(offsets)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Others have these partitions from now on."""
+        for tp in partitions:
+            self._printed.pop(tp, None)
+
+    def _offsets(self) -> dict[TopicPartition, int]:
+        from kafkalog.client.types import TopicPartition
+
+        return {TopicPartition(*tp): offset for tp, offset in self._printed.items()}
 
 
 @contextmanager
 def _member(config: ConsumerConfig, arguments: argparse.Namespace) -> Iterator[Source]:
-    from kafkalog.client.consumer import Consumer, Whitelist
+    from kafkalog.client.consumer import Consumer, RebalanceListener, Whitelist
+    from kafkalog.client.errors import ClientError
+    from kafkalog.protocol.errors import KafkaError
+
+    class Listener(RebalanceListener):
+        def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+            try:
+                member.end()
+            except (ClientError, KafkaError) as error:
+                complain(error)
+
+        def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+            member.forget(partitions)
 
     interval = config.auto_commit_interval if config.enable_auto_commit else None
     # The consumer itself would commit what it has handed out, printed or not.
     with Consumer(replace(config, enable_auto_commit=False)) as consumer:
-        if arguments.include is not None:
-            consumer.subscribe(pattern=Whitelist(arguments.include))
-        else:
-            consumer.subscribe([arguments.topic])
         member = Member(consumer, interval)
+        if arguments.include is not None:
+            consumer.subscribe(pattern=Whitelist(arguments.include), listener=Listener())
+        else:
+            consumer.subscribe([arguments.topic], listener=Listener())
         try:
             yield member
         except InterruptedCommand:

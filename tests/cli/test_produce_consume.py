@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import pty
 import re
@@ -15,6 +16,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from kafkalog.cli.consume import InterruptedCommand, Source, _member
+from kafkalog.client.consumer import ConsumerConfig
+from kafkalog.client.types import ConsumerRecord
 from tests.cli.command import DEADLINE_S, command, run, start
 from tests.support.kafkalog_broker import KafkalogBroker
 
@@ -354,6 +358,34 @@ def test_a_group_goes_on_where_it_stopped(broker_address: str, topic: str) -> No
     assert consume(broker_address, topic, 1, *words) == b"three\n"
     produce(broker_address, topic, b"four\n")
     assert consume(broker_address, topic, 1, *words, "--consumer-property", f"group.id={group}") == b"four\n"
+
+
+def test_what_was_not_printed_is_not_committed(broker_address: str, topic: str) -> None:
+    """A signal may come when the consumer has handed records out, and before they are printed."""
+    group = f"group-{topic}"
+    produce(broker_address, topic, b"one\ntwo\nthree\n")
+    config = ConsumerConfig.from_dict(
+        {"bootstrap.servers": broker_address, "group.id": group, "auto.offset.reset": "earliest"}
+    )
+
+    def interrupted() -> None:
+        with _member(config, argparse.Namespace(include=None, topic=topic)) as member:
+            assert [record.value for record in poll(member, 2)] == [b"one", b"two"]
+            member.printed()
+            assert [record.value for record in poll(member, 1)] == [b"three"]
+            raise InterruptedCommand
+
+    with pytest.raises(InterruptedCommand):
+        interrupted()
+    assert consume(broker_address, topic, 1, "--group", group) == b"three\n"
+
+
+def poll(source: Source, count: int) -> list[ConsumerRecord]:
+    end = time.monotonic() + DEADLINE_S
+    while time.monotonic() < end:
+        if records := source.poll(1.0, count):
+            return records
+    raise AssertionError("no record came")
 
 
 def test_topics_of_an_expression(broker_address: str, topic: str) -> None:
