@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Mapping
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.group.modern.assignors import ASSIGNORS, AssignorError, GroupSpec, MemberSpec
+from broker.coordinator.group.modern.assignors import ASSIGNORS, AssignorError, GroupSpec, MemberSpec, uniform
 from broker.coordinator.group.modern.model import Assignment, count_partitions
 from tests.consumer_groups.support import topic_id
 
@@ -99,6 +101,21 @@ def test_uniform_keeps_its_own_answer(group: GroupSpec) -> None:
         group.partitions,
     )
     assert ASSIGNORS["uniform"](again) == result
+
+
+def test_uniform_does_not_take_topics_times_partitions_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    pushed = Counter[str]()
+
+    def count(heap: list[tuple[int, str]], entry: tuple[int, str]) -> None:
+        pushed[entry[1]] += 1
+        heapq.heappush(heap, entry)
+
+    monkeypatch.setattr(uniform, "heapq", SimpleNamespace(heapify=heapq.heapify, heappop=heapq.heappop, heappush=count))
+    topics = [topic_id(number) for number in range(100)]
+    members = {f"m{number}": MemberSpec(frozenset(topics[: 100 - number])) for number in range(3)}
+    result = uniform.assign_uniform(GroupSpec(members, dict.fromkeys(topics, 10)))
+    assert sum(map(count_partitions, result.values())) == 1000
+    assert sum(pushed.values()) < 3 * 1000
 
 
 def test_range_gives_runs_of_the_same_numbers() -> None:

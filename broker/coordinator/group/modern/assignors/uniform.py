@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from uuid import UUID
 
-from broker.coordinator.group.modern.assignors.spec import AssignorError, GroupSpec, Partition, grouped, partitions_of
+from broker.coordinator.group.modern.assignors.spec import GroupSpec, Partition, grouped, partitions_of
 from broker.coordinator.group.modern.model import Assignment
 
 
@@ -81,13 +81,16 @@ class _Balance:
             for topic_id in group.members[member_id].topics:
                 self._subscribers.setdefault(topic_id, []).append(member_id)
         self._group = group
-        # Per topic, subscribers by load; an entry whose load has changed meanwhile is put right when it is met.
-        self._lightest = {
-            topic_id: [(len(owned[member_id]), member_id) for member_id in members]
-            for topic_id, members in self._subscribers.items()
-        }
-        for heap in self._lightest.values():
+        # Per subscription, its members by load; an entry whose load has changed meanwhile is dropped when it is met.
+        # Per topic that would be a change of as many heaps as a member has topics, for every partition.
+        self._heaps: dict[frozenset[UUID], list[tuple[int, str]]] = {}
+        for member_id, member in group.members.items():
+            self._heaps.setdefault(member.topics, []).append((len(owned[member_id]), member_id))
+        self._of_topic: dict[UUID, list[list[tuple[int, str]]]] = {}
+        for topics, heap in self._heaps.items():
             heapq.heapify(heap)
+            for topic_id in topics:
+                self._of_topic.setdefault(topic_id, []).append(heap)
 
     def spread(self, unassigned: list[Partition]) -> None:
         """Give every partition an owner and level the loads."""
@@ -125,13 +128,11 @@ class _Balance:
         return len(self._owned[member_id])
 
     def _least_loaded(self, topic_id: UUID) -> str:
-        heap = self._lightest[topic_id]
-        while heap:
-            load, member_id = heap[0]
-            if load == self._load(member_id):
-                return member_id
-            heapq.heappop(heap)
-        raise AssignorError(f"no subscriber of {topic_id} has a known load")
+        heaps = self._of_topic[topic_id]
+        for heap in heaps:
+            while heap[0][0] != self._load(heap[0][1]):
+                heapq.heappop(heap)
+        return min(heap[0] for heap in heaps)[1]
 
     def _give(self, partition: Partition, member_id: str) -> None:
         self._owned[member_id][partition] = None
@@ -139,6 +140,4 @@ class _Balance:
         self._note(member_id)
 
     def _note(self, member_id: str) -> None:
-        entry = self._load(member_id), member_id
-        for topic_id in self._group.members[member_id].topics:
-            heapq.heappush(self._lightest[topic_id], entry)
+        heapq.heappush(self._heaps[self._group.members[member_id].topics], (self._load(member_id), member_id))
