@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.group.consumer_membership import ConsumerMembership
 from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest
 from broker.coordinator.group.membership import CommitRequest
-from broker.coordinator.group.offsets import Committed
+from broker.coordinator.group.modern import group_records
+from broker.coordinator.group.modern.context import Outcome
+from broker.coordinator.group.modern.group import ConsumerGroup
+from broker.coordinator.group.offsets import Committed, GroupOffsets
 from broker.coordinator.group.service import GroupCoordinator
-from broker.coordinator.group.shard import ShardState
+from broker.coordinator.group.shard import Group, ShardState
 from broker.coordinator.state_log import StateRecord
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import (
@@ -358,3 +362,28 @@ def test_deleted_groups_and_topics_stay_away(start: Start) -> None:
     again.ready()
     assert again.groups.list_groups()[1] == []
     again.groups.stop()
+
+
+@pytest.mark.parametrize("ends", ["deleted", "classic"])
+def test_who_waits_for_a_group_that_is_replaced_is_answered(start: Callable[..., Running], ends: str) -> None:
+    running = start()
+    running.ready()
+    shard = running.groups.shard_of("g")
+    shard.partition.log.config = running.parts.config.log_config({"flush.messages": 1})
+
+    async def work() -> object:
+        context: Any = None
+        membership = ConsumerMembership(ConsumerGroup("g"), context)
+        group = shard.groups["g"] = Group("g", membership, GroupOffsets())
+        token = running.parts.loop.create_future()
+        outcome = Outcome("left", [group_records.group_epoch("g", 1)])
+        membership.apply(outcome, token, running.groups.now())
+        shard.settle(group)
+        assert not token.done()
+        if ends == "deleted":
+            await shard.delete_group("g")
+        else:
+            shard.classic("g", create=True)
+        return await token
+
+    assert isinstance(running.run(work()), NotCoordinatorError)

@@ -194,11 +194,7 @@ class Shard:
         for group in groups.values():
             if group.timer is not None:
                 group.timer.cancel()
-            group.membership.unload()
-            for effect in group.membership.out:
-                if isinstance(effect, Answer):
-                    _answer(effect)
-            group.membership.out = []
+            _release(group)
         self._producers = {}
 
     # -- groups
@@ -226,6 +222,7 @@ class Shard:
     def convert(self, group: Group, membership: Membership) -> None:
         """Let an empty group speak another protocol from now on; what it has committed stays."""
         self._append_removal(group.membership.tombstones(group.id))
+        _release(group)
         group.membership = membership
         self.settle(group)
 
@@ -423,6 +420,7 @@ class Shard:
     def _drop(self, group: Group) -> None:
         if self.groups.get(group.id) is group:
             del self.groups[group.id]
+            _release(group)
         self._arm(group)
 
     def _append_removal(self, records: list[StateRecord]) -> list[asyncio.Future[int]]:
@@ -436,6 +434,15 @@ class Shard:
     async def _removed(self, futures: list[asyncio.Future[int]]) -> None:
         for future in futures:
             await future
+
+
+def _release(group: Group) -> None:
+    """The group's membership is done with: who still waits, such as one that left, is answered NOT_COORDINATOR."""
+    group.membership.unload()
+    for effect in group.membership.out:
+        if isinstance(effect, Answer):
+            _answer(effect)
+    group.membership.out = []
 
 
 def _answer(effect: Answer) -> None:
