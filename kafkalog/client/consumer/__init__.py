@@ -13,7 +13,6 @@
 from kafkalog.client.consumer.assignors import (
     Assignor,
     CooperativeStickyAssignor,
-    MemberMetadata,
     RangeAssignor,
     RebalanceProtocol,
     RoundRobinAssignor,
@@ -29,8 +28,8 @@ from kafkalog.client.consumer.errors import (
     WakeupError,
 )
 from kafkalog.client.consumer.listener import RebalanceListener
-from kafkalog.client.consumer.positions import OffsetAndMetadata
 from kafkalog.client.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
+from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata
 
 __all__ = [
     "Assignor",
@@ -38,9 +37,9 @@ __all__ = [
     "CommitFailedError",
     "Consumer",
     "ConsumerConfig",
+    "ConsumerGroupMetadata",
     "CooperativeStickyAssignor",
     "LogTruncationError",
-    "MemberMetadata",
     "NoOffsetForPartitionError",
     "OffsetAndMetadata",
     "RangeAssignor",

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from kafkalog.client.errors import is_retriable
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 
 from .config import ConsumerConfig
 from .coordinator import Coordinator
 from .errors import NoOffsetForPartitionError
 from .fetching import RESET_TIMESTAMPS
-from .positions import OffsetAndMetadata, Position
+from .positions import Position
 from .shared import Shared
 from .subscription import PartitionState, SubscriptionState
 
@@ -86,7 +86,7 @@ class Beginnings:
         with self._shared.lock:
             for state in asked:
                 if state.tp in found:
-                    offset, _, epoch = found[state.tp]
+                    offset, epoch, _ = found[state.tp]
                     state.move(Position(offset, epoch))
         self._wake_fetcher()
         self._reset([state for state in asked if state.tp not in found])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from kafkalog.client.errors import ClientTimeoutError, is_retriable
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import (
     ErrorCode,
     KafkaError,
@@ -22,7 +22,6 @@ from .config import ConsumerConfig
 from .errors import CommitFailedError, RetriableCommitFailedError
 from .group import GroupRequests
 from .membership import Generation, Membership
-from .positions import OffsetAndMetadata
 from .shared import Shared, Worker
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]

@@ -18,12 +18,13 @@ from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import (
     EARLIEST,
     LATEST,
+    ConsumerGroupMetadata,
     ConsumerRecord,
+    OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicPartition,
 )
 
-from .assignors import MemberMetadata
 from .beginnings import Beginnings
 from .commits import CommitCallback
 from .config import ConsumerConfig
@@ -32,7 +33,7 @@ from .delivery import Delivery
 from .errors import WakeupError
 from .fetching import Fetcher
 from .listener import RebalanceListener
-from .positions import OffsetAndMetadata, Position
+from .positions import Position
 from .shared import Shared
 from .subscription import Kind, SubscriptionState
 from .taking import Taking
@@ -167,7 +168,7 @@ class Consumer(Closing):
         with self._use():
             self._member().membership.request_rejoin(reason)
 
-    def group_metadata(self) -> MemberMetadata:
+    def group_metadata(self) -> ConsumerGroupMetadata:
         """Who this consumer is in its group, for a producer to commit its offsets in a transaction (KIP-447)."""
         return self._member().metadata
 
@@ -430,7 +431,7 @@ class Consumer(Closing):
     def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
         if offsets is None:
             consumed = self._subscription.consumed()
-            return {tp: OffsetAndMetadata(position.offset, "", position.epoch) for tp, position in consumed.items()}
+            return {tp: OffsetAndMetadata(position.offset, position.epoch) for tp, position in consumed.items()}
         given = {
             TopicPartition(*tp): each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
             for tp, each in offsets.items()

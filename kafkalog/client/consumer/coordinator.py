@@ -14,10 +14,10 @@ from concurrent.futures import Future
 from kafkalog.client.cluster import Cluster, ClusterMetadata
 from kafkalog.client.coordinators import Coordinators
 from kafkalog.client.errors import is_retriable
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import RebalanceInProgressError
 
-from .assignors import MemberMetadata, RebalanceProtocol
+from .assignors import RebalanceProtocol
 from .commits import Commits
 from .config import ConsumerConfig
 from .group import GroupRequests
@@ -25,7 +25,6 @@ from .heartbeat import Heartbeat
 from .joining import Joined, Joining, JoinRefusedError, Snapshot, Wish, snapshot_of
 from .listener import RebalanceListener
 from .membership import NO_GENERATION, Generation, Membership, Next, State
-from .positions import OffsetAndMetadata
 from .shared import Shared, Worker
 from .subscription import Kind, SubscriptionState
 
@@ -69,10 +68,10 @@ class Coordinator:
         return self.membership.generation if self._subscription.grouped else NO_GENERATION
 
     @property
-    def metadata(self) -> MemberMetadata:
+    def metadata(self) -> ConsumerGroupMetadata:
         """The member as a transaction names it."""
         generation = self.generation
-        return MemberMetadata(
+        return ConsumerGroupMetadata(
             self.requests.group_id, generation.id, generation.member_id, self._config.group_instance_id
         )
 
@@ -286,7 +285,7 @@ class Coordinator:
     def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         with self._shared.lock:
             return {
-                tp: OffsetAndMetadata(position.offset, "", position.epoch)
+                tp: OffsetAndMetadata(position.offset, position.epoch)
                 for tp, position in self._subscription.consumed().items()
             }
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from kafkalog.client.types import ConsumerRecord, TopicPartition
+from kafkalog.client.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 from .config import ConsumerConfig
-from .positions import OffsetAndMetadata
 
 _log = logging.getLogger(__name__)
 

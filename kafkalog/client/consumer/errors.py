@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kafkalog.client.errors import ClientError
-from kafkalog.client.types import TopicPartition
-
-from .positions import OffsetAndMetadata
+from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 
 
 class WakeupError(ClientError):

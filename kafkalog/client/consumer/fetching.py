@@ -20,7 +20,7 @@ from kafkalog.client.connection import Connection
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, is_retriable
 from kafkalog.client.fetcher import MAX_VERSION, MIN_VERSION, fetch_request, read_partition
 from kafkalog.client.offsets import list_offsets
-from kafkalog.client.types import EARLIEST, LATEST, TopicPartition
+from kafkalog.client.types import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import (
     InvalidTopicError,
     OffsetOutOfRangeError,
@@ -32,7 +32,7 @@ from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
 from .chunk import Chunk
 from .config import ConsumerConfig
 from .errors import LogTruncationError
-from .positions import NO_EPOCH, OffsetAndMetadata, Position
+from .positions import NO_EPOCH, Position
 from .shared import Shared, Waker
 from .subscription import Kind, PartitionState, SubscriptionState
 from .validation import Truncated, validate
@@ -251,7 +251,7 @@ class Fetcher(threading.Thread):
             return
         reset = RESET_TIMESTAMPS.get(self._client.auto_offset_reset)
         if reset is None:
-            known = {state.tp: OffsetAndMetadata(end.offset, "", end.epoch)} if end is not None else {}
+            known = {state.tp: OffsetAndMetadata(end.offset, end.epoch)} if end is not None else {}
             state.refetch()
             state.error = LogTruncationError({state.tp: position.offset}, known)
         elif end is not None:

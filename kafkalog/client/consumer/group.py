@@ -11,7 +11,7 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.connection import Connection
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import KafkaError, UnknownTopicOrPartitionError, error_for
 from kafkalog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -32,7 +32,6 @@ from kafkalog.protocol.schema import Request
 
 from .config import ConsumerConfig
 from .membership import Generation
-from .positions import OffsetAndMetadata
 
 _ONE_GROUP = 7
 """OffsetFetch 8 asks for many groups at once."""
@@ -142,7 +141,7 @@ class GroupRequests:
     ) -> CommitAnswer:
         """Commit once."""
         topics: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
-        for tp, (offset, metadata, epoch) in sorted(offsets.items()):
+        for tp, (offset, epoch, metadata) in sorted(offsets.items()):
             topics[tp.topic].append(
                 OffsetCommitRequestPartition(
                     partition_index=tp.partition,
@@ -189,7 +188,7 @@ class GroupRequests:
                         raise error_for(each.error_code, f"reading the offset of {tp} of group {self.group_id}")
                     if each.committed_offset >= 0:
                         found[tp] = OffsetAndMetadata(
-                            each.committed_offset, each.metadata or "", each.committed_leader_epoch
+                            each.committed_offset, each.committed_leader_epoch, each.metadata or ""
                         )
 
         self._coordinators.request(

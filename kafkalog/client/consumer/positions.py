@@ -12,11 +12,3 @@ class Position(NamedTuple):
 
     offset: int
     epoch: int = NO_EPOCH
-
-
-class OffsetAndMetadata(NamedTuple):
-    """A committed position: the next offset to read, a note, and the leader epoch of the last record read (or -1)."""
-
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = NO_EPOCH

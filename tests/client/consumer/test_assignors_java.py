@@ -16,7 +16,6 @@ from kafkalog.client.consumer.assignors import (
     BUILT_IN,
     Assignor,
     CooperativeStickyAssignor,
-    MemberMetadata,
     RangeAssignor,
     StickyAssignor,
 )
@@ -28,7 +27,7 @@ from kafkalog.client.consumer.protocol import (
     encode_assignment,
     encode_subscription,
 )
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
 from tests.peers import java, kafka, require
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
@@ -158,7 +157,7 @@ def next_round(
         its = kind()
         had = tuple(decided[member])
         of_generation = generation - draw(st.integers(1, 2)) if fate == "missed it" else generation
-        its.on_assignment(Assignment(had), MemberMetadata("g", of_generation, member))
+        its.on_assignment(Assignment(had), ConsumerGroupMetadata("g", of_generation, member))
         cooperative = kind is CooperativeStickyAssignor
         again[member] = Subscription(
             topics,
@@ -225,7 +224,7 @@ def test_the_same_bytes(judge: Judge) -> None:
         )
         assignor = kind()
         if generation >= 0:
-            assignor.on_assignment(Assignment(tuple(had)), MemberMetadata("g", generation, "m"))
+            assignor.on_assignment(Assignment(tuple(had)), ConsumerGroupMetadata("g", generation, "m"))
         user_data = assignor.user_data(topics)
         assert theirs["user_data"] == (None if user_data is None else user_data.hex())
         subscription = Subscription(tuple(topics), user_data, tuple(had), generation, rack)

@@ -53,9 +53,12 @@ def test_commit_and_resume(live: Live) -> None:
     with live.consumer(group, enable_auto_commit=False) as consumer:
         consumer.subscribe([topic])
         take(consumer, 20)
-        consumer.commit({first: OffsetAndMetadata(4, "a note"), second: 7})
+        consumer.commit({first: OffsetAndMetadata(4, metadata="a note"), second: 7})
         found = consumer.committed([first, second])
-        assert {tp: each[:2] for tp, each in found.items()} == {first: (4, "a note"), second: (7, "")}
+        assert {tp: (each.offset, each.metadata) for tp, each in found.items()} == {
+            first: (4, "a note"),
+            second: (7, ""),
+        }
     with live.consumer(group) as consumer:
         consumer.subscribe([topic])
         assert Counter(record.partition for record in take(consumer, 9)) == {0: 6, 1: 3}

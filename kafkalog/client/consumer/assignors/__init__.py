@@ -17,7 +17,7 @@ from typing import Any
 
 from kafkalog.client.errors import ConfigError
 
-from .base import Assignor, Layout, MemberMetadata, RebalanceProtocol
+from .base import Assignor, Layout, RebalanceProtocol
 from .range_ import RangeAssignor
 from .roundrobin import RoundRobinAssignor
 from .sticky import CooperativeStickyAssignor, StickyAssignor
@@ -26,7 +26,6 @@ __all__ = [
     "Assignor",
     "CooperativeStickyAssignor",
     "Layout",
-    "MemberMetadata",
     "RangeAssignor",
     "RebalanceProtocol",
     "RoundRobinAssignor",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from kafkalog.client.consumer.protocol import Assignment, Subscription
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
 
 from .java_order import java_key
 
@@ -22,15 +22,6 @@ class RebalanceProtocol(IntEnum):
 
     EAGER = 0
     COOPERATIVE = 1
-
-
-class MemberMetadata(NamedTuple):
-    """Who a consumer is in its group; what a transaction names to commit its offsets (KIP-447)."""
-
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None = None
 
 
 class Assignor(ABC):
@@ -54,7 +45,7 @@ class Assignor(ABC):
         """What travels with this member's subscription to the leader."""
         return None
 
-    def on_assignment(self, assignment: Assignment, metadata: MemberMetadata) -> None:  # noqa: B027
+    def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:  # noqa: B027
         """This member has been assigned ``assignment``."""
 
 

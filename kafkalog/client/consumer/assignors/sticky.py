@@ -12,11 +12,11 @@ from struct import Struct as Layouts
 from typing import NamedTuple
 
 from kafkalog.client.consumer.protocol import NO_GENERATION, Assignment, Subscription
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
 from kafkalog.protocol.codec import ProtocolError, decode_message, encode_message
 from kafkalog.protocol.schema import INT32, Message, Struct, array, int32, string
 
-from .base import Assignor, Layout, MemberMetadata, RebalanceProtocol
+from .base import Assignor, Layout, RebalanceProtocol
 from .constrained import assign_alike
 from .general import assign_general
 from .java_order import JavaMap
@@ -128,7 +128,7 @@ class StickyAssignor(_AbstractSticky):
         self._had: Sequence[TopicPartition] | None = None
         self._generation = NO_GENERATION
 
-    def on_assignment(self, assignment: Assignment, metadata: MemberMetadata) -> None:
+    def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
         self._had = assignment.partitions
         self._generation = metadata.generation_id
 
@@ -167,7 +167,7 @@ class CooperativeStickyAssignor(_AbstractSticky):
         super().__init__()
         self._generation = NO_GENERATION
 
-    def on_assignment(self, assignment: Assignment, metadata: MemberMetadata) -> None:
+    def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
         self._generation = metadata.generation_id
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
