@@ -32,6 +32,7 @@ class HandedOver:
     _options: SinkOptions
     _columns: SinkColumns
     _claim: Claim | None = None
+    _streaming = False
 
     def __getstate__(self) -> dict[str, Any]:
         if self._options.once is not None and self._claim is None:
@@ -44,7 +45,7 @@ class HandedOver:
         """Write the rows of one task."""
         from .task import write_rows
 
-        return write_rows(iterator, self._options, self._columns, self._claim)
+        return write_rows(iterator, self._options, self._columns, self._claim, streaming=self._streaming)
 
     def _commit(self, messages: Messages, batch: int | None, what: str) -> None:
         together = written_together(messages)

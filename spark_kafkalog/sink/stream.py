@@ -19,6 +19,8 @@ from .schema import SinkColumns
 class KafkalogStreamWriter(HandedOver, DataSourceStreamArrowWriter):
     """One micro-batch's: PySpark makes another for each, and yet another to commit it. Checks as `KafkalogWriter`."""
 
+    _streaming = True
+
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise OptionsError(

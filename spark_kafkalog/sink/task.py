@@ -22,11 +22,17 @@ from .schema import SinkColumns
 
 
 def write_rows(
-    batches: Iterator[pa.RecordBatch], options: SinkOptions, columns: SinkColumns, claim: Claim | None = None
+    batches: Iterator[pa.RecordBatch],
+    options: SinkOptions,
+    columns: SinkColumns,
+    claim: Claim | None = None,
+    *,
+    streaming: bool = False,
 ) -> TaskWrote:
     """Write all rows; returns when brokers have them as ``acks`` says, with what was written where.
 
-    With a claim they are written in a transaction, which is left open.
+    With a claim they are written in a transaction, which is left open. ``streaming`` tells whose micro-batch it is:
+    Spark's, or the user's of option ``batchId``.
 
     Raises RowError for a row that cannot be written, and whatever kept one from being delivered (``KafkaError``,
     ``ClientError``); then some of the others have been written.
@@ -38,7 +44,8 @@ def write_rows(
             def run(producer: Producer, rows: Iterable[pa.RecordBatch]) -> TaskWrote:
                 return _Task(producer, options).run(rows, columns)
 
-            return write_in_transaction(batches, options, claim, micro_batch(options.batch_id), run)
+            here = micro_batch(options.batch_id, streaming=streaming)
+            return write_in_transaction(batches, options, claim, here, run)
         producer = Producer(options.producer)
         try:
             wrote = _Task(producer, options).run(batches, columns)

@@ -32,14 +32,18 @@ class MicroBatch(NamedTuple):
     batch: int
 
 
-def micro_batch(batch: int | None) -> MicroBatch:
-    """That of the task on this thread. ``batch`` is its number where the user says it."""
+def micro_batch(batch: int | None, *, streaming: bool) -> MicroBatch:
+    """That of the task on this thread: of a streaming writer as Spark says it, of a batch writer as the user does.
+
+    ``batch`` is the user's number. Spark names its own in `foreachBatch`, too, where a batch query without a number
+    is one of its own: it may be the second of the micro-batch.
+    """
     context = TaskContext.get()
     query = context and context.getLocalProperty(_QUERY)
-    if batch is None:
+    if streaming:
         number = context and context.getLocalProperty(_BATCH)
-        batch = int(number) if number else -1
-    return MicroBatch(query or "", batch)
+        batch = int(number) if number else None
+    return MicroBatch(query or "", -1 if batch is None else batch)
 
 
 def write_in_transaction(

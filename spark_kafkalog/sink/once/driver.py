@@ -46,7 +46,7 @@ class Driver:
             ledger_topic(cluster, self._options.ledger_topic, deadline)
             if record.state is State.DECIDED:
                 _log.warning("batch %d was decided and not finished: finishing it", record.batch)
-                self._commit(cluster, record, deadline)
+                self._commit(cluster, record, deadline, ledger)
             left = open_transactions(cluster, self._prefix, deadline)
             now = self._now()
             claimed = record.claimed(int(now * 1000))
@@ -129,11 +129,11 @@ class Driver:
         faults.point("after-commits")
         ledger.write(record.ended(State.DONE))
 
-    def _commit(self, cluster: Cluster, record: Record, deadline: float, ledger: Ledger | None = None) -> None:
+    def _commit(self, cluster: Cluster, record: Record, deadline: float, ledger: Ledger) -> None:
         lost = commit_all(cluster, record.transactions, deadline)
         if not lost:
             return
-        if ledger is not None and ledger.read().claim != record.claim:
+        if ledger.read().claim != record.claim:
             # Another driver has finished it, and its tasks use the ids again.
             raise TakenOverError(self._prefix)
         what = "a batch query" if record.batch < 0 else f"batch {record.batch}"

@@ -16,7 +16,8 @@ from confluent_kafka.admin import AdminClient
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.transaction_requests import TransactionRequests
-from spark_kafkalog.sink.once import ledger, names
+from spark_kafkalog.sink.message import TaskWrote
+from spark_kafkalog.sink.once import faults, ledger, names
 from spark_kafkalog.sink.once.errors import (
     LateBatchError,
     LedgerError,
@@ -243,6 +244,31 @@ def test_transactions_that_timed_out_after_the_decision_are_told(
     assert sink.seen() == [b"a", b"c"]
 
 
+def test_a_driver_that_is_replaced_while_it_finishes_the_last_batch(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch, die_at: Callable[[str | None], None]
+) -> None:
+    batch = sink.batch(0)
+    tasks = [batch.task([b"a"]), batch.task([b"b"])]
+    die_at("after-decision")
+    with pytest.raises(Died):
+        batch.commit(*tasks)
+    other: list[MicroBatch] = []
+    written: list[TaskWrote] = []
+
+    def point(reached: str) -> None:
+        if reached == "between-commits":
+            die_at(None)
+            other.append(sink.batch(1))
+            written.extend(other[0].task([value]) for value in (b"c", b"d"))
+
+    monkeypatch.setattr(faults, "point", point)
+    # The other has finished the batch, and its tasks use the ids again: nothing is lost.
+    with pytest.raises(TakenOverError):
+        sink.batch(1)
+    other[0].commit(*written)
+    assert sink.seen() == [b"a", b"b", b"c", b"d"]
+
+
 def take_over(batch: MicroBatch, transactional_id: str) -> None:
     config = ClientConfig.from_dict({"bootstrap.servers": batch.bootstrap})
     with TransactionRequests(config, transactional_id) as other:
@@ -348,3 +374,20 @@ def test_a_batch_query_of_a_micro_batch_is_written_once(topics: Topics, sink: Si
         written = BatchQuery(topics.bootstrap, topic, sink.prefix, batchId=number)
         written.commit(written.task(b"%d" % number, number))
     assert committed(topics.bootstrap, topic) == [b"4", b"5"]
+
+
+def test_a_second_batch_query_of_a_micro_batch_is_written_too(topics: Topics, sink: Sink) -> None:
+    topic = topics.create("second")
+    numbered = BatchQuery(topics.bootstrap, topic, sink.prefix, batchId=4)
+    numbered.commit(numbered.task(b"numbered", 4))
+    # It says no number, and Spark's is not its own.
+    other = BatchQuery(topics.bootstrap, topic, sink.prefix)
+    other.commit(other.task(b"other", 4))
+    assert sorted(committed(topics.bootstrap, topic)) == [b"numbered", b"other"]
+
+
+def test_a_stream_goes_by_its_own_numbers(sink: Sink) -> None:
+    for number in range(2):
+        batch = sink.batch(number, batchId=0)
+        batch.commit(batch.task([b"%d" % number]))
+    assert sink.seen() == [b"0", b"1"]
