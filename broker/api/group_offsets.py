@@ -27,6 +27,7 @@ ABORTABLE_SINCE = 4
 LOADING_SINCE = 2
 """Versions of TxnOffsetCommit whose clients know COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 NO_OFFSET = -1
+LAST_TIMESTAMP = (1 << 63) - 1
 
 
 def _exists(broker: Broker, topic: str, index: int) -> bool:
@@ -62,7 +63,7 @@ async def handle_offset_commit(request: Request) -> None:
             leader_epoch=partition.committed_leader_epoch,
             metadata=partition.committed_metadata or "",
             timestamp=now_ms if partition.commit_timestamp == -1 else partition.commit_timestamp,
-            expires=-1 if retention_ms == -1 else now_ms + retention_ms,
+            expires=-1 if retention_ms == -1 else min(now_ms + retention_ms, LAST_TIMESTAMP),
         )
         for topic in message.topics
         for partition in topic.partitions

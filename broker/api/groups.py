@@ -156,7 +156,7 @@ def handle_describe_groups(request: Request) -> None:
     message: describe_groups.DescribeGroupsRequest = request.message
     operations = ALL_GROUP_OPERATIONS if message.include_authorized_operations else NO_AUTHORIZED_OPERATIONS
     described = []
-    for group_id in message.groups:
+    for group_id in dict.fromkeys(message.groups):
         group = describe_groups.DescribedGroup(group_id=group_id)
         try:
             summary = request.broker.groups.describe(group_id)

@@ -170,19 +170,22 @@ async def handle_write_txn_markers(request: Request) -> None:
 async def _write_marker(request: Request, wanted: WritableTxnMarker) -> WritableTxnMarkerResult:
     marker = Marker(wanted.producer_id, wanted.producer_epoch, wanted.transaction_result, wanted.coordinator_epoch)
     write = request.broker.transactions.markers.write
-    topics = []
+    indexes_of: dict[str, dict[int, None]] = {}
     for topic in wanted.topics:
-        writes = [write(topic.name, index, marker) for index in topic.partition_indexes]
+        indexes_of.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    topics = []
+    for name, indexes in indexes_of.items():
+        writes = [write(name, index, marker) for index in indexes]
         done = await asyncio.gather(*writes, return_exceptions=True)
         topics.append(
             WritableTxnMarkerTopicResult(
-                name=topic.name,
+                name=name,
                 partitions=[
                     WritableTxnMarkerPartitionResult(
                         partition_index=index,
                         error_code=error_code(result) if isinstance(result, Exception) else ErrorCode.NONE,
                     )
-                    for index, result in zip(topic.partition_indexes, done, strict=True)
+                    for index, result in zip(indexes, done, strict=True)
                 ],
             )
         )

@@ -132,19 +132,18 @@ class StateLog:
         Raises:
             CoordinatorNotAvailableError: it cannot be made.
         """
-        while True:
+        if self._making is None:
             count = self.partitions
-            if self._making is None:
-                if count is not None:
-                    return count
-                self._making = asyncio.get_running_loop().create_task(self._make())
-            making = self._making
-            try:
-                # Shielded: the first to ask may go away while others wait for the same.
-                return await asyncio.shield(making)
-            finally:
-                if making.done() and self._making is making:
-                    self._making = None
+            if count is not None:
+                return count
+            self._making = asyncio.get_running_loop().create_task(self._make())
+        making = self._making
+        try:
+            # Shielded: the first to ask may go away while others wait for the same.
+            return await asyncio.shield(making)
+        finally:
+            if making.done() and self._making is making:
+                self._making = None
 
     async def _make(self) -> int:
         settings = self._settings()

@@ -176,6 +176,12 @@ def test_offsets_are_committed_and_fetched(wire: socket.socket, group: str, vers
     assert partition.committed_leader_epoch == (epoch if version >= 5 else -1)
 
 
+@pytest.mark.parametrize("version", [2, 4])
+def test_a_retention_beyond_the_end_of_time(wire: socket.socket, group: str, version: int) -> None:
+    assert commit(wire, group, {("t", 0): 5}, version, retention_time_ms=(1 << 63) - 1) == [NONE]
+    assert committed(wire, group) == {("t", 0): 5}
+
+
 @pytest.mark.parametrize("version", range(10))
 def test_offsets_that_there_are_not(wire: socket.socket, group: str, version: int) -> None:
     partition = fetch_response(wire, group, [("t", 1)], version).topics[0].partitions[0]
@@ -267,7 +273,7 @@ def test_groups_are_listed(wire: socket.socket, group: str, version: int) -> Non
 @pytest.mark.parametrize("version", range(6))
 def test_groups_are_described(wire: socket.socket, group: str, version: int) -> None:
     joined = member(wire, group)
-    request = DescribeGroupsRequest(groups=[group, "nobody"], include_authorized_operations=version >= 3)
+    request = DescribeGroupsRequest(groups=[group, "nobody", group], include_authorized_operations=version >= 3)
     described, dead = exchange(wire, request, version).groups
     assert (described.group_state, described.protocol_type, described.protocol_data) == ("Stable", "consumer", "range")
     [only] = described.members

@@ -352,6 +352,21 @@ def test_markers_of_another_coordinator(producer: WireProducer, wire: socket.soc
     assert exchange(wire, WriteTxnMarkersRequest(markers=[]), 1).markers == []
 
 
+def test_a_marker_is_written_once_into_a_partition_that_is_named_twice(
+    producer: WireProducer, wire: socket.socket, topic: str
+) -> None:
+    producer.write(topic, 0, b"open")
+    twice = [WritableTxnMarkerTopic(name=topic, partition_indexes=indexes) for indexes in ([0, 0], [0])]
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id, producer_epoch=producer.epoch, transaction_result=False,
+        coordinator_epoch=0, topics=twice,
+    )  # fmt: skip
+    (result,) = exchange(wire, WriteTxnMarkersRequest(markers=[marker]), 1).markers
+    (told,) = result.topics
+    assert [(each.partition_index, each.error_code) for each in told.partitions] == [(0, ErrorCode.NONE)]
+    assert end_offset(wire, topic) == 2
+
+
 def test_a_topic_that_is_deleted_does_not_hold_its_transaction_up(producer: WireProducer, wire: socket.socket) -> None:
     gone, kept = (f"{name}-{uuid.uuid4().hex}" for name in ("gone", "kept"))
     for name in (gone, kept):

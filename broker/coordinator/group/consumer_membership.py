@@ -18,6 +18,7 @@ from broker.coordinator.group.modern.context import Context, Outcome, Timer, Tim
 from broker.coordinator.group.modern.group import ConsumerGroup
 from broker.coordinator.group.modern.log_records import GroupRecord
 from broker.coordinator.group.modern.model import Member
+from broker.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from broker.coordinator.state_log import StateRecord
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -33,7 +34,6 @@ from kafkalog.protocol.errors import (
 
 logger = logging.getLogger("kafkalog.broker.groups")
 
-CONSUMER_PROTOCOL_TYPE = "consumer"
 MEMBER_EPOCH_VERSION = 9
 """The first version of OffsetCommit that says a member's epoch."""
 

@@ -18,6 +18,7 @@ from broker.coordinator.group.modern.context import Timer, TimerKind, Topics
 from broker.coordinator.group.modern.group import ConsumerGroup
 from broker.coordinator.group.modern.log_records import GroupRecord
 from broker.coordinator.group.modern.model import NO_PARTITIONS, ClassicMetadata, Member
+from broker.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from kafkalog.protocol.errors import GroupIdNotFoundError
 from kafkalog.protocol.primitives import ProtocolError
 
@@ -26,7 +27,7 @@ def can_upgrade(classic: ClassicGroup, config: ConsumerGroupConfig) -> bool:
     """Whether a classic group with members may become one of the consumer protocol."""
     return (
         config.migration_policy.allows_upgrade
-        and classic.protocol_type == embedded.PROTOCOL_TYPE
+        and classic.protocol_type == CONSUMER_PROTOCOL_TYPE
         and len(classic.members) <= config.max_size
     )
 
@@ -100,7 +101,7 @@ def downgraded(
     """The classic group that a group becomes without the member ``leaving``: stable, its generation the group epoch."""
     classic = ClassicGroup(group.group_id, settings, new_member_id, now)
     classic.generation = group.group_epoch
-    classic.protocol_type = embedded.PROTOCOL_TYPE
+    classic.protocol_type = CONSUMER_PROTOCOL_TYPE
     for member_id, member in group.members.items():
         if member_id == leaving or member.classic is None:
             continue
@@ -114,7 +115,7 @@ def downgraded(
                 member.client_host,
                 member.classic.session_timeout_ms,
                 member.rebalance_timeout_ms,
-                embedded.PROTOCOL_TYPE,
+                CONSUMER_PROTOCOL_TYPE,
                 member.classic.protocols,
                 embedded.encode_assignment(target, version, topics),
             )

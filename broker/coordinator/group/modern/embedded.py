@@ -16,7 +16,6 @@ from kafkalog.protocol.codec import decode_message, encode_message
 from kafkalog.protocol.primitives import ProtocolError
 from kafkalog.protocol.schema import INT32, STRING, Message, Struct, array, bytes_, int32, string
 
-PROTOCOL_TYPE = "consumer"
 _INT16 = Format(">h")
 _NEWEST = 3
 
