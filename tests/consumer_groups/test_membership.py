@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group.consumer_membership import ConsumerMembership
+from broker.coordinator.group.consumer_membership import FENCE_AGAIN_MS, ConsumerMembership
+from broker.coordinator.group.conversion import can_downgrade
 from broker.coordinator.group.membership import Answer, CommitRequest, Moment, Store
-from broker.coordinator.group.modern.config import ConsumerGroupConfig
+from broker.coordinator.group.modern import group_records
+from broker.coordinator.group.modern.config import ConsumerGroupConfig, MigrationPolicy
 from broker.coordinator.group.modern.context import Context
 from broker.coordinator.group.modern.group import EMPTY, ConsumerGroup
 from broker.coordinator.group.modern.heartbeat import heartbeat
+from broker.coordinator.group.modern.model import ClassicMetadata, Member
 from kafkalog.protocol.errors import (
     ErrorCode,
     KafkaError,
@@ -121,6 +124,59 @@ def test_a_session_ends(shard: Shard) -> None:
     shard.stored()
     assert shard.membership.is_empty
     assert shard.membership.wake_at is None
+
+
+def expire(shard: Shard, *members: str) -> None:
+    """The members join, and their sessions end at the same time."""
+    for member in members:
+        shard.request(member, join(member, "t0"))
+        shard.stored()
+    for member in members:
+        shard.request(member, beat(member, shard.membership.group.members[member].epoch))
+        while shard.stores:
+            shard.stored()
+    shard.pass_time(45_001)
+
+
+def test_sessions_that_end_together_are_one_change(shard: Shard) -> None:
+    expire(shard, "a", "b", "c")
+    epoch = shard.membership.group.group_epoch
+    [store] = shard.stores
+    assert len(store.records) > 3
+    shard.stored()
+    assert shard.membership.is_empty
+    assert shard.membership.group.group_epoch == epoch
+    assert shard.membership.wake_at is None
+
+
+def test_who_could_not_be_fenced_is_fenced_later(shard: Shard) -> None:
+    expire(shard, "a", "b")
+    shard.stored(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert set(shard.membership.group.members) == {"a", "b"}
+    assert shard.membership.wake_at == shard.now.ms + FENCE_AGAIN_MS
+    shard.pass_time(FENCE_AGAIN_MS)
+    shard.stored()
+    assert shard.membership.is_empty
+    assert shard.membership.wake_at is None
+
+
+@pytest.mark.parametrize(
+    ("leaving", "becomes_classic"),
+    [
+        ({"m1", "m2"}, True),
+        ({"m1", "m2", "c1"}, True),
+        ({"m1"}, False),
+        ({"c1"}, False),
+        ({"m1", "m2", "c1", "c2"}, False),
+    ],
+)
+def test_a_group_becomes_classic_without_the_last_others(leaving: set[str], becomes_classic: bool) -> None:
+    group = ConsumerGroup(GROUP)
+    for name in ("m1", "m2", "c1", "c2"):
+        classic = ClassicMetadata(45_000, ()) if name.startswith("c") else None
+        group.replay(group_records.member_metadata(GROUP, Member(name, classic=classic)))
+    config = ConsumerGroupConfig(migration_policy=MigrationPolicy.BIDIRECTIONAL)
+    assert can_downgrade(group, leaving, config) is becomes_classic
 
 
 def test_a_member_that_gives_nothing_back_is_fenced(shard: Shard) -> None:

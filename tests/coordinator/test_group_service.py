@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.group import shard as shard_module
+from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.consumer_membership import ConsumerMembership
 from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest
-from broker.coordinator.group.membership import CommitRequest
+from broker.coordinator.group.membership import CommitRequest, Moment
 from broker.coordinator.group.modern import group_records
 from broker.coordinator.group.modern.context import Outcome
 from broker.coordinator.group.modern.group import ConsumerGroup
@@ -245,6 +247,54 @@ def test_sessions_end_by_the_clock_of_the_loop(start: Start) -> None:
 
     running.run(work())
     running.groups.stop()
+
+
+def test_a_group_whose_timer_fails_gets_another(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_module, "WAKE_AGAIN_S", 0.01)
+    running = start(group_min_session_timeout_ms="1")
+    failures: list[Moment] = []
+    wake = ClassicGroup.wake
+
+    def fails_first(group: ClassicGroup, now: Moment) -> None:
+        if not failures:
+            failures.append(now)
+            raise ZeroDivisionError
+        wake(group, now)
+
+    monkeypatch.setattr(ClassicGroup, "wake", fails_first)
+
+    async def work() -> None:
+        await running.groups.ready()
+        await running.joined("g", session_timeout_ms=20, rebalance_timeout_ms=20)
+        while running.groups.describe("g").state != "Empty":
+            await asyncio.sleep(0.005)
+
+    running.run(work())
+    assert failures
+    running.groups.stop()
+
+
+def test_groups_that_are_loaded_begin_their_sessions_in_turns(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = start(offsets_topic_num_partitions="1")
+    first.ready()
+    for number in range(5):
+        first.run(first.member(f"g{number}"))
+    first.parts.close()
+    monkeypatch.setattr(shard_module, "GROUPS_AT_ONCE", 1)
+    second = start()
+    armed: set[int] = set()
+
+    async def work() -> None:
+        second.groups.start()
+        [shard] = second.groups.shards()
+        while shard.state is ShardState.LOADING:
+            armed.add(sum(group.timer is not None for group in shard.groups.values()))
+            await asyncio.sleep(0)
+
+    second.run(work())
+    assert {1, 2, 3, 4} <= armed
+    assert all(group.timer is not None for group in second.groups.shards()[0].groups.values())
+    second.groups.stop()
 
 
 # -- transactions

@@ -8,7 +8,7 @@ be appended, the group is as it was before.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest, SyncResult
@@ -34,6 +34,8 @@ from kafkalog.protocol.errors import (
 
 logger = logging.getLogger("kafkalog.broker.groups")
 
+FENCE_AGAIN_MS = 500
+"""When members are fenced again, if their removal could not be stored."""
 MEMBER_EPOCH_VERSION = 9
 """The first version of OffsetCommit that says a member's epoch."""
 
@@ -62,7 +64,7 @@ class ConsumerMembership:
     Attributes:
         group: what the log says.
         out: what is to be done, in order; the shard does it and empties it.
-        on_fenced: called for a member that was too late, before it is removed; True where that is seen to already.
+        on_fenced: called for members that were too late, before they are removed; True where that is seen to already.
     """
 
     kind = "consumer"
@@ -71,7 +73,7 @@ class ConsumerMembership:
         self.group = group
         self.out: list[Answer | Store] = []
         self.wake_at: int | None = None
-        self.on_fenced: Callable[[ConsumerMembership, Member, Moment], bool] = lambda membership, member, now: False
+        self.on_fenced: Callable[[ConsumerMembership, Collection[Member], Moment], bool] = lambda *fenced: False
         self._context = context
         self._timers: dict[tuple[TimerKind, str], tuple[int, int]] = {}
         """By kind and member: the deadline, and the epoch that it is about."""
@@ -122,6 +124,7 @@ class ConsumerMembership:
             if error is not None and error is not ErrorCode.REQUEST_TIMED_OUT and change == self._changes:
                 # Nothing of it is in the log.
                 self.group, self._timers = group, timers
+                self._plan_wake()
             told = answer if error is None else Answer(token, error_for(_STORE_ERRORS.get(error, error)))
             answers = [] if token is None else [told]
             if not self._storing:
@@ -134,13 +137,13 @@ class ConsumerMembership:
 
         self.out.append(Store([*before, *encoded(outcome.records)], done))
 
-    def fence(self, member: Member, reason: str, now: Moment) -> None:
-        """A member is gone without a word."""
-        logger.info("member %s of group %s is fenced: %s", member.member_id, self.group.group_id, reason)
-        if self.on_fenced(self, member, now):
+    def _fence(self, members: Collection[Member], now: Moment) -> None:
+        """Members are gone without a word."""
+        if self.on_fenced(self, members, now):
             return
-        records = membership.remove(self.group, [member], self._context(self.group.group_id, now))
-        self.apply(Outcome(None, records, membership.stop_timers(member.member_id)), None, now)
+        records = membership.remove(self.group, members, self._context(self.group.group_id, now))
+        timers = [timer for member in members for timer in membership.stop_timers(member.member_id)]
+        self.apply(Outcome(None, records, timers), None, now)
 
     def _accept(self, outcome: Outcome[Any], now: Moment) -> None:
         self.set_timers(outcome.timers, now)
@@ -210,14 +213,27 @@ class ConsumerMembership:
         return self.group.is_empty
 
     def wake(self, now: Moment) -> None:
+        late: dict[str, Member] = {}
         for key, (deadline, epoch) in list(self._timers.items()):
-            if deadline > now.ms or key not in self._timers:
+            if deadline > now.ms:
                 continue
-            del self._timers[key]
             kind, member_id = key
             member = self.group.members.get(member_id)
-            if member is not None and (kind is not TimerKind.REBALANCE or member.epoch == epoch):
-                self.fence(member, _FENCED[kind], now)
+            if member is None or (kind is TimerKind.REBALANCE and member.epoch != epoch):
+                del self._timers[key]
+                continue
+            # Stopped when the member is removed; it is still there if that cannot be stored.
+            self._timers[key] = now.ms + FENCE_AGAIN_MS, epoch
+            if member_id not in late:
+                logger.info("member %s of group %s is fenced: %s", member_id, self.group.group_id, _FENCED[kind])
+                late[member_id] = member
+        self._plan_wake()
+        if late:
+            # At once: each change copies the group, and assigns anew.
+            self._fence(late.values(), now)
+            self._plan_wake()
+
+    def _plan_wake(self) -> None:
         self.wake_at = min((deadline for deadline, _ in self._timers.values()), default=None)
 
     def check_commit(self, request: CommitRequest, now: Moment) -> None:

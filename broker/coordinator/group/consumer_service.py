@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections.abc import Collection
 from typing import Any
 
 from broker.config.group import GROUP_CONFIG
@@ -96,7 +97,7 @@ class ConsumerGroups:
             outcome = leave(membership.group, request, context)
             member = leaver(membership.group, request)
             if request.member_epoch != LEAVE_EPOCH or not self._downgrade(
-                membership, member, now, Answer(token, outcome.response)
+                membership, [member], now, Answer(token, outcome.response)
             ):
                 membership.apply(outcome, token, now)
         elif request.member_epoch == JOIN_EPOCH and isinstance(present, ClassicGroup) and not present.is_empty:
@@ -171,23 +172,22 @@ class ConsumerGroups:
         membership.apply(outcome, token, now, before=classic.tombstones(group.id), on_failure=undo)
 
     def _downgrade(
-        self, membership: ConsumerMembership, member: Member, now: Moment, answer: Answer | None = None
+        self, membership: ConsumerMembership, gone: Collection[Member], now: Moment, answer: Answer | None = None
     ) -> bool:
-        """The last member of the consumer protocol is gone from a group: whether it becomes a classic one.
+        """The last members of the consumer protocol are gone from a group: whether it becomes a classic one.
 
-        Also where the group has become one since: then nothing is left to be done for the member.
+        Also where the group has become one since: then nothing is left to be done for the members.
         """
         group_id = membership.group.group_id
         shard = self._coordinator.shard_of(group_id)
         group = shard.groups.get(group_id)
         if group is None or group.membership is not membership:
             return True
-        if not can_downgrade(membership.group, member.member_id, self.config(group_id)):
+        leaving = {member.member_id for member in gone}
+        if not can_downgrade(membership.group, leaving, self.config(group_id)):
             return False
         try:
-            classic = downgraded(
-                membership.group, member.member_id, self._topics, shard.settings(), shard.new_member_id, now
-            )
+            classic = downgraded(membership.group, leaving, self._topics, shard.settings(), shard.new_member_id, now)
         except ProtocolError as error:
             logger.warning("group %s cannot become a classic one: %s", group_id, error)
             return False

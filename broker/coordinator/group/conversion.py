@@ -6,7 +6,7 @@ again when the last such member is gone. Assignments stay, and what comes next i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.classic_state import ClassicSettings, State
@@ -79,31 +79,30 @@ def _consumer_member(classic: ClassicGroup, member: ClassicMember, topics: Topic
     )
 
 
-def can_downgrade(group: ConsumerGroup, leaving: str, config: ConsumerGroupConfig) -> bool:
-    """Whether a group becomes classic when the member ``leaving`` is gone."""
+def can_downgrade(group: ConsumerGroup, leaving: Collection[str], config: ConsumerGroupConfig) -> bool:
+    """Whether a group becomes classic when the members ``leaving`` are gone."""
     return (
-        len(group.members) > 1
-        and config.migration_policy.allows_downgrade
-        and len(group.members) - 1 <= config.classic_max_size
-        and group.members[leaving].classic is None
+        config.migration_policy.allows_downgrade
+        and 0 < len(group.members) - len(leaving) <= config.classic_max_size
+        and any(group.members[member_id].classic is None for member_id in leaving)
         and group.all_use_classic_except(leaving)
     )
 
 
 def downgraded(
     group: ConsumerGroup,
-    leaving: str,
+    leaving: Collection[str],
     topics: Topics,
     settings: ClassicSettings,
     new_member_id: Callable[[str], str],
     now: Moment,
 ) -> ClassicGroup:
-    """The classic group that a group becomes without the member ``leaving``: stable, its generation the group epoch."""
+    """The classic group that a group becomes without ``leaving``: stable, its generation the group epoch."""
     classic = ClassicGroup(group.group_id, settings, new_member_id, now)
     classic.generation = group.group_epoch
     classic.protocol_type = CONSUMER_PROTOCOL_TYPE
     for member_id, member in group.members.items():
-        if member_id == leaving or member.classic is None:
+        if member_id in leaving or member.classic is None:
             continue
         version = embedded.version_of(member.classic.protocols[0][1])
         target = group.target.get(member_id, NO_PARTITIONS)

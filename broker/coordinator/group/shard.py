@@ -37,6 +37,8 @@ GROUPS_AT_ONCE = 500
 """Groups that are loaded or looked through before requests get their turn."""
 TOMBSTONES_AT_ONCE = 1000
 """Records of a batch that removes: a group may have more than fit in one."""
+WAKE_AGAIN_S = 1.0
+"""When a group is woken again, if an error kept it from doing what was due."""
 MEMBER_EPOCH_VERSION = 9
 """The version of OffsetCommit that tells GROUP_ID_NOT_FOUND, for the consumer protocol."""
 
@@ -136,8 +138,10 @@ class Shard:
                 if self.state is not ShardState.LOADING:
                     return
             await self._take(replay)
+            await self._resume()
         except Exception as error:
             if self.state is ShardState.LOADING:
+                self.unload()
                 self.state = ShardState.FAILED
                 logger.error("the groups of %s-%d cannot be loaded: %s", parts.log.topic, self.index, error)
             return
@@ -146,13 +150,9 @@ class Shard:
         for producer_id, committed in self._markers:
             self._complete(producer_id, committed)
         self.state = ShardState.ACTIVE
-        now = parts.now()
-        for group in list(self.groups.values()):
-            if isinstance(group.membership, ClassicGroup):
-                group.membership.resume(now)
-            self.settle(group)
+        took_ms = parts.now().ms - began
         parts.counters.loads += 1
-        parts.counters.load_ms += now.ms - began
+        parts.counters.load_ms += took_ms
         for kind, count in replay.unknown.items():
             logger.warning(
                 "%s-%d has %d records of the unknown type %d, left alone", parts.log.topic, self.index, count, kind
@@ -160,7 +160,7 @@ class Shard:
         if replay.records:
             logger.info(
                 "loaded %d groups from %d records of %s-%d in %d ms",
-                len(self.groups), replay.records, parts.log.topic, self.index, now.ms - began,
+                len(self.groups), replay.records, parts.log.topic, self.index, took_ms,
             )  # fmt: skip
 
     def activate_empty(self) -> None:
@@ -184,6 +184,17 @@ class Shard:
             self.groups[group_id] = Group(group_id, membership, offsets)
             for producer_id in offsets.transactions:
                 self._producers.setdefault(producer_id, set()).add(group_id)
+            if number % GROUPS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def _resume(self) -> None:
+        """Begin the members' sessions."""
+        for number, group in enumerate(list(self.groups.values()), 1):
+            if self.state is not ShardState.LOADING:
+                return
+            if isinstance(group.membership, ClassicGroup):
+                group.membership.resume(self._parts.now())
+            self.settle(group)
             if number % GROUPS_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
@@ -271,8 +282,13 @@ class Shard:
 
     def _wake(self, group: Group) -> None:
         group.timer = None
-        group.membership.wake(self._parts.now())
-        self.settle(group)
+        try:
+            group.membership.wake(self._parts.now())
+            self.settle(group)
+        except Exception:
+            logger.exception("what was due in group %s failed; it is tried again", group.id)
+            if group.timer is None and self.groups.get(group.id) is group:
+                group.timer = self._parts.loop.call_later(WAKE_AGAIN_S, self._wake, group)
 
     def _new_classic(self, group_id: str) -> ClassicGroup:
         parts = self._parts

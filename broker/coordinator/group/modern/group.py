@@ -7,7 +7,7 @@ of a member that is not known makes it, and a tombstone of what is not there doe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -146,9 +146,9 @@ class ConsumerGroup:
         """The topics that its members consume."""
         return frozenset[str]().union(*(subscribed_names(member, self.regexes) for member in self.members.values()))
 
-    def all_use_classic_except(self, member_id: str) -> bool:
+    def all_use_classic_except(self, leaving: Collection[str]) -> bool:
         """Whether all other members speak the classic protocol."""
-        return all(member.classic is not None for member in self.members.values() if member.member_id != member_id)
+        return all(member.classic is not None for member in self.members.values() if member.member_id not in leaving)
 
     # -- replaying
 
