@@ -84,6 +84,8 @@ class Commits:
     def _commit(self, offsets: Offsets, generation: Generation, deadline: float | None) -> None:
         if not offsets:
             return
+        if self._membership.fenced:
+            raise self._requests.fenced()
         client = self._config.client
         pause = client.retry_backoff
         while True:
@@ -112,7 +114,8 @@ class Commits:
         if code not in _OF_THE_MEMBER:
             if code == ErrorCode.FENCED_INSTANCE_ID:
                 with self._shared.lock:
-                    self._membership.reset("another member has this group.instance.id")
+                    if self._membership.commit_fenced(generation):
+                        return self._requests.fenced()
             return type(error)(f"group {group}, committing {partition}: {error.message}")
         with self._shared.lock:
             only_now = generation.valid and self._membership.commit_refused(code, generation)

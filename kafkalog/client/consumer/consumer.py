@@ -64,9 +64,10 @@ class Consumer(Closing):
             for batch in consumer.read_arrow():
                 print(batch.num_rows)
 
-    Errors that every call may raise: what the broker reports and trying again does not help against (authorization, an
-    unknown group.instance.id, …), `AuthenticationError`, `WakeupError`. Lost connections and moved leaders and
-    coordinators are followed in silence.
+    Errors that every call may raise: what the broker reports and trying again does not help against (authorization, …),
+    `AuthenticationError`, `WakeupError`. Lost connections and moved leaders and coordinators are followed in silence.
+    Where another consumer takes this one's ``group.instance.id``, `poll` and `commit` raise FencedInstanceIdError until
+    `unsubscribe` or `close`.
     """
 
     def __init__(self, config: ConsumerConfig | Mapping[str, Any]) -> None:
@@ -137,7 +138,7 @@ class Consumer(Closing):
             self._changed()
 
     def unsubscribe(self) -> None:
-        """Read nothing; leaves the group."""
+        """Read nothing; leaves the group, which keeps the place of a static member until its session ends (KIP-345)."""
         with self._use():
             self._unsubscribe()
 
@@ -528,9 +529,7 @@ class Consumer(Closing):
                 if member is not None:
                     self._last_commit(member, deadline)
                     if self._subscription.grouped:
-                        member.leave(
-                            "the consumer is being closed", max(deadline - time.monotonic(), 0.1), closing=True
-                        )
+                        member.leave("the consumer is being closed", max(deadline - time.monotonic(), 0.1))
             finally:
                 self._fetcher.stop(max(deadline - time.monotonic(), 0.1))
                 if member is not None:

@@ -95,6 +95,7 @@ class Coordinator:
     def step(self) -> None:
         """Do what is due. Raises what listeners raise, and what ends the membership."""
         self.commits.call_back()
+        self._check_fenced()
         if self._failure is not None:
             with self._shared.lock:
                 failure, self._failure = self._failure, None
@@ -108,7 +109,7 @@ class Coordinator:
     def due(self) -> bool:
         """Whether `step` has something to do now."""
         join, now = self._join, time.monotonic()
-        if self._failure is not None:
+        if self._failure is not None or self.membership.fenced:
             return True
         if join is not None:
             return join.done()
@@ -126,6 +127,15 @@ class Coordinator:
             if self._join is None and self._wants_join():
                 times.append(max(self._join_after, self._prepare_until if self._preparing else 0.0))
         return min(times)
+
+    def _check_fenced(self) -> None:
+        """FencedInstanceIdError where another has this one's id, again and again until the application leaves."""
+        if not self.membership.fenced:
+            return
+        with self._shared.lock:
+            self._failure = None
+        self._give_up(self._subscription.assigned, lost=True)
+        raise self.requests.fenced()
 
     def _step_join(self) -> None:
         if self._join is None:
@@ -187,6 +197,7 @@ class Coordinator:
             _log.info("group %s: joining again: %s", self.requests.group_id, error.error)
             return
         self._join_after = time.monotonic() + backoff
+        self._check_fenced()
         if not is_retriable(error):
             raise error
         _log.info("group %s: joining again: %s", self.requests.group_id, error)
@@ -321,8 +332,11 @@ class Coordinator:
 
     # Leaving
 
-    def leave(self, reason: str, timeout: float, *, closing: bool = False) -> None:
-        """Give everything up and leave the group; a static member that closes stays, to come back (KIP-345)."""
+    def leave(self, reason: str, timeout: float) -> None:
+        """Give everything up and leave the group.
+
+        The group keeps a static member's place until its session ends: it may come back (KIP-345).
+        """
         membership = self.membership
         error: Exception | None = None
         if self._join is not None:
@@ -340,10 +354,12 @@ class Coordinator:
             except Exception as failure:
                 error = failure
         with self._shared.lock:
-            membership.reset(reason)
+            if membership.fenced:
+                self._failure = None
+            membership.leave(reason)
         self._joined = self._preparing = None
         self._prepared = False
-        if generation.member_id and not (closing and self._config.group_instance_id is not None):
+        if generation.member_id and self._config.group_instance_id is None:
             try:
                 self.requests.leave(generation.member_id, reason, timeout)
             except Exception as failure:

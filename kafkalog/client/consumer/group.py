@@ -12,7 +12,7 @@ from kafkalog.client.connection import Connection
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
-from kafkalog.protocol.errors import KafkaError, UnknownTopicOrPartitionError, error_for
+from kafkalog.protocol.errors import FencedInstanceIdError, KafkaError, UnknownTopicOrPartitionError, error_for
 from kafkalog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kafkalog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -57,6 +57,13 @@ class GroupRequests:
         self.group_id = config.group_id
         self._connection: Connection | None = None
         self._closed = False
+
+    def fenced(self) -> FencedInstanceIdError:
+        """What a member is told whose ``group.instance.id`` another has taken."""
+        return FencedInstanceIdError(
+            f"group {self.group_id}: another member has group.instance.id {self._config.group_instance_id}, and this "
+            "one is not in the group any more; close it, or unsubscribe and subscribe to take the id back"
+        )
 
     def noticed(self, error: BaseException) -> None:
         """A request failed so: perhaps the coordinator has moved."""

@@ -8,7 +8,8 @@ the calls. Theory of operation::
        +-- error -------------------+-------------------+        rejoin wanted: JOINING again
 
 A generation is one composition of the group; what a member says of an older one is refused. The coordinator resets a
-member whom it does not know any more: it joins anew, and what it had been assigned is lost (KIP-429).
+member whom it does not know any more: it joins anew, and what it had been assigned is lost (KIP-429). A static member
+whose ``group.instance.id`` another has taken is fenced: were it to join, it would fence the other, in turns (KIP-345).
 """
 
 from __future__ import annotations
@@ -67,12 +68,13 @@ NO_GENERATION = Generation()
 
 @dataclass
 class Membership:
-    """The state of one member. ``rejoin`` is why it is to join (again), or None."""
+    """The state of one member. ``rejoin`` is why it is to join (again), or None; not heeded while it is ``fenced``."""
 
     state: State = State.UNJOINED
     generation: Generation = NO_GENERATION
     rejoin: str | None = "the member is new"
     rebalances: int = 0
+    fenced: bool = False
 
     @property
     def beating(self) -> bool:
@@ -90,6 +92,16 @@ class Membership:
         self.generation = Generation(NO_GENERATION_ID, member_id)
         self.state = State.UNJOINED
         self.rejoin = reason
+
+    def fence(self) -> None:
+        """Another member has this ``group.instance.id``; nothing but `leave` ends that."""
+        self.reset("another member has this group.instance.id")
+        self.fenced = True
+
+    def leave(self, reason: str) -> None:
+        """Belong to the group no more, because the application wants it so; it may join as somebody new."""
+        self.reset(reason)
+        self.fenced = False
 
     def join_sent(self) -> None:
         self.state = State.JOINING
@@ -118,6 +130,8 @@ class Membership:
         if code == ErrorCode.UNKNOWN_MEMBER_ID:
             self.reset("the coordinator did not know the member")
             return Next.BACK_OFF
+        if code == ErrorCode.FENCED_INSTANCE_ID:
+            self.fence()
         if code in _BACK_OFF:
             return Next.BACK_OFF
         return Next.FIND if code in _MOVED else Next.FAIL
@@ -132,6 +146,8 @@ class Membership:
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             self._refused(code)
             return Next.BACK_OFF
+        if code == ErrorCode.FENCED_INSTANCE_ID:
+            self.fence()
         if code in _BACK_OFF:
             return Next.BACK_OFF
         return Next.FIND if code in _MOVED else Next.FAIL
@@ -151,7 +167,7 @@ class Membership:
         if code == ErrorCode.FENCED_INSTANCE_ID:
             if generation != self.generation:
                 return Next.REJOIN
-            self.reset("another member has this group.instance.id")
+            self.fence()
             return Next.FAIL
         return Next.BACK_OFF if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else Next.FAIL
 
@@ -166,6 +182,12 @@ class Membership:
         if generation == self.generation and self.state not in (State.JOINING, State.SYNCING):
             self._refused(code)
         return False
+
+    def commit_fenced(self, generation: Generation) -> bool:
+        """A commit of ``generation`` met FENCED_INSTANCE_ID; whether that holds for the present one."""
+        if generation == self.generation and self.state is State.STABLE:
+            self.fence()
+        return self.fenced
 
     def _refused(self, code: int) -> None:
         name = ErrorCode(code).name

@@ -13,6 +13,7 @@ from kafkalog.client.consumer import Consumer, RebalanceListener
 from kafkalog.client.group_admin import GroupAdmin
 from kafkalog.client.groups import MemberToRemove
 from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import FencedInstanceIdError
 from tests.client.consumer.conftest import OURS
 from tests.client.consumer.support import DEADLINE_S, Live, Noting, numbers, poll_until, take, values
 from tests.support.waiting import wait_until
@@ -116,3 +117,54 @@ def test_partitions_are_lost_to_who_was_given_up_while_joining(live: Live) -> No
         poll_until([consumer], lambda: len(noting.calls) >= 3, "a new assignment")
         assert noting.calls[:3] == [("assigned", [0, 1]), ("lost", [0, 1]), ("assigned", [0, 1])]
         assert [record.offset for record in take(consumer, 5)] == list(range(5)), "from what is committed"
+
+
+@pytest.mark.parametrize("learns", ["by a heartbeat", "by a commit"])
+def test_a_static_member_whose_id_another_takes_does_not_take_it_back(live: Live, learns: str) -> None:
+    topic, group = live.topic(2), live.group()
+    live.produce(topic, 0, values(5))
+    noting = Noting()
+    pause = 200 if learns == "by a heartbeat" else 5000
+    static = {"group_instance_id": "i-1", "enable_auto_commit": False, "heartbeat_interval_ms": pause}
+    with live.consumer(group, **static) as first, live.consumer(group, **static) as second:
+        first.subscribe([topic], listener=noting)
+        take(first, 5)
+        second.subscribe([topic])
+        poll_until([second], lambda: numbers(second) == [0, 1], "what the first had")
+        if learns == "by a commit":
+            with pytest.raises(FencedInstanceIdError):
+                first.commit()
+        with pytest.raises(FencedInstanceIdError, match=r"another member has group.instance.id i-1"):
+            poll_until([first], lambda: False, "the error")
+        for _ in range(3):
+            with pytest.raises(FencedInstanceIdError):
+                first.poll(0)
+            with pytest.raises(FencedInstanceIdError):
+                first.commit({TopicPartition(topic, 0): 1})
+        assert noting.calls == [("assigned", [0, 1]), ("lost", [0, 1])]
+        second.commit()
+        generation = second.group_metadata()
+        poll_until([second], lambda: second.metrics()["commit-total"] == 1, "its commit")
+        assert second.group_metadata() == generation
+        # Who wants the id back says so.
+        first.unsubscribe()
+        first.subscribe([topic])
+        poll_until([first], lambda: numbers(first) == [0, 1], "all partitions again")
+        with pytest.raises(FencedInstanceIdError):
+            poll_until([second], lambda: False, "the error")
+
+
+def test_the_group_keeps_the_place_of_a_static_member_that_unsubscribes(live: Live) -> None:
+    topic, group = live.topic(2), live.group()
+    with (
+        GroupAdmin(ClientConfig.from_dict({"bootstrap.servers": live.address})) as admin,
+        live.consumer(group, group_instance_id="i-1", session_timeout_ms=60_000) as consumer,
+    ):
+        consumer.subscribe([topic])
+        poll_until([consumer], lambda: numbers(consumer) == [0, 1], "all partitions")
+        generation = consumer.group_metadata().generation_id
+        consumer.unsubscribe()
+        assert [each.instance_id for each in admin.describe_groups([group])[group].members] == ["i-1"]
+        consumer.subscribe([topic])
+        poll_until([consumer], lambda: numbers(consumer) == [0, 1], "all partitions again")
+        assert consumer.group_metadata().generation_id == generation

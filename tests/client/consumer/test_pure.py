@@ -89,7 +89,8 @@ def test_a_refused_join(code: ErrorCode, todo: Next) -> None:
     assert made.join_failed(code, "") is todo
     assert made.state is State.UNJOINED
     assert made.rejoin is not None
-    assert made.generation.valid is (code != ErrorCode.UNKNOWN_MEMBER_ID)
+    assert made.generation.valid is (code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID))
+    assert made.fenced is (code == ErrorCode.FENCED_INSTANCE_ID)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,7 @@ def test_a_refused_join(code: ErrorCode, todo: Next) -> None:
         (ErrorCode.ILLEGAL_GENERATION, Next.BACK_OFF, Generation(-1, "m")),
         (ErrorCode.UNKNOWN_MEMBER_ID, Next.BACK_OFF, Generation()),
         (ErrorCode.NOT_COORDINATOR, Next.FIND, Generation(4, "m", "range")),
+        (ErrorCode.FENCED_INSTANCE_ID, Next.FAIL, Generation()),
     ],
 )
 def test_a_refused_sync(code: ErrorCode, todo: Next, generation: Generation) -> None:
@@ -125,6 +127,9 @@ def test_refused_heartbeats() -> None:
     made = member()
     assert made.heartbeat_failed(ErrorCode.FENCED_INSTANCE_ID, made.generation) is Next.FAIL
     assert not made.generation.valid
+    assert made.fenced
+    made.leave("the application unsubscribed")
+    assert not made.fenced
 
 
 def test_an_assignment_that_comes_too_late() -> None:
@@ -150,6 +155,10 @@ def test_refused_commits() -> None:
     assert made.generation.valid
     assert not made.commit_refused(ErrorCode.UNKNOWN_MEMBER_ID, made.generation)
     assert not made.generation.valid
+    made = member()
+    assert not made.commit_fenced(Generation(2, "m", "range")), "that was of another generation"
+    assert made.commit_fenced(made.generation)
+    assert (made.state, made.generation.valid, made.fenced) == (State.UNJOINED, False, True)
 
 
 def test_when_heartbeats_are_due() -> None:
