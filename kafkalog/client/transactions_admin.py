@@ -142,7 +142,7 @@ class TransactionsAdmin(Closing):
         retry = Retry(self.cluster.config)
         found: list[TransactionListing] = []
         for node_id in sorted(self.cluster.metadata([], refresh=True, deadline=retry.deadline).brokers):
-            found += retry.run(lambda node_id=node_id: self._list(node_id, request))  # type: ignore[misc]
+            found += retry.run(lambda node_id=node_id: self._list(node_id, request, retry))  # type: ignore[misc]
         return sorted(found)
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
@@ -176,7 +176,8 @@ class TransactionsAdmin(Closing):
                 by_broker[node_id].append(tp)
             for node_id, tps in by_broker.items():
                 for start in range(0, len(tps), _PARTITIONS_AT_ONCE):
-                    self._describe_producers(node_id, tps[start : start + _PARTITIONS_AT_ONCE], found)
+                    some = tps[start : start + _PARTITIONS_AT_ONCE]
+                    self._describe_producers(node_id, some, found, self._timeout(retry))
                     left.difference_update(found)
 
         retry.run(attempt, lambda error: self.cluster.forget({tp.topic for tp in left}))
@@ -205,7 +206,7 @@ class TransactionsAdmin(Closing):
 
         def attempt() -> None:
             leader = self.cluster.leader_now(partition, retry.deadline).broker.node_id
-            answer: WriteTxnMarkersResponse = self.cluster.request_to(leader, request)
+            answer: WriteTxnMarkersResponse = self.cluster.request_to(leader, request, timeout=self._timeout(retry))
             codes = [each.error_code for m in answer.markers for topic in m.topics for each in topic.partitions]
             if len(codes) != 1:
                 raise ValueError(f"WriteTxnMarkers for {partition} was answered with {len(codes)} results")
@@ -257,8 +258,11 @@ class TransactionsAdmin(Closing):
 
     # Inside
 
-    def _list(self, node_id: int, request: ListTransactionsRequest) -> list[TransactionListing]:
-        answer: ListTransactionsResponse = self.cluster.request_to(node_id, request)
+    def _timeout(self, retry: Retry) -> float:
+        return min(self.cluster.config.request_timeout, max(retry.left, 0.001))
+
+    def _list(self, node_id: int, request: ListTransactionsRequest, retry: Retry) -> list[TransactionListing]:
+        answer: ListTransactionsResponse = self.cluster.request_to(node_id, request, timeout=self._timeout(retry))
         _raise(answer.error_code, f"listing the transactions of broker {node_id}")
         if answer.unknown_state_filters:
             known = ", ".join(state for state in TransactionState if state is not TransactionState.UNKNOWN)
@@ -287,7 +291,11 @@ class TransactionsAdmin(Closing):
         )
 
     def _describe_producers(
-        self, node_id: int, tps: Sequence[TopicPartition], found: dict[TopicPartition, list[ProducerState]]
+        self,
+        node_id: int,
+        tps: Sequence[TopicPartition],
+        found: dict[TopicPartition, list[ProducerState]],
+        timeout: float,
     ) -> None:
         topics: dict[str, list[int]] = defaultdict(list)
         for tp in tps:
@@ -295,7 +303,7 @@ class TransactionsAdmin(Closing):
         request = DescribeProducersRequest(
             topics=[TopicRequest(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
         )
-        answer: DescribeProducersResponse = self.cluster.request_to(node_id, request)
+        answer: DescribeProducersResponse = self.cluster.request_to(node_id, request, timeout=timeout)
         failure: KafkaError | None = None
         for topic in answer.topics:
             for each in topic.partitions:

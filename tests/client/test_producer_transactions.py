@@ -14,10 +14,11 @@ import pytest
 
 from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.group_offsets import GroupOffsets
 from kafkalog.client.producer import TransactionAbortedError, TransactionStateError
 from kafkalog.client.transaction_errors import AbortableTransactionError, FatalTransactionError, FencedError
-from kafkalog.client.transaction_requests import TransactionRequests, end_transaction
+from kafkalog.client.transaction_requests import ProducerIdentity, TransactionRequests, end_transaction
 from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
 from kafkalog.records.batch import Record, encode_batch
 from tests.client.transaction_site import DEADLINE_S, Site
@@ -140,6 +141,34 @@ def test_a_lost_batch_aborts_and_raises_the_epoch(site: Site) -> None:
             producer.send(site.topic, b"second", partition=0)
             producer.send(small, b"fits")
     assert site.read() == [b"first", b"second"]
+
+
+def test_an_abort_whose_new_epoch_comes_late_may_be_called_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Admin(site.config()) as admin, site.producer() as producer:
+        small = f"{site.topic}-small"
+        admin.create_topics([NewTopic(small, 1, 1, {"max.message.bytes": "500"})])
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(site.topic, b"with a loss", partition=0)
+        lost = producer.send(small, bytes(1000))
+        producer.flush()
+        assert lost.exception() is not None
+        present = TransactionRequests.raise_epoch
+
+        def answer_is_lost(self: TransactionRequests, *, deadline: float | None = None) -> ProducerIdentity:
+            identity = self.identity
+            present(self, deadline=deadline)
+            self.identity = identity
+            raise ClientTimeoutError("the answer did not come in time")
+
+        monkeypatch.setattr(TransactionRequests, "raise_epoch", answer_is_lost)
+        with pytest.raises(ClientTimeoutError):
+            producer.abort_transaction()
+        monkeypatch.undo()
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send(site.topic, b"second", partition=0)
+    assert site.read() == [b"second"]
 
 
 def test_another_process_ends_it(site: Site) -> None:

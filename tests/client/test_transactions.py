@@ -164,6 +164,22 @@ def test_a_lost_answer_counts_as_begun() -> None:
     assert not machine.began
 
 
+def test_what_has_ended_is_not_ended_again() -> None:
+    machine = in_transaction()
+    machine.added([TP])
+    machine.fail(error_for(ErrorCode.MESSAGE_TOO_LARGE), batch=True)
+    machine.begin_abort()
+    machine.end_answered()
+    machine.doubt()
+    machine.begin_abort()
+    assert not machine.must_end
+    assert machine.must_raise_epoch
+    machine.ended(ProducerIdentity(4, 1))
+    machine.begin()
+    machine.added([TP])
+    assert machine.must_end
+
+
 def test_the_first_error_is_the_one_told() -> None:
     machine = in_transaction()
     machine.fail(MessageTooLargeError("too large"))

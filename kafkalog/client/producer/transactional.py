@@ -125,6 +125,10 @@ class TransactionCalls:
             try:
                 if must_end:
                     self._end_aborted(deadline, sure=sure)
+                    with self._accumulator.lock:
+                        # Where the rest runs out of time, the same call comes again, and must not end it again: its
+                        # epoch may be gone by then.
+                        self.transactions.end_answered()
                 # What became of the last batches is known only now.
                 raised = self._requests.raise_epoch(deadline=deadline) if self.transactions.must_raise_epoch else None
             except Exception as error:

@@ -93,6 +93,8 @@ class Transactions:
         """Whether the coordinator has begun the transaction: a partition or a group is in it."""
         self.in_doubt = False
         """Whether it may have, because an answer was lost."""
+        self.end_known = False
+        """Whether it has ended the transaction since."""
         self.needs_epoch = False
         """Whether some partition's sequence is unsure, so that the next transaction needs another epoch."""
 
@@ -161,6 +163,10 @@ class Transactions:
         """An answer was lost that would have said that the transaction began."""
         self.in_doubt = True
 
+    def end_answered(self) -> None:
+        """The coordinator has ended the transaction; another epoch may still be due."""
+        self.end_known = True
+
     def ended(self, identity: ProducerIdentity | None = None) -> None:
         """The transaction has ended, and there is another epoch where one was needed."""
         if identity is not None:
@@ -197,7 +203,7 @@ class Transactions:
     @property
     def must_end(self) -> bool:
         """Whether the coordinator must be told how the transaction ends."""
-        return (self.began or self.in_doubt) and not cannot_be_ended(self.error)
+        return (self.began or self.in_doubt) and not self.end_known and not cannot_be_ended(self.error)
 
     @property
     def must_raise_epoch(self) -> bool:
@@ -259,4 +265,4 @@ class Transactions:
             self.state = State.READY
             self.error = None
         self.partitions.clear()
-        self.began = self.in_doubt = self.needs_epoch = False
+        self.began = self.in_doubt = self.end_known = self.needs_epoch = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -77,7 +78,9 @@ def open_transactions(cluster: Cluster, prefix: str, deadline: float) -> list[Ta
     """
     try:
         brokers = cluster.metadata([], refresh=True, deadline=deadline).brokers
-        names = [name for broker in brokers for name in _open_names(cluster, broker) if is_task_name(prefix, name)]
+        names = [
+            name for broker in brokers for name in _open_names(cluster, broker, deadline) if is_task_name(prefix, name)
+        ]
         coordinators = Coordinators(cluster)
         return [each for name in names for each in _described(coordinators, name, deadline)]
     except (KafkaError, ClientError) as error:
@@ -85,9 +88,10 @@ def open_transactions(cluster: Cluster, prefix: str, deadline: float) -> list[Ta
         return []
 
 
-def _open_names(cluster: Cluster, node_id: int) -> list[str]:
+def _open_names(cluster: Cluster, node_id: int, deadline: float) -> list[str]:
     request = ListTransactionsRequest(state_filters=[ONGOING])
-    answer: ListTransactionsResponse = cluster.request_to(node_id, request)
+    timeout = min(cluster.config.request_timeout, max(deadline - time.monotonic(), 0.001))
+    answer: ListTransactionsResponse = cluster.request_to(node_id, request, timeout=timeout)
     if answer.error_code:
         raise error_for(answer.error_code)
     return [each.transactional_id for each in answer.transaction_states]
