@@ -107,22 +107,25 @@ def run_produce(arguments: argparse.Namespace) -> int:
     outcome = Deliveries(arguments.topic)
     signal.signal(signal.SIGTERM, _terminate)
     interrupted = 0
-    with Producer(config) as producer:
-        if config.transactional_id is not None:
-            producer.init_transactions()
-            producer.begin_transaction()
-        try:
-            _send_all(arguments, producer, reader, outcome, config.max_request_size)
-        except KeyboardInterrupt as interrupt:
-            # What was read before is still delivered.
-            interrupted = 128 + (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT)
-        except LineError as error:
-            complain(error)
-            outcome.stopped = True
-        # What is interrupted is aborted when the producer is closed.
-        if config.transactional_id is not None and not interrupted and not outcome.stopped:
-            producer.commit_transaction()
-    failed = outcome.report()
+    try:
+        with Producer(config) as producer:
+            if config.transactional_id is not None:
+                producer.init_transactions()
+                producer.begin_transaction()
+            try:
+                _send_all(arguments, producer, reader, outcome, config.max_request_size)
+            except KeyboardInterrupt as interrupt:
+                # What was read before is still delivered.
+                interrupted = 128 + (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT)
+            except LineError as error:
+                complain(error)
+                outcome.stopped = True
+            # What is interrupted is aborted when the producer is closed.
+            if config.transactional_id is not None and not interrupted and not outcome.stopped:
+                producer.commit_transaction()
+    finally:
+        # Also where the transaction has failed: what its records met says why.
+        failed = outcome.report()
     return interrupted or failed
 
 

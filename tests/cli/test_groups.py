@@ -188,6 +188,19 @@ def test_a_plan_out_and_in(groups: Groups, join: Join, topic: str, tmp_path: Pat
     assert "line 1: partition 'zero'" in done.err
 
 
+def test_what_was_reset_before_an_error_is_told(groups: Groups, topic: str, tmp_path: Path) -> None:
+    first, second, third = (f"g-{number}-{uuid.uuid4().hex[:8]}" for number in range(3))
+    plan = tmp_path / "plan.csv"
+    plan.write_text(f"{first},{topic},0,1\n{second},{topic},0,2\n{third},no-{topic},0,3\n")
+    words = [word for group in (first, second, third) for word in ("--group", group)]
+    done = groups("reset-offsets", *words, "--from-file", str(plan), "--execute", "--json", check=1)
+    assert [(row["group"], row["new_offset"]) for row in map(json.loads, done.out)] == [(first, 1), (second, 2)]
+    assert f"no-{topic}" in done.err
+    assert offsets(groups, first) == {0: 1}
+    done = groups("reset-offsets", *words, "--from-file", str(plan), check=1)
+    assert done.out == []
+
+
 def test_a_reset_makes_a_group(groups: Groups, topic: str) -> None:
     group = f"g-{uuid.uuid4().hex[:8]}"
     groups("reset-offsets", "--group", group, "--topic", topic, "--to-offset", "5", "--execute")

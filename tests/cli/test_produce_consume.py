@@ -284,6 +284,16 @@ def test_undelivered_lines(broker_address: str) -> None:
     assert consume(broker_address, name, 2) == b"one\nthree\n"
 
 
+def test_undelivered_lines_of_a_transaction(broker_address: str) -> None:
+    name = new_topic(broker_address, 1, "--config", "max.message.bytes=1000")
+    words = "--producer-property", f"transactional.id={name}"
+    done = produce(broker_address, name, b"one\n" + b"x" * 2000 + b"\n", *words, check=1)
+    message = done.stderr.decode()
+    assert f"sending to {name}: MESSAGE_TOO_LARGE" in message
+    assert re.search(r"kafkalog: \d records were not delivered\n", message)
+    assert "because of an earlier error" in message.splitlines()[-1]
+
+
 def test_a_line_longer_than_any_request(broker_address: str, topic: str) -> None:
     done = produce(broker_address, topic, b"one\n" + b"x" * 3_000_000 + b"\n", check=1)
     assert "max.request.size" in done.stderr.decode()

@@ -84,24 +84,30 @@ def run_reset_offsets(arguments: argparse.Namespace) -> int:
     rules = _rules(arguments)
     plans: dict[str, Mapping[TopicPartition, int]] = {}
     left_alone = False
-    with open_admin(arguments) as admin:
-        for name, group in admin.describe_groups(selected(admin, arguments)).items():
-            if group.state not in (EMPTY, DEAD):
-                complain(
-                    f"Assignments can only be reset if the group '{name}' is inactive, but the current state is "
-                    f"{group.state}."
-                )
-                left_alone = True
-                continue
-            plan = _plan(admin, name, rules, arguments)
-            if plan is None:
-                left_alone = True
-                continue
-            for warning in plan.warnings:
-                complain(warning)
-            if arguments.execute:
-                admin.alter_offsets(name, plan.offsets)
-            plans[name] = plan.offsets
+    try:
+        with open_admin(arguments) as admin:
+            for name, group in admin.describe_groups(selected(admin, arguments)).items():
+                if group.state not in (EMPTY, DEAD):
+                    complain(
+                        f"Assignments can only be reset if the group '{name}' is inactive, but the current state is "
+                        f"{group.state}."
+                    )
+                    left_alone = True
+                    continue
+                plan = _plan(admin, name, rules, arguments)
+                if plan is None:
+                    left_alone = True
+                    continue
+                for warning in plan.warnings:
+                    complain(warning)
+                if arguments.execute:
+                    admin.alter_offsets(name, plan.offsets)
+                plans[name] = plan.offsets
+    except Exception:
+        if arguments.execute and plans:
+            # Those were committed before.
+            _print(plans, arguments)
+        raise
     _print(plans, arguments)
     return 1 if left_alone else 0
 
