@@ -53,6 +53,7 @@ class Broker:
             replicas=replicas,
             topics=self.topics,
             allocate_producer_id=self.producer_ids.allocate,
+            reserve_producer_ids=self.producer_ids.reserve,
             on_offsets=lambda index, marker: self.groups.on_marker(index, marker.producer_id, marker.committed),
             now_ms=now_ms,
         )

@@ -20,6 +20,7 @@ class ProducerIds:
         self._store = store
         self._next = 0
         self._end = 0
+        self._least = 0
 
     async def allocate(self) -> int:
         """A fresh producer id.
@@ -30,11 +31,29 @@ class ProducerIds:
         while self._next >= self._end:
             try:
                 state = await self._store.commit(
-                    lambda state: replace(state, next_producer_id=state.next_producer_id + self.BLOCK)
+                    lambda state: replace(state, next_producer_id=max(state.next_producer_id, self._least) + self.BLOCK)
                 )
             except OSError as error:
                 raise KafkaStorageError(f"No producer id can be allocated: {error}") from error
             # A concurrent caller may have taken its block already; the newer one serves both.
-            self._next, self._end = state.next_producer_id - self.BLOCK, state.next_producer_id
+            self._end = state.next_producer_id
+            self._next = max(self._end - self.BLOCK, self._least)
         self._next += 1
         return self._next - 1
+
+    async def reserve(self, largest: int) -> None:
+        """Give neither ``largest`` nor a smaller id from now on: they were found in use.
+
+        Raises:
+            KafkaStorageError: this could not be stored; it holds until the next start all the same.
+        """
+        self._least = max(self._least, largest + 1)
+        self._next = max(self._next, self._least)
+        if self._store.state.next_producer_id >= self._least:
+            return
+        try:
+            await self._store.commit(
+                lambda state: replace(state, next_producer_id=max(state.next_producer_id, self._least))
+            )
+        except OSError as error:
+            raise KafkaStorageError(f"Producer ids up to {largest} cannot be reserved: {error}") from error

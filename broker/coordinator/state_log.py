@@ -42,6 +42,10 @@ T = TypeVar("T")
 
 DEFAULT_TIMEOUT_MS = 5_000
 """How long an append waits for the high watermark unless its caller says, as ``offsets.commit.timeout.ms``."""
+LOADS_AT_ONCE = 4
+"""Partitions of a topic that a coordinator reads at the same time."""
+RETRY_LOAD_MS = 10_000
+"""When a coordinator tries again to load what could not be loaded, at the earliest."""
 READ_IN_STEPS = 8
 """Times that a worker reads in what is missing before the read goes ahead all the same."""
 

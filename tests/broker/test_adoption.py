@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.metadata.local import FILE_NAME
+from broker.metadata.local import FILE_NAME, LocalStore
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalog.records.batch import Record, encode_batch
 from tests.peers.process import PeerFailedError
 from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.transactions import WireProducer
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, create_topic, end_offset, exchange, list_offset, produce
 
@@ -48,6 +49,26 @@ def test_producer_ids_found_in_the_log_are_not_given_again(start_broker: Callabl
         records = batch([b"new"], producer_id=new, producer_epoch=0, base_sequence=0, timestamp=now_ms)
         assert produce(sock, "t", records).base_offset == 3
         assert end_offset(sock, "t") == 4
+
+
+def test_producer_ids_of_transactional_ids_are_not_given_again(start_broker: Callable[..., KafkalogBroker]) -> None:
+    """Of producers that have written nothing, or nothing that is still there."""
+    broker = start_broker()
+    with broker.connect() as sock:
+        old = WireProducer(sock, "mine")
+        old.init()
+    broker.stop()
+    (broker.log_dir / FILE_NAME).unlink()
+    broker.start()
+    with broker.connect() as sock:
+        again = WireProducer(sock, "mine")
+        again.init()
+        assert (again.producer_id, again.epoch) == (old.producer_id, old.epoch + 1)
+        assert new_producer(sock) > old.producer_id
+        other = WireProducer(sock, "other")
+        other.init()
+        assert other.producer_id > old.producer_id
+    assert LocalStore(broker.log_dir).load(None).next_producer_id > old.producer_id
 
 
 def test_nothing_is_removed_by_a_retention_that_nobody_set(start_broker: Callable[..., KafkalogBroker]) -> None:

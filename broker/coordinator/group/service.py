@@ -24,7 +24,7 @@ from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest
 from broker.coordinator.group.membership import CommitRequest, GroupSummary, Membership, Moment
 from broker.coordinator.group.offsets import Committed, TopicPartition
 from broker.coordinator.group.shard import Group, GroupCounters, Shard, ShardParts, ShardState
-from broker.coordinator.state_log import StateLog
+from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateLog
 from broker.coordinator.state_topic import CONSUMER_OFFSETS, consumer_offsets_topic
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
@@ -41,10 +41,6 @@ from kafkalog.protocol.errors import (
 )
 
 logger = logging.getLogger("kafkalog.broker.groups")
-
-LOADS_AT_ONCE = 4
-RETRY_LOAD_MS = 10_000
-"""When a shard that could not be loaded is tried again, at the earliest."""
 
 Admit = Callable[[Partition], None]
 """Lets a transactional append to a partition pass, or raises a KafkaError; called in the turn of the append."""

@@ -13,7 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, Protocol
 
-from broker.coordinator.state_log import StateBatch, StateRecord
+from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateBatch, StateRecord
 from broker.coordinator.transaction.completion import Completion
 from broker.coordinator.transaction.machine import (
     NO_PRODUCER_ID,
@@ -67,6 +67,7 @@ class TransactionCoordinator:
         write_marker: as `markers.MarkerWriter.write`.
         exists: whether the cluster has a partition.
         allocate_producer_id: a fresh producer id.
+        reserve_producer_ids: see to it that neither an id nor a smaller one is given again.
     """
 
     def __init__(
@@ -76,15 +77,20 @@ class TransactionCoordinator:
         write_marker: Callable[[str, int, Marker], asyncio.Future[int]],
         exists: Callable[[str, int], bool],
         allocate_producer_id: Callable[[], Awaitable[int]],
+        reserve_producer_ids: Callable[[int], Awaitable[None]],
         settings: Callable[[], TransactionSettings],
         now_ms: Callable[[], int],
     ) -> None:
         self._log = log
         self._allocate = allocate_producer_id
+        self._reserve = reserve_producer_ids
         self._settings = settings
         self._now_ms = now_ms
         self._shards: dict[int, TransactionShard] = {}
         self._loading: dict[int, asyncio.Task[None]] = {}
+        self._turns = asyncio.Semaphore(LOADS_AT_ONCE)
+        self._failed: dict[int, tuple[Any, int, int]] = {}
+        """Shards that could not be loaded: the owner, its leader epoch, and when that was."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._active = False
         self.loads, self.load_ms = 0, 0
@@ -152,7 +158,7 @@ class TransactionCoordinator:
 
         Raises:
             CoordinatorNotAvailableError: the broker is starting or stopping.
-            NotCoordinatorError: the partition is not led here, or its log cannot be used.
+            NotCoordinatorError: the partition is not led here, or its log cannot be used, or could not be loaded.
             CoordinatorLoadInProgressError: it is being loaded; that begins here where it has not.
         """
         if not self._active:
@@ -168,22 +174,40 @@ class TransactionCoordinator:
         if owner.log.log_end_offset == owner.log.log_start_offset and index not in self._loading:
             shard = self._shards[index] = TransactionShard(index, owner.leader_epoch, owner)
             return shard
+        if self._has_failed(index, owner):
+            raise NotCoordinatorError
         if index not in self._loading:
             task = self._loading[index] = self._spawn(self._load(TransactionShard(index, owner.leader_epoch, owner)))
             task.add_done_callback(lambda _: self._loading.pop(index, None))
         raise CoordinatorLoadInProgressError
+
+    def _has_failed(self, index: int, owner: Any) -> bool:
+        """Whether loading has failed so lately that it is not tried again yet."""
+        failed = self._failed.get(index)
+        if failed is None:
+            return False
+        failed_owner, epoch, failed_ms = failed
+        same = failed_owner is owner and epoch == owner.leader_epoch
+        if same and 0 <= self._now_ms() - failed_ms < RETRY_LOAD_MS:
+            return True
+        del self._failed[index]
+        return False
 
     def _is_current(self, shard: TransactionShard) -> bool:
         owner: Any = self._log.leads(shard.index)
         return self._shards.get(shard.index) is shard and owner is shard.owner and owner.leader_epoch == shard.epoch
 
     async def _load(self, shard: TransactionShard) -> None:
-        began = self._now_ms()
         try:
-            async for _ in self._log.replay(shard.index, shard.replay):
-                # On a worker: nobody else has the shard before it is loaded.
-                pass
-        except KafkaError as error:
+            async with self._turns:
+                began = self._now_ms()
+                async for _ in self._log.replay(shard.index, shard.replay):
+                    # On a worker: nobody else has the shard before it is loaded.
+                    pass
+            # Another registry may have given them, such as that of the Apache Kafka whose directory this was.
+            await self._reserve(shard.largest_producer_id)
+        except Exception as error:
+            self._failed[shard.index] = shard.owner, shard.epoch, self._now_ms()
             logger.error("transactions of __transaction_state-%d could not be loaded: %s", shard.index, error)
             return
         owner: Any = self._log.leads(shard.index)
@@ -401,7 +425,7 @@ class TransactionCoordinator:
         tombstones = [StateRecord(encode_key(machine.transactional_id), None) for machine in machines]
         try:
             await self._log.append(shard.index, tombstones)
-        except KafkaError as error:
+        except Exception as error:
             logger.warning("%d expired transactional ids could not be removed: %s", len(machines), error)
             for machine in machines:
                 machine.failed()

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from struct import Struct as Layout
 
-from broker.coordinator.transaction.machine import Transaction, TransactionState
+from broker.coordinator.transaction.machine import NO_PRODUCER_ID, Transaction, TransactionState
 from kafkalog.protocol.codec import ProtocolError, decode_message, encode_message
 from kafkalog.protocol.schema import INT32, M, Message, Struct, array, int8, int16, int32, int64, string
 
 _VERSION = Layout(">h")
+_BEGINNING = Layout(">hq")
+"""Of a value: its version and the producer id."""
 WRITTEN_VERSION = 0
 
 
@@ -35,6 +37,8 @@ class PartitionsSchema(Struct):
 
 class TransactionLogValue(Message, versions="0-1", flexible="1+"):
     producer_id: int = int64("0+")
+    previous_producer_id: int = int64("1+", tag=0, default=NO_PRODUCER_ID, ignorable=True)
+    next_producer_id: int = int64("1+", tag=1, default=NO_PRODUCER_ID, ignorable=True)
     producer_epoch: int = int16("0+")
     transaction_timeout_ms: int = int32("0+")
     transaction_status: int = int8("0+")  # TransactionState
@@ -100,6 +104,21 @@ def decode_value(value: bytes) -> Transaction:
         frozenset((each.topic, index) for each in read.transaction_partitions or () for index in each.partition_ids),
         read.transaction_start_timestamp_ms,
     )
+
+
+def largest_producer_id(value: bytes) -> int:
+    """The largest producer id that a record's value names; `NO_PRODUCER_ID` where it cannot be read."""
+    if len(value) < _BEGINNING.size:
+        return NO_PRODUCER_ID
+    producer_id: int
+    version, producer_id = _BEGINNING.unpack_from(value)
+    if version == 0:
+        return producer_id
+    try:
+        read = _read(TransactionLogValue, value)
+    except UnknownRecordError:
+        return NO_PRODUCER_ID
+    return max(read.producer_id, read.previous_producer_id, read.next_producer_id)
 
 
 def _read(cls: type[M], data: bytes | None) -> M:

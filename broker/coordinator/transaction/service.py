@@ -31,6 +31,7 @@ class Transactions:
         replicas: ReplicaManager,
         topics: TopicController,
         allocate_producer_id: Callable[[], Awaitable[int]],
+        reserve_producer_ids: Callable[[int], Awaitable[None]],
         on_offsets: Callable[[int, Marker], None],
         now_ms: Callable[[], int],
     ) -> None:
@@ -49,6 +50,7 @@ class Transactions:
             write_marker=self.markers.write,
             exists=exists,
             allocate_producer_id=allocate_producer_id,
+            reserve_producer_ids=reserve_producer_ids,
             settings=lambda: TransactionSettings.of(replicas.config),
             now_ms=now_ms,
         )

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from broker.coordinator.state_log import StateBatch
-from broker.coordinator.transaction.machine import Transaction, TransactionMachine
-from broker.coordinator.transaction.records import UnknownRecordError, decode_key, decode_value
+from broker.coordinator.transaction.machine import NO_PRODUCER_ID, Transaction, TransactionMachine
+from broker.coordinator.transaction.records import UnknownRecordError, decode_key, decode_value, largest_producer_id
 
 logger = logging.getLogger("kafkalog.broker.transaction")
 
@@ -20,14 +20,16 @@ class TransactionShard:
         index: of the partition.
         epoch: its leader epoch, which is the coordinator epoch of the markers written for it.
         owner: the partition itself, as far as it matters that it is still the same one.
+        largest_producer_id: that any of the records names, also those that were superseded.
     """
 
-    __slots__ = ("epoch", "index", "machines", "owner")
+    __slots__ = ("epoch", "index", "largest_producer_id", "machines", "owner")
 
     def __init__(self, index: int, epoch: int, owner: Any) -> None:
         self.index = index
         self.epoch = epoch
         self.owner = owner
+        self.largest_producer_id = NO_PRODUCER_ID
         self.machines: dict[str, TransactionMachine] = {}
 
     def __iter__(self) -> Iterator[TransactionMachine]:
@@ -42,9 +44,11 @@ class TransactionShard:
         # From the last one on: what came before it of the same id is not worth parsing.
         for record in (record for batch in reversed(batches) for record in reversed(batch.records)):
             if record.key in taken:
+                self._note_producer_id(record.value)
                 continue
             try:
                 transactional_id = decode_key(record.key)
+                self._note_producer_id(record.value)
                 transaction = None if record.value is None else decode_value(record.value)
             except UnknownRecordError as error:
                 logger.error(
@@ -53,6 +57,10 @@ class TransactionShard:
                 continue
             taken.add(record.key)
             self.put(transactional_id, transaction)
+
+    def _note_producer_id(self, value: bytes | None) -> None:
+        if value is not None:
+            self.largest_producer_id = max(self.largest_producer_id, largest_producer_id(value))
 
     def put(self, transactional_id: str, transaction: Transaction | None) -> None:
         """Set what is stored of a transactional id; None where it was forgotten."""

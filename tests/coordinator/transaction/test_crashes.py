@@ -92,6 +92,7 @@ class Crashes(RuleBasedStateMachine):
             write_marker=self.markers.write,
             exists=lambda topic, index: True,
             allocate_producer_id=self.allocate,
+            reserve_producer_ids=self.reserve,
             settings=lambda: TransactionSettings(expiration_ms=EXPIRATION_MS),
             now_ms=lambda: self.now,
         )
@@ -103,6 +104,9 @@ class Crashes(RuleBasedStateMachine):
         await asyncio.sleep(0)
         self.next_id += 1
         return self.next_id
+
+    async def reserve(self, largest: int) -> None:
+        assert largest <= self.next_id
 
     def turn(self) -> None:
         async def turns() -> None:

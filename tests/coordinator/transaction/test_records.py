@@ -14,6 +14,7 @@ from broker.coordinator.transaction.records import (
     decode_value,
     encode_key,
     encode_value,
+    largest_producer_id,
 )
 from kafkalog.protocol.codec import encode_message
 
@@ -33,6 +34,7 @@ def transactions(draw: st.DrawFn) -> Transaction:
 @given(transactions())
 def test_what_is_written_is_read(transaction: Transaction) -> None:
     assert decode_value(encode_value(transaction)) == transaction
+    assert largest_producer_id(encode_value(transaction)) == transaction.producer_id
 
 
 @given(st.text(max_size=40))
@@ -65,11 +67,14 @@ def test_version_1_is_read() -> None:
     assert decode_value(b"\0\1" + body) == expected
     tagged = body[:-1] + bytes.fromhex("020008000000000000000402020002")
     assert decode_value(b"\0\1" + tagged) == expected
+    assert largest_producer_id(b"\0\1" + body) == 5
+    following = body[:-1] + bytes.fromhex("02000800000000000000040108000000000000ffff")
+    assert largest_producer_id(b"\0\1" + following) == 0xFFFF
 
 
 @given(st.binary(max_size=60))
 def test_whatever_lies_there_is_read_or_refused(data: bytes) -> None:
-    for decode in (decode_key, decode_value):
+    for decode in (decode_key, decode_value, largest_producer_id):
         try:
             decode(data)
         except UnknownRecordError:

@@ -14,8 +14,8 @@ def batch(first: int, *stored: tuple[str, bytes | None]) -> StateBatch:
     return StateBatch(first, first + len(stored) - 1, -1, -1, False, None, records)
 
 
-def state(epoch: int) -> bytes:
-    return encode_value(Transaction(7, epoch, 60_000, TransactionState.EMPTY, 0))
+def state(epoch: int, producer_id: int = 7) -> bytes:
+    return encode_value(Transaction(producer_id, epoch, 60_000, TransactionState.EMPTY, 0))
 
 
 def epochs(shard: TransactionShard) -> dict[str, int]:
@@ -28,6 +28,15 @@ def test_the_last_record_of_an_id_counts_over_batches_and_pieces() -> None:
     assert epochs(shard) == {"a": 2, "b": 0}
     shard.replay([batch(4, ("b", state(1)), ("a", state(3)), ("a", None), ("c", None), ("c", state(5)))])
     assert epochs(shard) == {"b": 1, "c": 5}
+
+
+def test_the_largest_producer_id_is_that_of_all_records() -> None:
+    shard = TransactionShard(0, 0, None)
+    assert shard.largest_producer_id == -1
+    shard.replay([batch(0, ("a", state(0, 3)), ("b", state(0, 9)), ("b", None), ("a", state(0, 4)))])
+    assert shard.largest_producer_id == 9
+    shard.replay([batch(4, ("a", state(0, 12)), ("a", state(0, 5)))])
+    assert shard.largest_producer_id == 12
 
 
 def test_an_id_keeps_the_state_before_a_record_that_cannot_be_read() -> None:
