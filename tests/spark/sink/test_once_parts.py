@@ -1,18 +1,22 @@
-"""The pure parts of the transactional mode: the ledger's record, transactional ids, options."""
+"""The pure parts of the transactional mode: the ledger's record, transactional ids, options; and deadlines."""
 
 from __future__ import annotations
 
 import random
 import secrets
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog.client.cluster import Cluster
+from spark_kafkalog.sink.once.ending import open_transactions
 from spark_kafkalog.sink.once.errors import LedgerError
 from spark_kafkalog.sink.once.names import Names, is_task_name, of_process
 from spark_kafkalog.sink.once.record import PIECE_CHARACTERS, Record, State, TaskTransaction, decode, encode
 from spark_kafkalog.sink.options import OptionsError, SinkOptions
+from tests.client.silent import SILENT_S, silent_broker
 
 PREFIX = "orders"
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
@@ -149,3 +153,9 @@ def test_options() -> None:
 def test_options_that_cannot_be(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionsError, match=message):
         SinkOptions.parse({**SERVERS, **given})
+
+
+@pytest.mark.timeout(SILENT_S / 2)
+def test_looking_for_open_transactions_ends_at_the_deadline() -> None:
+    with silent_broker() as config, Cluster(config) as cluster:
+        assert open_transactions(cluster, "prefix", time.monotonic() + 0.5) == []
