@@ -245,7 +245,7 @@ def test_wrong_calls(site: Site) -> None:
         with pytest.raises(TransactionStateError, match="call init_transactions first"):
             producer.begin_transaction()
         with pytest.raises(TransactionStateError, match="call init_transactions first"):
-            producer.send("no-such-topic", b"x")
+            producer.send(site.topic, b"x")
         producer.init_transactions()
         with pytest.raises(TransactionStateError, match="init_transactions in state READY"):
             producer.init_transactions()
