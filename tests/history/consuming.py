@@ -37,6 +37,8 @@ class Reading:
         self._recorder = recorder
         self.session = ""
         self.at_end: set[tuple[str, int]] = set()
+        self.sought: dict[tuple[str, int], int] = {}
+        """Offsets that the session was told to begin at: librdkafka may hand out messages from before the seek."""
         config = settings(
             bootstrap,
             group_id=spec.group,
@@ -53,6 +55,7 @@ class Reading:
         """Another session."""
         self.session = session or self._recorder.name("s")
         self.at_end.clear()
+        self.sought.clear()
         self._recorder.tell(
             Action.ASSIGN, Outcome.OK, session=self.session, isolation=self._spec.isolation.value, group=group
         )
@@ -73,6 +76,8 @@ class Reading:
                 break
             topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
             error = message.error()
+            if error is None and offset < self.sought.get((topic, partition), 0):
+                continue
             if error is None:
                 messages.append(message)
                 self.at_end.discard((topic, partition))
@@ -309,9 +314,14 @@ class Copier:
         while True:
             try:
                 committed = consumer.committed(wanted, timeout=ANSWER_S)
-                break
+                if not any(each.error for each in committed):
+                    break
             except KafkaException:
-                time.sleep(POLL_S)
-        self._member.reading.begin(group=self._spec.group)
+                pass
+            time.sleep(POLL_S)
+        reading = self._member.reading
+        reading.begin(group=self._spec.group)
         for each in committed:
-            consumer.seek(TopicPartition(each.topic, each.partition, max(each.offset, 0)))
+            start = max(each.offset, 0)
+            reading.sought[each.topic, each.partition] = start
+            consumer.seek(TopicPartition(each.topic, each.partition, start))

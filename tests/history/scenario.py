@@ -35,7 +35,7 @@ PROGRESS_S = 90.0
 ENDING_S = 12.0
 """How long a client may take to end: librdkafka hangs for minutes in send_offsets_to_transaction, whatever its limit,
 when a broker dies under it. What a client was at that is killed remains unknown, which is sound."""
-DRAINING_S = 25.0
+DRAINING_S = 15.0
 """The same for a copier that first has to reach the end of its input."""
 _ACKNOWLEDGED = b'"action":"send","outcome":"ok"'
 
