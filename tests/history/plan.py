@@ -103,8 +103,8 @@ class Plan:
     """How many records are acknowledged before the writers are told to end."""
 
 
-def plan(seed: int, run: str = "h") -> Plan:
-    """The plan of a seed; ``run`` begins the names of its topics."""
+def plan(seed: int, run: str = "h", copiers: int = 2) -> Plan:
+    """The plan of a seed, with at most so many ``copiers``; ``run`` begins the names of its topics."""
     chance = random.Random(seed)
     source, copy = f"{run}-{seed}-in", f"{run}-{seed}-out"
     partitions = chance.randint(1, 3)
@@ -131,7 +131,7 @@ def plan(seed: int, run: str = "h") -> Plan:
                 static=number == 1 and chance.random() < 0.5,
                 drains=number == 1,
             )
-            for number in range(1, 1 + chance.randint(1, 2))
+            for number in range(1, 1 + min(chance.randint(1, 2), copiers))
         ),
         client("group 1", Role.GROUP, isolation=chance.choice(list(Isolation)), library=library(0.5)),
         client("read 1", Role.READ, isolation=chance.choice(list(Isolation)), library=library(0.5)),

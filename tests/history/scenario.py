@@ -220,10 +220,10 @@ class Scenario:
         self._await(settled, f"every transaction in {topic} is decided: the last stable offset is the high watermark")
 
 
-def run_seed(seed: int, broker: brokers.HistoryBroker, root: Path, run: str = "h") -> Result:
+def run_seed(seed: int, broker: brokers.HistoryBroker, root: Path, run: str = "h", copiers: int = 2) -> Result:
     """Run and check one seed; its files are in a directory of ``root``, deleted when nothing is wrong."""
     begun = time.monotonic()
-    the_plan = plan(seed, run)
+    the_plan = plan(seed, run, copiers)
     directory = Path(tempfile.mkdtemp(prefix=f"history-{seed}-", dir=root))
     events = Scenario(the_plan, broker, directory).run()
     violations = check(events, {the_plan.copy: the_plan.source})
@@ -242,6 +242,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=50)
     parser.add_argument("--seed", type=int, help="this one only")
+    parser.add_argument("--copiers", type=int, default=2, choices=(1, 2), help="at most")
     parser.add_argument("--broker", default="kafkalog", help="kafkalog, apache or apache:VERSION")
     parser.add_argument("--directory", type=Path, help="where the broker and the histories keep their files")
     args = parser.parse_args()
@@ -253,7 +254,7 @@ def main() -> int:
     failed = 0
     try:
         for seed in seeds:
-            result = run_seed(seed, broker, root)
+            result = run_seed(seed, broker, root, copiers=args.copiers)
             told = ", ".join(f"{count} {name}" for name, count in sorted(result.events.items()))
             print(f"seed {seed}: {len(result.violations)} violations in {result.seconds:.1f} s ({told})", flush=True)
             for violation in result.violations[:20]:
