@@ -7,6 +7,7 @@ up; what a member has travels in its subscription.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct as Layouts
 from typing import NamedTuple
@@ -49,9 +50,9 @@ class _AbstractSticky(Assignor):
         self.max_generation = NO_GENERATION
         """The greatest generation that a member has ever told of, as Kafka's assignors keep it."""
 
+    @abstractmethod
     def member_data(self, subscription: Subscription) -> MemberData:
         """What a member had before."""
-        raise NotImplementedError
 
     def assign(self, layout: Layout, members: Mapping[str, Subscription]) -> Mapping[str, Sequence[TopicPartition]]:
         return self.decide(layout, members)[0]
