@@ -204,7 +204,16 @@ class Cluster(Closing):
     def leader_now(self, tp: TopicPartition, deadline: float | None = None) -> Leader:
         """As `leader`, without trying again: LeaderNotAvailableError where there is none, or what went wrong."""
         deadline = Retry(self.config, deadline).deadline
-        found = self._topic_now(tp.topic, deadline, once=True).partitions.get(tp.partition)
+        return self._leader(tp, self._topic_now(tp.topic, deadline, once=True))
+
+    def known_leader(self, tp: TopicPartition) -> Leader | None:
+        """As `leader_now`, from memory alone, however old; None where the topic's metadata is to be fetched first."""
+        with self._lock:
+            topic = self._known.topics.get(tp.topic) if tp.topic in self._fetched else None
+        return None if topic is None else self._leader(tp, topic)
+
+    def _leader(self, tp: TopicPartition, topic: TopicMetadata) -> Leader:
+        found = topic.partitions.get(tp.partition)
         if found is None:
             raise UnknownTopicOrPartitionError(f"topic {tp.topic} has no partition {tp.partition}")
         broker = self._known.brokers.get(found.leader)

@@ -1,9 +1,12 @@
 """A consumer: alone or as a member of a group.
 
-- `consumer`      what users call; `config` Kafka's consumer properties, `listener` rebalances, `topic_filter` patterns
+- `consumer`      what users call, `inquiries` what of it is about topics; `config` Kafka's consumer properties,
+                  `listener` rebalances, `topic_filter` patterns
 - `subscription`  what is wanted and where the consumer stands, `positions` and `chunk` what it is made of
+- `polling`       what a poll does; `guard` who may call
 - `beginnings`    where it begins; `taking` and `delivery` what was fetched, on its way to the application
-- `fetching`      the thread that fetches; `validation` positions after a change of leaders (KIP-320)
+- `fetching`      the thread that fetches; `leaders` its connections, `validation` positions after a change of leaders
+                  (KIP-320)
 - `coordinator`   the application's side of the membership: `joining` the group, `commits`, `heartbeat`, each a thread;
                   `group` their requests, `membership` the member's state, `protocol` what members tell each other
 - `assignors`     who gets which partitions
@@ -25,6 +28,7 @@ from kafkalog.client.consumer.errors import (
     LogTruncationError,
     NoOffsetForPartitionError,
     RetriableCommitFailedError,
+    UnreadableBatchError,
     WakeupError,
 )
 from kafkalog.client.consumer.listener import RebalanceListener
@@ -49,6 +53,7 @@ __all__ = [
     "RoundRobinAssignor",
     "StickyAssignor",
     "TopicFilter",
+    "UnreadableBatchError",
     "WakeupError",
     "Whitelist",
 ]

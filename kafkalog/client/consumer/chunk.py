@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from kafkalog.client.types import READ_COMMITTED, ConsumerRecord, TopicPartition
 from kafkalog.records.any_format import iter_any_headers
 from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT
 from kafkalog.records.convert import upgraded
-from kafkalog.records.errors import UnsupportedMagicError
+from kafkalog.records.errors import RecordsError, UnsupportedMagicError
 
 from .positions import NO_EPOCH, Position
 
@@ -37,7 +38,10 @@ class Chunk:
         self.columns: tuple[str, ...] | None = None
         self.broken = False
         """Whether an error was met after records that were handed out: what follows is to be fetched again."""
+        self.failure: RecordsError | None = None
+        """Why Arrow batches end before the fetch does: at ``next`` is a batch that cannot be read."""
         self._fetched: FetchedChunk | None = fetched
+        self._leader_epoch = leader_epoch
         self._records: Iterator[tuple[list[ConsumerRecord], Position]] | None = None
         self._left: list[ConsumerRecord] = []
         self._after = Position(start)
@@ -81,14 +85,33 @@ class Chunk:
     # Arrow
 
     def decode_arrow(self, columns: Sequence[str], config: ClientConfig) -> None:
-        """Decode everything. Raises RecordsError for bytes that are no record batch."""
-        from kafkalog.records.arrow import decode_arrow
-
+        """Decode everything, or what comes before bytes that are no record batch: `take_arrow` raises their error."""
         fetched = self._fetched
         assert fetched is not None
-        aborted = fetched.aborted if config.isolation_level == READ_COMMITTED else ()
-        offset, end, records = self.start, self.next.offset, fetched.records
-        while offset < end:
+        records = fetched.records
+        try:
+            found = self._arrow_batches(records, columns, config)
+        except RecordsError as error:
+            records, found = self._sound(records, columns, config)
+            sound = fetched._replace(records=records)
+            self.next = Position(sound.next_offset(self.start), _last_epoch(records, self._leader_epoch))
+            self.failure = error
+        self._arrow = [(batch, Position(after, self.next.epoch)) for batch, after in found]
+        self.columns = tuple(columns)
+        # Nothing looks into the response's buffer any more: the connection can use it again.
+        self._fetched = None
+
+    def _arrow_batches(
+        self, records: memoryview, columns: Sequence[str], config: ClientConfig
+    ) -> list[tuple[pa.RecordBatch, int]]:
+        """All of ``records``, and the offsets after each batch. Raises RecordsError."""
+        from kafkalog.records.arrow import decode_arrow
+
+        assert self._fetched is not None
+        aborted = self._fetched.aborted if config.isolation_level == READ_COMMITTED else ()
+        found: list[tuple[pa.RecordBatch, int]] = []
+        given, offset = records, self.start
+        while True:
             try:
                 batch, after = decode_arrow(
                     records,
@@ -101,18 +124,33 @@ class Chunk:
                     check_crc=config.check_crcs,
                 )
             except UnsupportedMagicError:
-                if records is not fetched.records:
+                if records is not given:
                     raise
                 records = _modern(records)
                 continue
             if after <= offset:
-                break
+                return found
             offset = after
             if batch is not None:
-                self._arrow.append((batch, Position(after, self.next.epoch)))
-        self.columns = tuple(columns)
-        # Nothing looks into the response's buffer any more: the connection can use it again.
-        self._fetched = None
+                found.append((batch, after))
+
+    def _sound(
+        self, records: memoryview, columns: Sequence[str], config: ClientConfig
+    ) -> tuple[memoryview, list[tuple[pa.RecordBatch, int]]]:
+        """The most of ``records``, which cannot be decoded, that can; and what it is decoded to."""
+        ends = [0]
+        with contextlib.suppress(RecordsError):
+            ends.extend(at + header.size for at, header in iter_any_headers(records))
+        found: list[tuple[pa.RecordBatch, int]] = []
+        well, most = 0, len(ends) - 1
+        while well < most:
+            middle = (well + most + 1) // 2
+            try:
+                found = self._arrow_batches(records[: ends[middle]], columns, config)
+                well = middle
+            except RecordsError:
+                most = middle - 1
+        return records[: ends[well]], found
 
     @property
     def untouched(self) -> bool:
@@ -121,13 +159,18 @@ class Chunk:
 
     @property
     def arrow_left(self) -> bool:
-        """Whether `take_arrow` has another batch."""
-        return bool(self._arrow)
+        """Whether `take_arrow` has another batch, or an error to raise."""
+        return bool(self._arrow) or self.failure is not None
 
     def take_arrow(self) -> tuple[pa.RecordBatch | None, Position]:
-        """The next Arrow batch and the position after it; None where none is left, with the position after all."""
+        """The next Arrow batch and the position after it; None where none is left, with the position after all.
+
+        Raises RecordsError for bytes that are no record batch, after everything before them was taken.
+        """
         if self._arrow:
             return self._arrow.pop(0)
+        if self.failure is not None:
+            raise self.failure
         return None, self.next
 
 

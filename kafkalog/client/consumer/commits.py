@@ -32,6 +32,20 @@ _log = logging.getLogger(__name__)
 _OF_THE_MEMBER = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
+def checked_offsets(
+    offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offsets as they are to be committed; ValueError for a negative one."""
+    given = {
+        TopicPartition(*tp): each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
+        for tp, each in offsets.items()
+    }
+    for tp, (offset, _, _) in given.items():
+        if offset < 0:
+            raise ValueError(f"offset {offset} of {tp} is negative")
+    return given
+
+
 class Commits:
     """The commits of one consumer. ``generation`` tells, when a commit begins, as whom."""
 

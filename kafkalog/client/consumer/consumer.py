@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-import logging
 import re
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError, ConfigError
-from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import (
     EARLIEST,
     LATEST,
     ConsumerGroupMetadata,
     ConsumerRecord,
     OffsetAndMetadata,
-    OffsetAndTimestamp,
     TopicPartition,
 )
 
 from .beginnings import Beginnings
-from .commits import CommitCallback
+from .commits import CommitCallback, checked_offsets
 from .config import ConsumerConfig
 from .coordinator import Coordinator
 from .delivery import Delivery
-from .errors import WakeupError
 from .fetching import Fetcher
+from .guard import Guard
+from .inquiries import Inquiries
 from .listener import RebalanceListener
+from .polling import Polling
 from .positions import Position
 from .shared import Shared
 from .subscription import Kind, SubscriptionState
@@ -42,8 +39,6 @@ from .topic_filter import TopicFilter
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_log = logging.getLogger(__name__)
-
 T = TypeVar("T")
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
@@ -52,7 +47,7 @@ ARROW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "t
 _CLOSE_S = 30.0
 
 
-class Consumer(Closing):
+class Consumer(Inquiries, Closing):
     """Reads topics, alone (`assign`) or as a member of a group (`subscribe`).
 
     ``config`` holds Kafka's consumer properties, or is a ConsumerConfig; ConfigError for what cannot be used. One
@@ -72,8 +67,9 @@ class Consumer(Closing):
 
     def __init__(self, config: ConsumerConfig | Mapping[str, Any]) -> None:
         self.config = config if isinstance(config, ConsumerConfig) else ConsumerConfig.from_dict(config)
-        self._cluster = Cluster(self.config.client)
         self._shared = Shared()
+        self._guard = Guard(self._shared)
+        super().__init__(self.config.client, Cluster(self.config.client), self._guard.use)
         self._subscription = SubscriptionState()
         self._fetcher = Fetcher(self.config, self._cluster, self._subscription, self._shared, self._note_metadata)
         self._taking = Taking(self.config.client, self._subscription, self._shared, self._fetcher.wake)
@@ -86,9 +82,15 @@ class Consumer(Closing):
         self._beginnings = Beginnings(
             self.config, self._coordinator, self._subscription, self._shared, self._fetcher.wake
         )
-        self._user: int | None = None
-        self._depth = 0
-        self._closed = False
+        self._polling = Polling(
+            self._subscription,
+            self._shared,
+            self._fetcher,
+            self._taking,
+            self._delivery,
+            self._coordinator,
+            self._beginnings,
+        )
 
     # What to read
 
@@ -183,35 +185,13 @@ class Consumer(Closing):
         are in order. With deserializers, keys and values are what these made of them.
 
         Raises NoOffsetForPartitionError, OffsetOutOfRangeError and LogTruncationError where ``auto.offset.reset`` is
-        none, RecordsError for bytes that are no record batch, what a deserializer raises (the position stays), what
-        listeners raise.
+        none, UnreadableBatchError for bytes that are no record batch, after all before them was returned, what a deserializer
+        raises (the position stays in both cases), what listeners raise.
         """
         with self._use():
             limit = self.config.client.max_poll_records if max_records is None else max_records
             self._fetcher.columns = None
-            return self._next(time.monotonic() + timeout, lambda: self._take(limit))
-
-    def _take(self, limit: int) -> list[ConsumerRecord]:
-        """What is there, as the application is to see it; one that fails comes again, after those before it."""
-        records = self._taking.take(limit)
-        if not records:
-            return records
-        found, error = self._delivery.deserialize(records)
-        if error is not None:
-            self._go_back(records[len(found) :], self._subscription.consumed())
-            if not found:
-                raise error
-        return self._delivery.intercept(found)
-
-    def _go_back(self, records: Sequence[ConsumerRecord], after: Mapping[TopicPartition, Position]) -> None:
-        """Have these come again; but for partitions whose positions are not those ``after`` them any more."""
-        first = {TopicPartition(record.topic, record.partition): record.offset for record in reversed(records)}
-        with self._shared.lock:
-            for tp, offset in first.items():
-                state = self._subscription.partitions.get(tp)
-                if state is not None and state.position is not None and state.position == after.get(tp):
-                    state.move(Position(offset, state.position.epoch))
-        self._fetcher.wake()
+            return self._polling.next(time.monotonic() + timeout, lambda: self._polling.take(limit))
 
     def consume(self, num_messages: int = 1, timeout: float = 1.0) -> list[ConsumerRecord]:
         """As many records as come within ``timeout`` seconds, up to ``num_messages``.
@@ -223,25 +203,8 @@ class Consumer(Closing):
         taken = self.poll(timeout, num_messages)
         deadline = min(deadline, time.monotonic() + self.config.max_poll_interval / 3)
         with self._use():
-            # Only taking: a commit or a rebalance would count these records as read, and nobody has them yet.
-            while taken and len(taken) < num_messages and time.monotonic() < deadline:
-                self._shared.wait(deadline, self._due)
-                if self._interrupted():
-                    break
-                try:
-                    taken += self._take(num_messages - len(taken))
-                except Exception as error:
-                    _log.debug("comes again with the next call: %s", error)
-                    break
+            self._polling.take_more(taken, num_messages, deadline)
         return taken
-
-    def _interrupted(self) -> bool:
-        """Whether something else than records is due."""
-        if self._shared.woken or self._fetcher.failure is not None or self._beginnings.due():
-            return True
-        if any(state.error is not None for state in self._subscription.partitions.values()):
-            return True
-        return self._coordinator is not None and self._coordinator.due()
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Records without end. They come from `poll`: a commit amid the loop counts all that the last one returned.
@@ -252,13 +215,13 @@ class Consumer(Closing):
             records = self.poll(self._heartbeat_pause)
             if not records:
                 continue
-            after = self._subscription.consumed()
+            after = self._taking.after
             left = iter(records)
             try:
                 yield from left
             finally:
                 if rest := list(left):
-                    self._go_back(rest, after)
+                    self._polling.go_back(rest, after)
 
     def poll_arrow(self, timeout: float = 0.0, columns: Sequence[str] = ARROW_COLUMNS) -> pa.RecordBatch | None:
         """As `poll`, but one Arrow record batch: records of one partition, as many as one fetch brought. Needs pyarrow.
@@ -273,7 +236,7 @@ class Consumer(Closing):
             wanted = tuple(columns)
             arrow_schema(wanted)
             self._fetcher.columns = wanted
-            return self._next(time.monotonic() + timeout, lambda: self._taking.take_arrow(wanted))
+            return self._polling.next(time.monotonic() + timeout, lambda: self._taking.take_arrow(wanted))
 
     def read_arrow(
         self, columns: Sequence[str] = ARROW_COLUMNS, *, timeout: float | None = None
@@ -296,44 +259,6 @@ class Consumer(Closing):
     def _pause(self, timeout: float | None, since: float) -> float:
         longest = self._heartbeat_pause
         return longest if timeout is None else max(min(longest, since + timeout - time.monotonic()), 0.0)
-
-    def _next(self, deadline: float, take: Callable[[], T]) -> T:
-        """What ``take`` gives as soon as it gives something, or what it gives at the deadline."""
-        if self._subscription.kind is Kind.NONE:
-            raise RuntimeError("nothing to read: subscribe to topics, or assign partitions")
-        while True:
-            self._step()
-            found = take()
-            if found is not None and (not isinstance(found, list) or found):
-                return found
-            if time.monotonic() >= deadline:
-                return found
-            until = min(deadline, self._next_time())
-            self._shared.wait(until, self._due)
-
-    def _step(self) -> None:
-        """Everything that is due but taking records."""
-        self._check_woken()
-        if self._coordinator is not None:
-            self._coordinator.step()
-        if self._fetcher.failure is not None:
-            with self._shared.lock:
-                failure, self._fetcher.failure = self._fetcher.failure, None
-            if failure is not None:
-                raise failure
-        self._beginnings.step()
-
-    def _due(self) -> bool:
-        """Whether `_step` or a take has something to do."""
-        if any(state.ready() or state.error is not None for state in self._subscription.partitions.values()):
-            return True
-        if self._fetcher.failure is not None or (self._coordinator is not None and self._coordinator.due()):
-            return True
-        return self._beginnings.due()
-
-    def _next_time(self) -> float:
-        member = float("inf") if self._coordinator is None else self._coordinator.next_time()
-        return min(member, self._beginnings.next_time())
 
     # Positions
 
@@ -368,7 +293,7 @@ class Consumer(Closing):
             state = self._subscription.state(tp)
             deadline = self._deadline(timeout)
             while state.position is None:
-                self._check_woken()
+                self._polling.check_woken()
                 self._beginnings.step()
                 if state.error is not None:
                     raise state.error
@@ -430,17 +355,7 @@ class Consumer(Closing):
             self._member().commits.begin_async(copied, done if callback or self._delivery.hears_commits else None)
 
     def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        if offsets is None:
-            consumed = self._subscription.consumed()
-            return {tp: OffsetAndMetadata(position.offset, position.epoch) for tp, position in consumed.items()}
-        given = {
-            TopicPartition(*tp): each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
-            for tp, each in offsets.items()
-        }
-        for tp, (offset, _, _) in given.items():
-            if offset < 0:
-                raise ValueError(f"offset {offset} of {tp} is negative")
-        return given
+        return self._subscription.to_commit() if offsets is None else checked_offsets(offsets)
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
@@ -451,46 +366,7 @@ class Consumer(Closing):
             future = self._member().begin_fetching_offsets([TopicPartition(*tp) for tp in partitions], deadline)
             return self._await(future, deadline + 1.0, "reading committed offsets")
 
-    # What there is
-
-    def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
-        """A topic's partitions. UnknownTopicOrPartitionError where there is no such topic."""
-        with self._use():
-            numbers = self._cluster.partitions(topic, deadline=self._deadline(timeout))
-            return [TopicPartition(topic, number) for number in numbers]
-
-    def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition that is not older than a timestamp (ms); None where there is none."""
-        with self._use():
-            found = self._list_offsets(timestamps, timeout)
-            return {tp: each if each.offset >= 0 else None for tp, each in found.items()}
-
-    def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The first offsets that there are."""
-        return self._ends(partitions, EARLIEST, timeout)
-
-    def end_offsets(
-        self, partitions: Iterable[TopicPartition], timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The high watermarks; to read_committed, the last stable offsets."""
-        return self._ends(partitions, LATEST, timeout)
-
-    def _ends(
-        self, partitions: Iterable[TopicPartition], which: int, timeout: float | None
-    ) -> dict[TopicPartition, int]:
-        with self._use():
-            found = self._list_offsets(dict.fromkeys(partitions, which), timeout)
-            return {tp: each.offset for tp, each in found.items()}
-
-    def _list_offsets(
-        self, timestamps: Mapping[TopicPartition, int], timeout: float | None
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        wanted = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
-        return list_offsets(self._cluster, wanted, self.config.client.isolation_level, self._deadline(timeout))
+    # How it is doing
 
     def lag(self, tp: TopicPartition) -> int | None:
         """How many offsets the position is behind the end as the last fetch told it; None before the first."""
@@ -517,11 +393,11 @@ class Consumer(Closing):
 
     def close(self, timeout: float = _CLOSE_S) -> None:
         """Commit what was read, where that is automatic, leave the group, and end all threads; within ``timeout``."""
-        if self._closed:
+        if self._guard.closed:
             return
         with self._use():
             # For other threads, and afterwards: until then listeners may commit.
-            self._closed = True
+            self._guard.closed = True
             self._shared.ignore_wakeups()
             deadline = time.monotonic() + timeout
             member = self._coordinator
@@ -557,36 +433,9 @@ class Consumer(Closing):
         if self._coordinator is not None:
             self._coordinator.note_metadata(found)
 
-    def _deadline(self, timeout: float | None) -> float:
-        return time.monotonic() + (self.config.client.default_api_timeout if timeout is None else timeout)
-
-    def _check_woken(self) -> None:
-        if self._shared.woken:
-            self._shared.woken = False
-            raise WakeupError("the consumer was woken up")
-
     def _await(self, future: Future[T], deadline: float, what: str) -> T:
         self._shared.wait(deadline, future.done)
-        self._check_woken()
+        self._polling.check_woken()
         if not future.done():
             raise ClientTimeoutError(f"{what} did not end in time")
         return future.result()
-
-    @contextmanager
-    def _use(self) -> Iterator[None]:
-        """Keep other threads out; RuntimeError for one that comes in all the same, or after the end."""
-        thread = threading.get_ident()
-        with self._shared.lock:
-            if self._closed and self._user != thread:
-                raise RuntimeError("the consumer is closed")
-            if self._user not in (None, thread):
-                raise RuntimeError("a consumer is for one thread at a time; only wakeup() is for others")
-            self._user = thread
-            self._depth += 1
-        try:
-            yield
-        finally:
-            with self._shared.lock:
-                self._depth -= 1
-                if not self._depth:
-                    self._user = None

@@ -295,10 +295,7 @@ class Coordinator:
 
     def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         with self._shared.lock:
-            return {
-                tp: OffsetAndMetadata(position.offset, position.epoch)
-                for tp, position in self._subscription.consumed().items()
-            }
+            return self._subscription.to_commit()
 
     def _auto_commit(self) -> None:
         now = time.monotonic()

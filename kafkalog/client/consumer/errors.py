@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from kafkalog.client.errors import ClientError
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
+from kafkalog.records.errors import RecordsError
 
 
 class WakeupError(ClientError):
@@ -46,3 +47,17 @@ class LogTruncationError(ClientError):
         self.divergent = dict(divergent)
         where = ", ".join(f"{tp} at offset {offset}" for tp, offset in sorted(self.positions.items()))
         super().__init__(f"the log was truncated below the position: {where}; auto.offset.reset is none")
+
+
+class UnreadableBatchError(ClientError, RecordsError):
+    """What the log of ``tp`` has at ``offset`` is no record batch; ``__cause__`` says why.
+
+    Everything before it was handed out, and the position stays: `seek` past it to go on.
+    """
+
+    def __init__(self, tp: TopicPartition, offset: int, cause: Exception) -> None:
+        self.tp = tp
+        self.offset = offset
+        super().__init__(
+            f"partition {tp} at offset {offset}: a batch that cannot be read: {cause}; seek past it to go on"
+        )

@@ -3,24 +3,26 @@
 It also finds the offsets of partitions that begin at a timestamp, validates positions after a change of leaders
 (KIP-320), and keeps an eye on the metadata of the topics of interest. Errors that trying again does not help against
 are left with their partition, or with the consumer, for the application's next call.
+
+It waits for nobody in particular: requests to leaders are in flight side by side (`leaders`), and what can only be
+waited for, metadata and offsets of timestamps, is asked for by threads of its own.
 """
 
 from __future__ import annotations
 
 import logging
-import select
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from kafkalog.client.cluster import Broker, Cluster, ClusterMetadata
-from kafkalog.client.connection import Connection
-from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, is_retriable
+from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError, is_retriable
 from kafkalog.client.fetcher import MAX_VERSION, MIN_VERSION, fetch_request, read_partition
 from kafkalog.client.offsets import list_offsets
-from kafkalog.client.types import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
+from kafkalog.client.types import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kafkalog.protocol.errors import (
     InvalidTopicError,
     OffsetOutOfRangeError,
@@ -28,20 +30,22 @@ from kafkalog.protocol.errors import (
     error_for,
 )
 from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
+from kafkalog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 
 from .chunk import Chunk
 from .config import ConsumerConfig
 from .errors import LogTruncationError
+from .leaders import Leaders
 from .positions import NO_EPOCH, Position
-from .shared import Shared, Waker
+from .shared import Shared, Waker, Worker
 from .subscription import Kind, PartitionState, SubscriptionState
-from .validation import Truncated, validate
+from .validation import Truncated, epochs_request, judge
 
 _log = logging.getLogger(__name__)
 
 RESET_TIMESTAMPS = {"earliest": EARLIEST, "latest": LATEST}
 _RESOLVE_S = 5.0
-"""How long finding offsets may take before other partitions have their turn."""
+"""How long finding offsets at one leader may take before metadata is looked at again."""
 _IMPATIENT_S = 0.025
 """What a leader waits for records while partitions of its are left out because enough of them was fetched: they are
 asked for soon after the application has taken it."""
@@ -56,8 +60,16 @@ class _Asked:
 
     state: PartitionState
     version: int
-    offset: int
+    position: Position
     leader_epoch: int
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """Offsets of timestamps that a leader is asked for; ``wanted`` are states and their versions."""
+
+    wanted: dict[TopicPartition, tuple[PartitionState, int]]
+    found: Future[dict[TopicPartition, OffsetAndTimestamp]]
 
 
 class Fetcher(threading.Thread):
@@ -77,10 +89,13 @@ class Fetcher(threading.Thread):
         self._on_metadata = on_metadata
         self._waker = Waker()
         self._stopping = False
-        self._connections: dict[int, tuple[Broker, Connection]] = {}
-        self._asked: dict[int, dict[TopicPartition, _Asked]] = {}
-        self._deadlines: dict[int, float] = {}
-        self._watch_at = 0.0
+        self._leaders = Leaders(cluster, self._waker)
+        self._busy: set[TopicPartition] = set()
+        """Partitions of which something is asked."""
+        self._finding: dict[int, _Finding] = {}
+        self._watcher = Worker("kafkalog-consumer-metadata", self._waker.wake)
+        self._watching: Future[ClusterMetadata] | None = None
+        self._watch_at = self._watch_again_at = 0.0
         self._watched: frozenset[str] | None = frozenset()
         self._nothing_before = 0.0
         self.columns: tuple[str, ...] | None = None
@@ -104,8 +119,7 @@ class Fetcher(threading.Thread):
         """End, and close all connections; waits for that up to ``timeout`` seconds."""
         self._stopping = True
         self._waker.wake()
-        for _, connection in list(self._connections.values()):
-            connection.interrupt()
+        self._leaders.interrupt()
         if self.ident is not None:
             self.join(timeout)
 
@@ -119,8 +133,8 @@ class Fetcher(threading.Thread):
                 except Exception as error:
                     self._report(error)
         finally:
-            for _, connection in self._connections.values():
-                connection.close()
+            self._leaders.close()
+            self._watcher.stop(0)
             self._waker.close()
 
     def _report(self, error: Exception) -> None:
@@ -141,14 +155,16 @@ class Fetcher(threading.Thread):
             self._watch()
             self._look_up()
             self._ask()
-        self._wait(self._patience())
+        self._leaders.wait(self._patience())
 
     def _patience(self) -> float:
         """Seconds until something is to be done that no socket tells."""
         now = time.monotonic()
         with self._shared.lock:
             retries = [state.retry_at for state in self._subscription.partitions.values() if state.retry_at > now]
-        times = [now + _IDLE_S, self._watch_at, *retries, *self._deadlines.values()]
+        times = [now + _IDLE_S, *retries, self._leaders.next_deadline()]
+        if self._watching is None:
+            times.append(self._watch_at)
         if self._nothing_before > now:
             times = [self._nothing_before]
         return max(min(times) - now, 0.001)
@@ -156,61 +172,103 @@ class Fetcher(threading.Thread):
     # Metadata
 
     def _watch(self) -> None:
+        """Have the metadata of the topics of interest fetched where that is due, and note what came."""
+        if self._watching is not None:
+            if self._watching.done():
+                watching, self._watching = self._watching, None
+                self._note_metadata(watching.result())
+            return
         now = time.monotonic()
         with self._shared.lock:
             kind = self._subscription.kind
-            wanted = None if kind is Kind.PATTERN else self._subscription.watched
+            wanted = None if self._subscription.watches_all else self._subscription.watched
         if kind is Kind.NONE or wanted == frozenset():
             self._watch_at = now + _IDLE_S
             return
         if now < self._watch_at and wanted == self._watched:
             return
-        self._watch_at = now + max(self._client.retry_backoff, 0.01)
-        create = self._config.allow_auto_create_topics and kind is Kind.TOPICS
-        found = self._cluster.metadata(
-            wanted, refresh=True, deadline=now + self._client.request_timeout, allow_auto_topic_creation=create
-        )
+        self._watch_at = self._watch_again_at = now + max(self._client.retry_backoff, 0.01)
         self._watched = wanted
+        create = self._config.allow_auto_create_topics and kind is Kind.TOPICS
+        self._watching = self._watcher.submit(
+            lambda: self._cluster.metadata(
+                wanted, refresh=True, deadline=now + self._client.request_timeout, allow_auto_topic_creation=create
+            )
+        )
+
+    def _note_metadata(self, found: ClusterMetadata) -> None:
         missing = False
         for topic in found.topics.values():
             error = error_for(topic.error_code, f"topic {topic.name}") if topic.error_code else None
-            if isinstance(error, InvalidTopicError | TopicAuthorizationFailedError) and kind is not Kind.PATTERN:
+            if isinstance(error, InvalidTopicError | TopicAuthorizationFailedError) and self._watched is not None:
                 raise error
             missing |= error is not None
-        self._watch_at = now + (
-            min(_MISSING_S, self._client.metadata_max_age) if missing else self._client.metadata_max_age
-        )
+        age = self._client.metadata_max_age
+        self._watch_at = max(self._watch_again_at, time.monotonic() + (min(_MISSING_S, age) if missing else age))
         self._on_metadata(found)
         self._shared.notify()
+
+    def _watch_soon(self) -> None:
+        """A leader is not known, or not any more."""
+        self._watch_at = min(self._watch_at, self._watch_again_at)
 
     # Positions
 
     def _look_up(self) -> None:
-        """Find the positions of partitions that begin at a timestamp."""
+        """Find the positions of partitions that begin at a timestamp, at each leader by itself."""
+        for node_id in [node_id for node_id, each in self._finding.items() if each.found.done()]:
+            self._found(self._finding.pop(node_id))
         now = time.monotonic()
+        under_way = {tp for each in self._finding.values() for tp in each.wanted}
         with self._shared.lock:
-            wanted = {
-                tp: (state, state.version, state.reset)
+            states = [
+                (state, state.version, state.reset)
                 for tp, state in self._subscription.partitions.items()
-                if state.reset is not None and state.retry_at <= now and state.error is None
-            }
-        if not wanted:
-            return
-        timestamps = {tp: reset for tp, (_, _, reset) in wanted.items() if reset is not None}
-        error: Exception | None = None
-        try:
-            found = list_offsets(self._cluster, timestamps, self._client.isolation_level, now + _RESOLVE_S)
-        except Exception as failure:
-            error, found = failure, {}
+                if state.reset is not None and state.retry_at <= now and state.error is None and tp not in under_way
+            ]
+        by_leader: dict[int, dict[TopicPartition, tuple[PartitionState, int, int]]] = defaultdict(dict)
+        for state, version, reset in states:
+            broker, _ = self._leader_of(state, version)
+            if broker is not None and broker.node_id not in self._finding:
+                by_leader[broker.node_id][state.tp] = state, version, reset
+        for node_id, wanted in by_leader.items():
+            timestamps = {tp: reset for tp, (_, _, reset) in wanted.items()}
+            worker = Worker(f"kafkalog-consumer-offsets-{node_id}", self._waker.wake)
+            self._finding[node_id] = _Finding(
+                {tp: (state, version) for tp, (state, version, _) in wanted.items()},
+                worker.submit(self._lookup(timestamps, now + _RESOLVE_S)),
+            )
+            worker.stop(0)
+
+    def _lookup(
+        self, timestamps: dict[TopicPartition, int], deadline: float
+    ) -> Callable[[], dict[TopicPartition, OffsetAndTimestamp]]:
+        return lambda: list_offsets(self._cluster, timestamps, self._client.isolation_level, deadline)
+
+    def _found(self, finding: _Finding) -> None:
+        error = finding.found.exception()
+        found = {} if error is not None else finding.found.result()
         with self._shared.lock:
-            for tp, (state, version, _) in wanted.items():
+            for tp, (state, version) in finding.wanted.items():
                 if state.version != version:
                     continue
                 if tp in found:
                     state.move(Position(max(found[tp].offset, 0), found[tp].leader_epoch))
-                elif error is not None:
+                elif isinstance(error, Exception):
                     self._fail(state, error)
         self._shared.notify()
+
+    def _leader_of(self, state: PartitionState, version: int) -> tuple[Broker, int] | tuple[None, int]:
+        """The leader and its epoch; None while it is being looked for."""
+        try:
+            leader = self._cluster.known_leader(state.tp)
+        except Exception as error:
+            self._partition_failed(state, version, error)
+            return None, NO_EPOCH
+        if leader is None:
+            self._watch_soon()
+            return None, NO_EPOCH
+        return leader.broker, leader.epoch
 
     def _fail(self, state: PartitionState, error: Exception) -> None:
         """Have the partition rest for a while, or the application told."""
@@ -220,26 +278,43 @@ class Fetcher(threading.Thread):
             state.error = error
         state.retry_at = time.monotonic() + self._client.retry_backoff
 
-    def _validated(self, state: PartitionState, version: int, epoch: int) -> bool:
-        """Whether what was read of the partition is in the log of the leader of ``epoch``; where not, act upon it."""
+    def _to_validate(self, asked: _Asked) -> bool:
+        """Whether the leader is to be asked first if its log has what was read of the partition."""
         with self._shared.lock:
-            position = state.fetched
-            if state.version != version or position is None:
-                return False
-            if epoch <= state.leader_epoch or position.epoch == NO_EPOCH:
-                state.leader_epoch = max(epoch, state.leader_epoch)
+            state, epoch = asked.state, asked.leader_epoch
+            if epoch > state.leader_epoch and asked.position.epoch != NO_EPOCH:
                 return True
-        divergent = validate(self._cluster, state.tp, position, epoch)
-        with self._shared.lock:
-            if state.version != version:
-                return False
-            state.leader_epoch = epoch
-            if divergent is None:
-                return True
-            self._truncated(state, divergent)
-            state.leader_epoch = epoch
+            state.leader_epoch = max(epoch, state.leader_epoch)
+            return False
+
+    def _take_epochs(
+        self,
+        asked: dict[TopicPartition, _Asked],
+        response: OffsetForLeaderEpochResponse | None,
+        failure: Exception | None,
+    ) -> None:
+        """What a leader answers about the epochs of positions."""
+        answers = {
+            TopicPartition(topic.topic, each.partition): each
+            for topic in (response.topics if response is not None else ())
+            for each in topic.partitions
+        }
+        for tp, each in asked.items():
+            try:
+                if failure is not None:
+                    raise failure
+                if tp not in answers:
+                    raise InvalidResponseError(f"the leader's answer leaves out partition {tp}")
+                divergent = judge(tp, each.position, answers[tp])
+            except Exception as error:
+                self._partition_failed(each.state, each.version, error)
+                continue
+            with self._shared.lock:
+                if each.state.version == each.version:
+                    if divergent is not None:
+                        self._truncated(each.state, divergent)
+                    each.state.leader_epoch = each.leader_epoch
         self._shared.notify()
-        return False
 
     def _truncated(self, state: PartitionState, divergent: Truncated) -> None:
         """The leader's log ends, or differs, below what was fetched."""
@@ -268,24 +343,31 @@ class Fetcher(threading.Thread):
     # Fetching
 
     def _ask(self) -> None:
-        """Send a fetch to every leader that has none in flight."""
+        """Send a request to every leader that has none in flight."""
         now = time.monotonic()
-        busy = {tp for asked in self._asked.values() for tp in asked}
         with self._shared.lock:
             states = list(self._subscription.partitions.values())
-            open_ = [(state, state.version) for state in states if state.tp not in busy and state.fetchable(now)]
+            open_ = [
+                (state, state.version, state.fetched)
+                for state in states
+                if state.tp not in self._busy and state.fetchable(now)
+            ]
             full = any(state.ready() and not state.fetchable(now) for state in states)
-        by_leader: dict[Broker, list[tuple[PartitionState, int, int]]] = defaultdict(list)
-        for state, version in open_:
-            try:
-                leader = self._cluster.leader_now(state.tp, now + self._client.request_timeout)
-                if leader.broker.node_id in self._asked or not self._validated(state, version, leader.epoch):
-                    continue
-                by_leader[leader.broker].append((state, version, leader.epoch))
-            except Exception as error:
-                self._partition_failed(state, version, error)
+        by_leader: dict[Broker, list[_Asked]] = defaultdict(list)
+        for state, version, position in open_:
+            broker, epoch = self._leader_of(state, version)
+            if broker is not None and position is not None and self._leaders.idle(broker):
+                by_leader[broker].append(_Asked(state, version, position, epoch))
         for broker, wanted in by_leader.items():
-            self._send(broker, wanted, impatient=full)
+            try:
+                if self._leaders.connected(broker) is not None:
+                    self._send(broker, wanted, impatient=full)
+            except Exception as error:
+                self._failed(wanted, error)
+
+    def _failed(self, asked: Iterable[_Asked], error: Exception) -> None:
+        for each in asked:
+            self._partition_failed(each.state, each.version, error)
 
     def _partition_failed(self, state: PartitionState, version: int, error: Exception) -> None:
         with self._shared.lock:
@@ -295,83 +377,53 @@ class Fetcher(threading.Thread):
             self._cluster.forget([state.tp.topic])
         self._shared.notify()
 
-    def _send(self, broker: Broker, wanted: list[tuple[PartitionState, int, int]], *, impatient: bool) -> None:
+    def _send(self, broker: Broker, wanted: list[_Asked], *, impatient: bool) -> None:
+        """Ask for the records of partitions; or first, of those that need it, whether their positions are sound."""
+        unsound = {each.state.tp: each for each in wanted if self._to_validate(each)}
         client = self._client
-        asked: dict[TopicPartition, _Asked] = {}
-        with self._shared.lock:
-            for state, version, epoch in wanted:
-                if state.version == version and state.fetched is not None:
-                    asked[state.tp] = _Asked(state, version, state.fetched.offset, epoch)
-        if not asked:
+        if unsound:
+            request = epochs_request((tp, each.position, each.leader_epoch) for tp, each in unsound.items())
+            self._leaders.send(
+                broker,
+                request,
+                lambda response, error: self._answered(unsound, lambda: self._take_epochs(unsound, response, error)),
+                client.request_timeout,
+            )
+            self._busy |= unsound.keys()
             return
-        request = fetch_request(
-            [(tp, each.offset, each.leader_epoch) for tp, each in asked.items()],
+        asked = {each.state.tp: each for each in wanted}
+        fetch = fetch_request(
+            [(tp, each.position.offset, each.leader_epoch) for tp, each in asked.items()],
             client,
             max_bytes=client.fetch_max_bytes,
             partition_max_bytes=client.max_partition_fetch_bytes,
             isolation_level=client.isolation_level,
             max_wait=min(_IMPATIENT_S, client.fetch_max_wait) if impatient else None,
         )
-        try:
-            connection = self._connected(broker)
-            connection.send(request, min_version=MIN_VERSION, max_version=MAX_VERSION)
-        except Exception as error:
-            for each in asked.values():
-                self._partition_failed(each.state, each.version, error)
-            return
-        self._asked[broker.node_id] = asked
-        self._deadlines[broker.node_id] = time.monotonic() + client.request_timeout + client.fetch_max_wait
+        self._leaders.send(
+            broker,
+            fetch,
+            lambda response, error: self._answered(asked, lambda: self._take_fetch(asked, response, error)),
+            client.request_timeout + client.fetch_max_wait,
+            min_version=MIN_VERSION,
+            max_version=MAX_VERSION,
+        )
+        self._busy |= asked.keys()
 
-    def _connected(self, broker: Broker) -> Connection:
-        known = self._connections.get(broker.node_id)
-        if known is not None:
-            at, connection = known
-            if at == broker and not connection.closed and not connection.expired:
-                return connection
-            connection.close()
-        connection = self._cluster.connect(broker)
-        self._connections[broker.node_id] = (broker, connection)
-        return connection
+    def _answered(self, asked: dict[TopicPartition, _Asked], act: Callable[[], None]) -> None:
+        self._busy -= asked.keys()
+        if not self._stopping:
+            act()
 
-    def _wait(self, timeout: float) -> None:
-        """Receive the answers that come within ``timeout`` seconds; returns with the first."""
-        waiting = {node_id: self._connections[node_id][1] for node_id in self._asked}
-        ready = [node_id for node_id, connection in waiting.items() if not connection.closed and connection.readable()]
-        if not ready:
-            poller = select.poll()
-            nodes = {}
-            for node_id, connection in waiting.items():
-                if connection.closed:
-                    ready.append(node_id)
-                    continue
-                poller.register(connection, select.POLLIN)
-                nodes[connection.fileno()] = node_id
-            poller.register(self._waker, select.POLLIN)
-            answers = poller.poll(0 if ready else timeout * 1000)
-            ready += [nodes[fileno] for fileno, _ in answers if fileno in nodes]
-            self._waker.clear()
-        now = time.monotonic()
-        late = [node_id for node_id, deadline in self._deadlines.items() if deadline < now and node_id not in ready]
-        for node_id in late:
-            waiting[node_id].close()
-        for node_id in [*ready, *late]:
-            asked = self._asked.pop(node_id)
-            del self._deadlines[node_id]
-            self._receive(waiting[node_id], asked)
-
-    def _receive(self, connection: Connection, asked: dict[TopicPartition, _Asked]) -> None:
-        try:
-            response: FetchResponse = connection.receive()
-            if response.error_code:
-                raise error_for(response.error_code)
-        except Exception as error:
-            if self._stopping:
-                return
-            connection.close()
+    def _take_fetch(
+        self, asked: dict[TopicPartition, _Asked], response: FetchResponse | None, error: Exception | None
+    ) -> None:
+        if response is not None and response.error_code:
+            error = error_for(response.error_code)
+        if error is not None or response is None:
             if isinstance(error, ConnectionFailedError | ClientTimeoutError):
-                _log.info("fetching from %s: %s", connection.address, error)
-            for each in asked.values():
-                self._partition_failed(each.state, each.version, error)
+                _log.info("fetching: %s", error)
+            self._failed(asked.values(), error or InvalidResponseError("no answer"))
             return
         self.fetches += 1
         for topic in response.responses:
@@ -385,9 +437,9 @@ class Fetcher(threading.Thread):
         state, tp = asked.state, asked.state.tp
         chunk: Chunk | None = None
         try:
-            fetched = read_partition(tp, data, asked.offset)
+            fetched = read_partition(tp, data, asked.position.offset)
             if len(fetched.records):
-                chunk = Chunk(tp, asked.offset, fetched, asked.leader_epoch)
+                chunk = Chunk(tp, asked.position.offset, fetched, asked.leader_epoch)
                 if self.columns is not None:
                     chunk.decode_arrow(self.columns, self._client)
         except OffsetOutOfRangeError as error:
@@ -402,9 +454,13 @@ class Fetcher(threading.Thread):
             state.high_watermark = fetched.high_watermark
             state.last_stable_offset = fetched.last_stable_offset
             state.log_start_offset = fetched.log_start_offset
-            if chunk is not None and chunk.next.offset > asked.offset:
+            if chunk is None:
+                return
+            if chunk.next.offset > asked.position.offset:
                 state.chunks.append(chunk)
                 state.fetched = chunk.next
+            elif chunk.failure is not None:
+                state.chunks.append(chunk)
 
     def _out_of_range(self, asked: _Asked, error: OffsetOutOfRangeError) -> None:
         state = asked.state
@@ -422,7 +478,7 @@ class Fetcher(threading.Thread):
             _log.warning(
                 "partition %s has no offset %d: going on with the %s",
                 state.tp,
-                asked.offset,
+                asked.position.offset,
                 self._client.auto_offset_reset,
             )
             state.look_up(reset)

@@ -5,9 +5,9 @@ A partition that was just assigned has no position. It gets one from what its gr
 known the leader is asked whether its log still has what comes before it (KIP-320), and again whenever there is a new
 leader.
 
-Two threads look at the states: the application's, which alone moves positions and takes what was fetched, and the
-fetcher's, which alone adds what it fetched; ``version`` changes whenever the application moves, so that an answer to an
-older question can be told.
+Two threads look at the states: the application's, which takes what was fetched, and the fetcher's, which alone adds
+what it fetched and goes back where a log was truncated. ``version`` changes whenever what was fetched is thrown away:
+by it both can tell, under the lock, that what they have got in hand is of another past.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from enum import Enum, auto
 
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 
 from .chunk import Chunk
 from .positions import NO_EPOCH, Position
@@ -89,6 +89,7 @@ class PartitionState:
             and self.fetched is not None
             and self.error is None
             and len(self.chunks) < CHUNKS_AHEAD
+            and not (self.chunks and self.chunks[-1].failure)
             and self.retry_at <= now
         )
 
@@ -189,6 +190,10 @@ class SubscriptionState:
         """The positions of all partitions that have one."""
         return {tp: state.position for tp, state in self.partitions.items() if state.position is not None}
 
+    def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions as offsets to commit."""
+        return {tp: OffsetAndMetadata(position.offset, position.epoch) for tp, position in self.consumed().items()}
+
     def hold(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing more of these partitions, which are about to be given up."""
         for tp in partitions:
@@ -198,6 +203,11 @@ class SubscriptionState:
     def to_end_of_line(self, tp: TopicPartition) -> None:
         """Have the other partitions come first."""
         self.partitions[tp] = self.partitions.pop(tp)
+
+    @property
+    def watches_all(self) -> bool:
+        """Whether the metadata of all topics is of interest."""
+        return self.kind is Kind.PATTERN
 
     @property
     def watched(self) -> frozenset[str]:

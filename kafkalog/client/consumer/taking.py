@@ -1,4 +1,8 @@
-"""Taking what was fetched: the application's side of the partitions' chunks. Positions move here, and nowhere else."""
+"""Taking what was fetched: the application's side of the partitions' chunks.
+
+Decoding takes time, and the fetcher may learn meanwhile that the log was truncated. So chunks are read without the
+lock, and then, under it, either the position moves or, where ``version`` is another by now, what was read is dropped.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.types import ConsumerRecord
+from kafkalog.client.types import ConsumerRecord, TopicPartition
+from kafkalog.records.errors import RecordsError
 
+from .chunk import Chunk
+from .errors import UnreadableBatchError
 from .positions import Position
 from .shared import Shared
 from .subscription import PartitionState, SubscriptionState
@@ -26,10 +33,13 @@ class Taking:
         self._make_room = make_room
         self.records = 0
         """Records handed out."""
+        self.after: dict[TopicPartition, Position] = {}
+        """The positions to which the last `take` moved."""
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """At most ``limit`` records that are there, of one partition after the other; raises a partition's error."""
         taken: list[ConsumerRecord] = []
+        self.after = {}
         for state in list(self._subscription.partitions.values()):
             if len(taken) >= limit or (taken and state.error is not None):
                 break
@@ -56,26 +66,40 @@ class Taking:
             raise error
 
     def _take_from(self, state: PartitionState, count: int) -> list[ConsumerRecord]:
+        with self._shared.lock:
+            version, chunks = state.version, list(state.chunks)
         taken: list[ConsumerRecord] = []
-        while len(taken) < count and state.chunks:
-            chunk = state.chunks[0]
+        after: Position | None = None
+        failure: Exception | None = None
+        used, stale = 0, False
+        for chunk in chunks:
             if chunk.columns is not None:
-                self._refetch(state)
+                stale = True
                 break
             try:
                 more, position = chunk.take(count - len(taken), self._config)
-            except Exception:
-                self._refetch(state)
-                if taken:
-                    break
-                raise
+            except Exception as error:
+                failure, stale = error, True
+                break
             taken += more
-            if position is not None:
-                state.position = position
-            if chunk.broken:
-                self._refetch(state)
-            elif len(taken) < count:
-                self._used_up(state, chunk.next)
+            after = position or after
+            stale = chunk.broken
+            if stale or len(taken) >= count:
+                break
+            used, after = used + 1, chunk.next
+        with self._shared.lock:
+            if state.version != version:
+                return []
+            for _ in range(used):
+                state.chunks.popleft()
+            if after is not None:
+                state.position = self.after[state.tp] = after
+            if stale:
+                state.refetch()
+        if stale or used:
+            self._make_room()
+        if failure is not None and not taken:
+            raise _named(failure, state) from failure
         return taken
 
     def take_arrow(self, columns: Sequence[str]) -> pa.RecordBatch | None:
@@ -94,36 +118,52 @@ class Taking:
         return None
 
     def _take_arrow_from(self, state: PartitionState, columns: tuple[str, ...]) -> pa.RecordBatch | None:
-        while state.ready():
-            chunk = state.chunks[0]
-            if chunk.columns is None and chunk.untouched:
-                try:
+        while True:
+            with self._shared.lock:
+                if not state.ready():
+                    return None
+                version, chunk = state.version, state.chunks[0]
+            try:
+                if chunk.columns is None and chunk.untouched:
                     chunk.decode_arrow(columns, self._config)
-                except Exception:
-                    self._refetch(state)
-                    raise
-            if chunk.columns != columns:
-                self._refetch(state)
-                return None
-            batch, position = chunk.take_arrow()
-            if batch is not None:
-                state.position = position
-                if not chunk.arrow_left:
-                    self._used_up(state, chunk.next)
+                if chunk.columns != columns:
+                    self._refetch(state, version)
+                    return None
+                batch, position = chunk.take_arrow()
+            except Exception as error:
+                if not self._refetch(state, version):
+                    continue
+                raise _named(error, state) from error
+            if self._took(state, version, chunk, position) and batch is not None:
                 return batch
-            self._used_up(state, chunk.next)
-        return None
 
-    def _used_up(self, state: PartitionState, position: Position) -> None:
+    def _took(self, state: PartitionState, version: int, chunk: Chunk, position: Position) -> bool:
+        """Move on to ``position``; False where the chunk was thrown away meanwhile."""
         with self._shared.lock:
-            state.chunks.popleft()
+            if state.version != version:
+                return False
             state.position = position
-        self._make_room()
+            used_up = not chunk.arrow_left
+            if used_up:
+                state.chunks.popleft()
+        if used_up:
+            self._make_room()
+        return True
 
-    def _refetch(self, state: PartitionState) -> None:
+    def _refetch(self, state: PartitionState, version: int) -> bool:
+        """Throw away what was fetched; False where that has been done meanwhile."""
         with self._shared.lock:
+            if state.version != version:
+                return False
             state.refetch()
         self._make_room()
+        return True
+
+
+def _named(error: Exception, state: PartitionState) -> Exception:
+    if not isinstance(error, RecordsError) or state.position is None:
+        return error
+    return UnreadableBatchError(state.tp, state.position.offset, error)
 
 
 def _located(error: Exception, state: PartitionState) -> Exception:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.errors import InvalidResponseError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import error_for
 from kafkalog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
@@ -28,29 +26,24 @@ class Truncated(NamedTuple):
     end: Position | None
 
 
-def validate(cluster: Cluster, tp: TopicPartition, position: Position, leader_epoch: int) -> Truncated | None:
-    """Ask the leader of ``leader_epoch`` whether its log holds what comes before ``position``: None where it does.
-
-    Raises the error that the leader reports, FencedLeaderEpochError and UnknownLeaderEpochError among them, and those
-    of `Cluster`.
-    """
-    asked = OffsetForLeaderPartition(
-        partition=tp.partition, current_leader_epoch=leader_epoch, leader_epoch=position.epoch
-    )
-    request = OffsetForLeaderEpochRequest(
-        replica_id=_CONSUMER, topics=[OffsetForLeaderTopic(topic=tp.topic, partitions=[asked])]
-    )
-    leader = cluster.leader_now(tp)
-    response: OffsetForLeaderEpochResponse = cluster.request_to(leader.broker.node_id, request)
-    for topic in response.topics:
-        for answer in topic.partitions:
-            if TopicPartition(topic.topic, answer.partition) == tp:
-                return judge(tp, position, answer)
-    raise InvalidResponseError(f"the leader's answer leaves out partition {tp}")
+def epochs_request(partitions: Iterable[tuple[TopicPartition, Position, int]]) -> OffsetForLeaderEpochRequest:
+    """Ask a leader where the epochs of (partition, position, the leader's own epoch) end in its log."""
+    topics: dict[str, OffsetForLeaderTopic] = {}
+    for tp, position, leader_epoch in partitions:
+        topic = topics.setdefault(tp.topic, OffsetForLeaderTopic(topic=tp.topic))
+        topic.partitions.append(
+            OffsetForLeaderPartition(
+                partition=tp.partition, current_leader_epoch=leader_epoch, leader_epoch=position.epoch
+            )
+        )
+    return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))
 
 
 def judge(tp: TopicPartition, position: Position, answer: EpochEndOffset) -> Truncated | None:
-    """What the leader's answer for the epoch of ``position`` means."""
+    """What the leader's answer for the epoch of ``position`` means: None where its log holds what comes before it.
+
+    Raises the error that the leader reports, FencedLeaderEpochError and UnknownLeaderEpochError among them.
+    """
     if answer.error_code:
         error = error_for(answer.error_code)
         raise type(error)(f"validating partition {tp} at offset {position.offset}: {error.message}")

@@ -1,0 +1,39 @@
+"""One thread at a time: who may call a consumer's methods."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .shared import Shared
+
+
+class Guard:
+    """Lets one thread in, which may come in again from listeners and callbacks."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._depth = 0
+        self.user: int | None = None
+        """The thread that is inside."""
+        self.closed = False
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Keep other threads out; RuntimeError for one that comes in all the same, or after the end."""
+        thread = threading.get_ident()
+        with self._shared.lock:
+            if self.closed and self.user != thread:
+                raise RuntimeError("the consumer is closed")
+            if self.user not in (None, thread):
+                raise RuntimeError("a consumer is for one thread at a time; only wakeup() is for others")
+            self.user = thread
+            self._depth += 1
+        try:
+            yield
+        finally:
+            with self._shared.lock:
+                self._depth -= 1
+                if not self._depth:
+                    self.user = None

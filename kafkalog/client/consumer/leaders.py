@@ -1,0 +1,143 @@
+"""Connections to leaders, one request in flight on each, so that no leader waits for another.
+
+Connecting takes place in threads of its own: a leader that does not answer keeps nobody but its own partitions waiting.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from kafkalog.client.cluster import Broker, Cluster
+from kafkalog.client.connection import Connection
+from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.protocol.schema import Request
+
+from .shared import Waker, Worker
+
+Answered = Callable[[Any | None, Exception | None], None]
+"""Takes a response, or what came instead."""
+
+
+class _InFlight(NamedTuple):
+    connection: Connection
+    deadline: float
+    answered: Answered
+
+
+class Leaders:
+    """The connections of one fetcher; but for `interrupt`, its thread alone uses them. ``waker`` ends its waits."""
+
+    def __init__(self, cluster: Cluster, waker: Waker) -> None:
+        self._cluster, self._waker = cluster, waker
+        self._connections: dict[int, tuple[Broker, Connection]] = {}
+        self._connecting: dict[int, tuple[Broker, Future[Connection]]] = {}
+        self._asked: dict[int, _InFlight] = {}
+
+    def idle(self, broker: Broker) -> bool:
+        """Whether nothing is in flight to it."""
+        return broker.node_id not in self._asked
+
+    def connected(self, broker: Broker) -> Connection | None:
+        """A connection, or None while one is being made.
+
+        Raises the errors of `Connection` once for each try that failed; the next call begins another.
+        """
+        known = self._connections.get(broker.node_id)
+        if known is not None:
+            at, connection = known
+            if at == broker and not connection.closed and not connection.expired:
+                return connection
+            connection.close()
+            del self._connections[broker.node_id]
+        under_way = self._connecting.get(broker.node_id)
+        if under_way is not None and under_way[0] != broker:
+            # The broker has moved to another address.
+            under_way[1].add_done_callback(_discard)
+            under_way = None
+        if under_way is None:
+            worker = Worker(f"kafkalog-consumer-connect-{broker.node_id}", self._waker.wake)
+            self._connecting[broker.node_id] = broker, worker.submit(lambda: self._cluster.connect(broker))
+            worker.stop(0)
+            return None
+        future = under_way[1]
+        if not future.done():
+            return None
+        del self._connecting[broker.node_id]
+        connection = future.result()
+        self._connections[broker.node_id] = broker, connection
+        return connection
+
+    def send(
+        self,
+        broker: Broker,
+        request: Request,
+        answered: Answered,
+        patience: float,
+        *,
+        min_version: int = 0,
+        max_version: int | None = None,
+    ) -> None:
+        """Send to a broker that is `idle` and `connected`; ``answered`` is called in `wait`, in ``patience`` seconds.
+
+        Raises the errors of `Connection`.
+        """
+        _, connection = self._connections[broker.node_id]
+        connection.send(request, min_version=min_version, max_version=max_version)
+        self._asked[broker.node_id] = _InFlight(connection, time.monotonic() + patience, answered)
+
+    def next_deadline(self) -> float:
+        """When the first answer is late (``time.monotonic``)."""
+        return min((each.deadline for each in self._asked.values()), default=float("inf"))
+
+    def wait(self, timeout: float) -> None:
+        """Receive the answers that come within ``timeout`` seconds; returns with the first, or when woken."""
+        ready = [node_id for node_id, each in self._asked.items() if _has_come(each.connection)]
+        if not ready:
+            poller = select.poll()
+            nodes = {}
+            for node_id, each in self._asked.items():
+                poller.register(each.connection, select.POLLIN)
+                nodes[each.connection.fileno()] = node_id
+            poller.register(self._waker, select.POLLIN)
+            ready = [nodes[fileno] for fileno, _ in poller.poll(timeout * 1000) if fileno in nodes]
+            self._waker.clear()
+        now = time.monotonic()
+        late = [node_id for node_id, each in self._asked.items() if each.deadline < now and node_id not in ready]
+        for node_id in ready:
+            connection, _, answered = self._asked.pop(node_id)
+            response, failure = None, None
+            try:
+                response = connection.receive()
+            except Exception as error:
+                connection.close()
+                failure = error
+            answered(response, failure)
+        for node_id in late:
+            connection, _, answered = self._asked.pop(node_id)
+            connection.close()
+            answered(None, ClientTimeoutError(f"{connection.address} did not answer in time"))
+
+    def interrupt(self) -> None:
+        """Have requests under way fail; from another thread."""
+        for _, connection in list(self._connections.values()):
+            connection.interrupt()
+
+    def close(self) -> None:
+        """Close all connections, those too that are being made."""
+        for _, future in self._connecting.values():
+            future.add_done_callback(_discard)
+        for _, connection in self._connections.values():
+            connection.close()
+
+
+def _has_come(connection: Connection) -> bool:
+    return connection.closed or connection.readable()
+
+
+def _discard(future: Future[Connection]) -> None:
+    if future.exception() is None:
+        future.result().close()

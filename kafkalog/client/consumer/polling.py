@@ -1,0 +1,123 @@
+"""What a poll does: the steps that are due, then taking records, or waiting for either."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from kafkalog.client.types import ConsumerRecord, TopicPartition
+
+from .beginnings import Beginnings
+from .coordinator import Coordinator
+from .delivery import Delivery
+from .errors import WakeupError
+from .fetching import Fetcher
+from .positions import Position
+from .shared import Shared
+from .subscription import Kind, SubscriptionState
+from .taking import Taking
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class Polling:
+    """The loop of one consumer, in the application's thread. ``coordinator`` is None without a group."""
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        shared: Shared,
+        fetcher: Fetcher,
+        taking: Taking,
+        delivery: Delivery,
+        coordinator: Coordinator | None,
+        beginnings: Beginnings,
+    ) -> None:
+        self._subscription, self._shared, self._fetcher = subscription, shared, fetcher
+        self._taking, self._delivery = taking, delivery
+        self._coordinator, self._beginnings = coordinator, beginnings
+
+    def next(self, deadline: float, take: Callable[[], T]) -> T:
+        """What ``take`` gives as soon as it gives something, or what it gives at the deadline."""
+        if self._subscription.kind is Kind.NONE:
+            raise RuntimeError("nothing to read: subscribe to topics, or assign partitions")
+        while True:
+            self._step()
+            found = take()
+            if found is not None and (not isinstance(found, list) or found):
+                return found
+            if time.monotonic() >= deadline:
+                return found
+            self._shared.wait(min(deadline, self._next_time()), self._due)
+
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        """What is there, as the application is to see it; one that fails comes again, after those before it."""
+        records = self._taking.take(limit)
+        if not records:
+            return records
+        found, error = self._delivery.deserialize(records)
+        if error is not None:
+            self.go_back(records[len(found) :], self._taking.after)
+            if not found:
+                raise error
+        return self._delivery.intercept(found)
+
+    def take_more(self, taken: list[ConsumerRecord], limit: int, deadline: float) -> None:
+        """Wait for further records, without steps: a commit or a rebalance would count those that were ``taken`` as
+        read, and nobody has them yet."""
+        while taken and len(taken) < limit and time.monotonic() < deadline:
+            self._shared.wait(deadline, self._due)
+            if self._interrupted():
+                break
+            try:
+                taken += self.take(limit - len(taken))
+            except Exception as error:
+                _log.debug("comes again with the next call: %s", error)
+                break
+
+    def go_back(self, records: Sequence[ConsumerRecord], after: Mapping[TopicPartition, Position]) -> None:
+        """Have these come again; but for partitions whose positions are not those ``after`` them any more."""
+        first = {TopicPartition(record.topic, record.partition): record.offset for record in reversed(records)}
+        with self._shared.lock:
+            for tp, offset in first.items():
+                state = self._subscription.partitions.get(tp)
+                if state is not None and state.position is not None and state.position == after.get(tp):
+                    state.move(Position(offset, state.position.epoch))
+        self._fetcher.wake()
+
+    def check_woken(self) -> None:
+        """WakeupError where `Shared.wakeup` was called."""
+        if self._shared.woken:
+            self._shared.woken = False
+            raise WakeupError("the consumer was woken up")
+
+    def _step(self) -> None:
+        """Everything that is due but taking records."""
+        self.check_woken()
+        if self._coordinator is not None:
+            self._coordinator.step()
+        if self._fetcher.failure is not None:
+            with self._shared.lock:
+                failure, self._fetcher.failure = self._fetcher.failure, None
+            if failure is not None:
+                raise failure
+        self._beginnings.step()
+
+    def _due(self) -> bool:
+        """Whether `_step` or a take has something to do."""
+        return any(state.ready() for state in self._subscription.partitions.values()) or self._interrupted()
+
+    def _interrupted(self) -> bool:
+        """Whether something else than records is due."""
+        if self._shared.woken or self._fetcher.failure is not None or self._beginnings.due():
+            return True
+        if any(state.error is not None for state in self._subscription.partitions.values()):
+            return True
+        return self._coordinator is not None and self._coordinator.due()
+
+    def _next_time(self) -> float:
+        member = float("inf") if self._coordinator is None else self._coordinator.next_time()
+        return min(member, self._beginnings.next_time())

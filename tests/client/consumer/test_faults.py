@@ -1,0 +1,296 @@
+"""Leaders that say nothing, logs that are cut or damaged while they are read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.consumer import Consumer, ConsumerConfig, OffsetAndMetadata, UnreadableBatchError
+from kafkalog.client.consumer.chunk import Chunk
+from kafkalog.client.consumer.positions import Position
+from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.subscription import PartitionState, SubscriptionState
+from kafkalog.client.consumer.taking import Taking
+from kafkalog.client.fetcher import FetchedChunk
+from kafkalog.client.types import ConsumerRecord, TopicPartition
+from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kafkalog.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kafkalog.protocol.messages.metadata import MetadataRequest
+from kafkalog.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from kafkalog.protocol.schema import Request
+from kafkalog.records.batch import Record, encode_batch
+from kafkalog.records.errors import CorruptRecordError, RecordsError
+from tests.client.consumer.support import DEADLINE_S, Live, take, values
+from tests.client.scripted import ScriptedBroker, api_versions, metadata
+from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(300)
+
+TP = TopicPartition("t", 0)
+SILENT_LEADS = (TP, TopicPartition("t", 2))
+OTHER_LEADS = (TopicPartition("t", 1),)
+
+
+def batch(first: int, count: int = 2) -> bytes:
+    records = [Record(first + n, 0, None, b"v%d" % (first + n), ()) for n in range(count)]
+    return bytes(encode_batch(records, base_offset=first, leader_epoch=0))
+
+
+# Silent leaders
+
+
+class Leader:
+    """A broker that holds two records of each partition; `silent` requests wait until it is `released`."""
+
+    def __init__(self, silent: type[Request] | None = None) -> None:
+        self.released = threading.Event()
+        self.validated: list[list[int]] = []
+        self._silent = silent
+        answers: dict[type[Request], Callable[[Any], Any]] = {
+            ApiVersionsRequest: lambda request: api_versions(OffsetForLeaderEpochRequest),
+            FetchRequest: self._fetch,
+            ListOffsetsRequest: self._offsets,
+            OffsetForLeaderEpochRequest: self._epochs,
+        }
+        self.broker = ScriptedBroker({cls: self._waiting(cls, answer) for cls, answer in answers.items()})
+
+    def _waiting(self, cls: type[Request], answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def handle(request: Any) -> Any:
+            if cls is self._silent:
+                self.released.wait(DEADLINE_S)
+            return answer(request)
+
+        return handle
+
+    def _fetch(self, request: FetchRequest) -> FetchResponse:
+        answer = FetchResponse()
+        for topic in request.topics:
+            found = FetchableTopicResponse(topic=topic.topic)
+            for each in topic.partitions:
+                left = memoryview(batch(0)) if each.fetch_offset < 2 else None
+                found.partitions.append(
+                    PartitionData(partition_index=each.partition, high_watermark=2, last_stable_offset=2, records=left)
+                )
+            answer.responses.append(found)
+        if all(each.records is None for topic in answer.responses for each in topic.partitions):
+            self.released.wait(0.1)
+        return answer
+
+    def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        ListOffsetsPartitionResponse(partition_index=each.partition_index, offset=0)
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _epochs(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        asked = sorted(each.partition for topic in request.topics for each in topic.partitions)
+        self.validated.append(asked)
+        return OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderTopicResult(
+                    topic="t",
+                    partitions=[EpochEndOffset(partition=number, leader_epoch=0, end_offset=2) for number in asked],
+                )
+            ]
+        )
+
+
+@contextmanager
+def two_leaders(silent: type[Request]) -> Iterator[tuple[Leader, Leader]]:
+    """A leader that answers everything but ``silent``, and one that answers that, too."""
+    quiet, other = Leader(silent), Leader()
+    brokers = {0: quiet.broker, 1: other.broker}
+    leaders = {(tp.topic, tp.partition): 0 if tp in SILENT_LEADS else 1 for tp in (*SILENT_LEADS, *OTHER_LEADS)}
+    for broker in brokers.values():
+        broker.handlers[MetadataRequest] = lambda request: metadata(brokers, leaders, epoch=1)
+    with quiet.broker, other.broker:
+        try:
+            yield quiet, other
+        finally:
+            quiet.released.set()
+            other.released.set()
+
+
+@pytest.mark.parametrize("silent", [ApiVersionsRequest, OffsetForLeaderEpochRequest, ListOffsetsRequest, FetchRequest])
+def test_a_silent_leader_keeps_nobody_else_waiting(silent: type[Request]) -> None:
+    with two_leaders(silent) as (quiet, other):
+        servers = {"bootstrap.servers": other.broker.address, "request.timeout.ms": round(DEADLINE_S * 2000)}
+        setup = {"socket.connection.setup.timeout.ms": round(DEADLINE_S * 1000)}
+        with Consumer({**servers, **setup, "auto.offset.reset": "earliest"}) as consumer:
+            consumer.assign([*SILENT_LEADS, *OTHER_LEADS])
+            if silent is not ListOffsetsRequest:
+                # Of an epoch that is over, so that the leaders are asked whether their logs still have it.
+                for tp in (*SILENT_LEADS, *OTHER_LEADS):
+                    consumer.seek(tp, OffsetAndMetadata(0, leader_epoch=0))
+            else:
+                consumer.seek_to_beginning()
+            assert {record.partition for record in take(consumer, 2)} == {1}
+            consumer.seek(OTHER_LEADS[0], 1)
+            assert [record.offset for record in take(consumer, 1)] == [1], "again and again"
+            quiet.released.set()
+            assert {record.partition for record in take(consumer, 4)} == {0, 2}
+        if silent is OffsetForLeaderEpochRequest:
+            assert quiet.validated == [[0, 2]], "one request for all partitions of a leader"
+
+
+def test_a_leader_that_does_not_answer_in_time_is_asked_again() -> None:
+    with two_leaders(OffsetForLeaderEpochRequest) as (quiet, other):
+        servers = {"bootstrap.servers": other.broker.address, "request.timeout.ms": 1000}
+        with Consumer(servers) as consumer:
+            consumer.assign(SILENT_LEADS)
+            for tp in SILENT_LEADS:
+                consumer.seek(tp, OffsetAndMetadata(0, leader_epoch=0))
+            wait_until(lambda: quiet.broker.seen[OffsetForLeaderEpochRequest] >= 2 or consumer.poll(0.1) != [], "again")
+            quiet.released.set()
+            assert len(take(consumer, 4)) == 4
+
+
+# Truncation while records are taken
+
+
+class Cut(Chunk):
+    """A chunk whose log is truncated while it is being read, as the fetcher's thread finds out."""
+
+    def __init__(self, state: PartitionState, fetched: FetchedChunk, act: Callable[[PartitionState], None]) -> None:
+        super().__init__(state.tp, 0, fetched, 0)
+        self._state, self._act = state, act
+
+    def take(self, count: int, config: ClientConfig) -> tuple[list[ConsumerRecord], Position | None]:
+        found = super().take(count, config)
+        self._in_another_thread()
+        return found
+
+    def take_arrow(self) -> Any:
+        found = super().take_arrow()
+        self._in_another_thread()
+        return found
+
+    def _in_another_thread(self) -> None:
+        thread = threading.Thread(target=self._act, args=(self._state,))
+        thread.start()
+        thread.join()
+
+
+CUTS = {
+    "to an offset": lambda state: state.move(Position(1, 0)),
+    "to a timestamp": lambda state: state.look_up(-2),
+    "above the position": lambda state: state.refetch(),
+}
+
+
+@pytest.mark.parametrize("how", CUTS)
+@pytest.mark.parametrize("arrow", [False, True])
+def test_what_is_truncated_while_it_is_taken_is_not_handed_out(how: str, arrow: bool) -> None:
+    config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"}).client
+    subscription = SubscriptionState()
+    subscription.assign_manually([TP])
+    state = subscription.state(TP)
+    state.move(Position(0))
+    taking = Taking(config, subscription, Shared(), lambda: None)
+    fetched = FetchedChunk(memoryview(batch(0)), 2, 2, 0, [])
+    state.chunks.append(Cut(state, fetched, CUTS[how]))
+    if arrow:
+        assert taking.take_arrow(("offset",)) is None
+    else:
+        assert taking.take(10) == []
+    wanted = {"to an offset": Position(1, 0), "to a timestamp": None, "above the position": Position(0)}
+    assert (state.position, len(state.chunks), taking.records) == (wanted[how], 0, 0)
+    assert taking.after == {}
+
+
+# Damaged batches
+
+
+def damaged(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [damaged(batch(4)), batch(4)[:8] + b"\0\0\0\1" + batch(4)[12:], batch(4)[:16] + b"\7" + batch(4)[17:]],
+    ids=["checksum", "length", "magic"],
+)
+def test_arrow_batches_come_before_what_cannot_be_read(broken: bytes) -> None:
+    config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"}).client
+    records = memoryview(batch(0) + batch(2) + broken + batch(6))
+    chunk = Chunk(TP, 1, FetchedChunk(records, 8, 8, 0, []), 0)
+    chunk.decode_arrow(("offset",), config)
+    assert chunk.arrow_left
+    found, position = chunk.take_arrow()
+    assert found is not None
+    assert (found["offset"].to_pylist(), position.offset) == ([1, 2, 3], 4)
+    assert chunk.next.offset == 4
+    for _ in range(2):
+        assert chunk.arrow_left
+        with pytest.raises(RecordsError):
+            chunk.take_arrow()
+
+
+@pytest.fixture
+def damaged_log(tmp_path: Path) -> Iterator[tuple[Live, TopicPartition]]:
+    """A log of three batches of ten records, whose second one is damaged on the disk."""
+    with KafkalogBroker(tmp_path) as running:
+        live = Live(running.bootstrap)
+        topic = live.topic()
+        for part in range(3):
+            live.produce(topic, 0, values(10, f"part{part}."))
+        (segment,) = (running.log_dir / f"{topic}-0").glob("*.log")
+        with segment.open("r+b") as file:
+            at = file.read().index(b"part1.5")
+            file.seek(at)
+            file.write(b"PART")
+        yield live, TopicPartition(topic, 0)
+
+
+@pytest.mark.parametrize("arrow", [False, True])
+def test_records_before_a_damaged_batch_come_and_those_after_it_can_be_had(
+    damaged_log: tuple[Live, TopicPartition], arrow: bool
+) -> None:
+    live, tp = damaged_log
+
+    def offsets(consumer: Consumer) -> list[int]:
+        if not arrow:
+            return [record.offset for record in consumer.poll(DEADLINE_S)]
+        found = consumer.poll_arrow(DEADLINE_S, ("offset",))
+        return [] if found is None else found["offset"].to_pylist()
+
+    with live.consumer() as consumer:
+        consumer.assign([tp])
+        seen: list[int] = []
+        while len(seen) < 10:
+            seen += offsets(consumer)
+        assert seen == list(range(10))
+        for _ in range(2):
+            with pytest.raises(UnreadableBatchError, match=f"partition {tp} at offset 10") as failure:
+                offsets(consumer)
+            assert (failure.value.tp, failure.value.offset) == (tp, 10)
+            assert isinstance(failure.value.__cause__, CorruptRecordError)
+            assert consumer.position(tp) == 10
+        consumer.seek(tp, 20)
+        assert offsets(consumer) == list(range(20, 30))
