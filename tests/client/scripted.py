@@ -45,12 +45,13 @@ REQUESTS: dict[int, type[Request]] = {
 }
 
 
-def api_versions(**limits: int) -> ApiVersionsResponse:
-    """Every API that this server knows; ``limits`` lower the newest version of some, by the API's name."""
+def api_versions(*more: type[Request], **limits: int) -> ApiVersionsResponse:
+    """Every API that this server knows, and ``more``; ``limits`` lower the newest version of some, by their names."""
+    known = {**REQUESTS, **{cls.api_key: cls for cls in more}}
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=0, max_version=limits.get(ApiKey(key).name, cls.max_version))
-            for key, cls in REQUESTS.items()
+            for key, cls in known.items()
         ]
     )
 
@@ -58,6 +59,7 @@ def api_versions(**limits: int) -> ApiVersionsResponse:
 class ScriptedBroker:
     """Answers each request with what its handler gives; ApiVersions properly unless it has a handler too.
 
+    It knows the requests of its handlers besides ``REQUESTS``.
     ``seen`` counts the requests by class; ``connections`` how many were made.
     """
 
@@ -68,8 +70,10 @@ class ScriptedBroker:
         shift_ids: int = 0,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.handlers: dict[type[Request], Handler] = {ApiVersionsRequest: lambda request: api_versions()}
-        self.handlers.update(handlers or {})
+        self.handlers: dict[type[Request], Handler] = {
+            ApiVersionsRequest: lambda request: api_versions(*self.handlers),
+            **(handlers or {}),
+        }
         self.shift_ids = shift_ids
         """Added to the correlation ids of all answers but those to ApiVersions."""
         self.tls = tls
@@ -146,7 +150,8 @@ class ScriptedBroker:
                 if not frame:
                     return
                 header, pos = decode_request_header(frame)
-                cls = REQUESTS[header.api_key]
+                known = {**REQUESTS, **{cls.api_key: cls for cls in self.handlers}}
+                cls = known[header.api_key]
                 request, _ = decode_message(cls, header.api_version, frame, pos)
                 self.seen[cls] += 1
                 answer = self.handlers[cls](request)
@@ -159,7 +164,11 @@ class ScriptedBroker:
                     version = 0
                 shift = 0 if cls is ApiVersionsRequest else self.shift_ids
                 chunks = encode_response(answer, version, header.correlation_id + shift)
-                connection.sendall(b"".join(bytes(chunk) for chunk in chunks))  # type: ignore[arg-type]
+                try:
+                    connection.sendall(b"".join(bytes(chunk) for chunk in chunks))  # type: ignore[arg-type]
+                except OSError:
+                    # The peer did not wait for it.
+                    return
 
 
 def frame(body: bytes) -> bytes:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.types import TopicPartition
@@ -14,7 +13,6 @@ from kafkalog.protocol.messages.describe_producers import DescribeProducersReque
 from kafkalog.protocol.messages.list_transactions import ListTransactionsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from tests.client import scripted
 from tests.client.scripted import Handler, ScriptedBroker, metadata
 
 SILENT_S = 120.0
@@ -35,7 +33,7 @@ def silent_broker() -> Iterator[ClientConfig]:
     )
     handlers[MetadataRequest] = lambda request: metadata({0: broker}, {(TP.topic, TP.partition): 0})
     broker = ScriptedBroker(handlers)
-    with patch.dict(scripted.REQUESTS, {cls.api_key: cls for cls in handlers}), broker:
+    with broker:
         try:
             yield ClientConfig.from_dict(
                 {
