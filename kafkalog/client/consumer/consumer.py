@@ -185,8 +185,8 @@ class Consumer(Inquiries, Closing):
         are in order. With deserializers, keys and values are what these made of them.
 
         Raises NoOffsetForPartitionError, OffsetOutOfRangeError and LogTruncationError where ``auto.offset.reset`` is
-        none, UnreadableBatchError for bytes that are no record batch, after all before them was returned, what a deserializer
-        raises (the position stays in both cases), what listeners raise.
+        none, UnreadableBatchError for bytes that are no record batch, after all before them was returned, what a
+        deserializer raises (the position stays in both cases), what listeners raise.
         """
         with self._use():
             limit = self.config.client.max_poll_records if max_records is None else max_records
