@@ -165,7 +165,13 @@ def read_own(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Endin
 
 
 class Membership:
-    """A subscription to the source topic; every assignment begins a session."""
+    """A subscription to the source topic; every assignment begins a session, where the group has committed.
+
+    Members say themselves where they begin, and where nothing is committed that is offset 0. With auto.offset.reset,
+    librdkafka 2.16 asks for the beginning of the log; where its answer comes after a rebalance, it asks once more half
+    a second later, wherever the partition is read by then, and begins again there (rd_kafka_toppar_handle_Offset of an
+    outdated answer; the same with Apache Kafka's broker, when its answers come late).
+    """
 
     def __init__(self, spec: ClientSpec, bootstrap: str, recorder: Recorder, **more: str | int | bool) -> None:
         self._spec = spec
@@ -174,7 +180,7 @@ class Membership:
             spec,
             bootstrap,
             recorder,
-            auto_offset_reset="earliest",
+            auto_offset_reset="error",
             session_timeout_ms=SESSION_TIMEOUT_MS,
             heartbeat_interval_ms=100,
             **static,
@@ -187,11 +193,24 @@ class Membership:
     def _assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.assigned = {(each.topic, each.partition) for each in partitions}
         self.rebalances += 1
+        consumer.assign(self.committed())
         self.reading.begin(group=self._spec.group)
 
     def _revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.assigned = set()
         self.rebalances += 1
+
+    def committed(self) -> list[TopicPartition]:
+        """What is assigned, at the offsets that the group has committed, or at 0."""
+        wanted = [TopicPartition(*place) for place in self.assigned]
+        while True:
+            try:
+                found = self.reading.consumer.committed(wanted, timeout=ANSWER_S)
+                if not any(each.error for each in found):
+                    return [TopicPartition(each.topic, each.partition, max(each.offset, 0)) for each in found]
+            except KafkaException:
+                pass
+            time.sleep(POLL_S)
 
     def at_end(self) -> bool:
         """Whether all partitions are assigned here (a static member that ended keeps its for a while) and read."""
@@ -309,19 +328,8 @@ class Copier:
 
     def _rewind(self) -> None:
         """Back to what the group has committed, as another session."""
-        consumer = self._member.reading.consumer
-        wanted = [TopicPartition(*place) for place in self._member.assigned]
-        while True:
-            try:
-                committed = consumer.committed(wanted, timeout=ANSWER_S)
-                if not any(each.error for each in committed):
-                    break
-            except KafkaException:
-                pass
-            time.sleep(POLL_S)
+        committed = self._member.committed()
         reading = self._member.reading
         reading.begin(group=self._spec.group)
-        for each in committed:
-            start = max(each.offset, 0)
-            reading.sought[each.topic, each.partition] = start
-            consumer.seek(TopicPartition(each.topic, each.partition, start))
+        reading.sought.update({(each.topic, each.partition): each.offset for each in committed})
+        reading.consumer.assign(committed)

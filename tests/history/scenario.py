@@ -65,6 +65,7 @@ class Running:
 
     spec: ClientSpec
     process: ForkServerProcess
+    told_to_end: bool = False
     zombies: list[ForkServerProcess] = field(default_factory=list)
 
 
@@ -117,9 +118,9 @@ class Scenario:
         self._await(lambda: self._count() >= count, f"{count} acknowledged records")
 
     def _revive(self) -> None:
-        """Put another in the place of a client that could not go on."""
+        """Put another in the place of a client that could not go on, unless it was told to end anyway."""
         for each in self.running.values():
-            if each.process.exitcode in (clients.FENCED, clients.HANGING):
+            if not each.told_to_end and each.process.exitcode in (clients.FENCED, clients.HANGING):
                 self._replace(each)
 
     def _count(self) -> int:
@@ -154,6 +155,7 @@ class Scenario:
                     self._signal(zombie, signal.SIGCONT)
 
     def _replace(self, target: Running) -> None:
+        target.told_to_end = False
         target.process.kill()
         target.process.join()
         target.spec = target.spec.again()
@@ -190,6 +192,7 @@ class Scenario:
         """Ask to end; what does not end in time is killed, and what it was at remains unknown."""
         for each in all_of:
             self._await(lambda each=each: self._has_begun(each), f"{each.spec.name} has begun")  # type: ignore[misc]
+            each.told_to_end = True
             each.process.terminate()
         end = time.monotonic() + patience_s
         for each in all_of:

@@ -57,9 +57,7 @@ def history_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("first", range(0, SEEDS, IN_A_TEST))
 def test_no_promise_is_broken(first: int, history_broker: HistoryBroker, tmp_path: Path) -> None:
-    # Two copiers are for the soak: when one leaves while the other seeks to what its new partitions have committed, one
-    # run in ten copies something twice, and whether librdkafka or the broker is to blame is not known yet.
-    happened = run_seeds(first, IN_A_TEST, history_broker, tmp_path, copiers=1)
+    happened = run_seeds(first, IN_A_TEST, history_broker, tmp_path)
     assert [name for name in HAPPENS if not happened[name]] == []
 
 
