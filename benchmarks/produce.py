@@ -4,10 +4,11 @@ Run from the repository: ``python -m benchmarks.produce [--quick]``.
 
 Every broker runs with the defaults of its distribution (Kafka: the flags of kafka-run-class.sh, a heap of 1 GB, the
 settings of config/server.properties) and stays up for the whole benchmark; each run produces to a new topic of three
-partitions. The tool is that of the newest Kafka, with the client's defaults but for ``acks``. Runs go round the
-brokers (A B C A B C), and the tables give medians. Records/s is what the tool reports after its warm-up (a tenth of the
-records), summed over the tools running at the same time. CPU is what the broker's process and its children used from
-before the first tool started to after the last ended, divided by the bytes of record values, warm-up included.
+partitions. The tool is that of the newest Kafka, with the client's defaults but for ``acks``. Runs go round the brokers
+(A B C A B C), and the tables give medians. The transactional cases commit every 100 ms. Records/s is what the tool
+reports after its warm-up (a tenth of the records), summed over the tools running at the same time. CPU is what the
+broker's process and its children used from before the first tool started to after the last ended, divided by the bytes
+of record values, warm-up included.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ TOOL = "org.apache.kafka.tools.ProducerPerformance"
 RECORDS = {100: 5_000_000, 1000: 1_000_000}
 QUICK_SHARE = 5
 PARTITIONS = 3
+TRANSACTION_MS = 100
 TOOL_DEADLINE_S = 600.0
 _SUMMARY = re.compile(
     r"records sent, ([\d.]+) records/sec \([\d.]+ MB/sec\), ([\d.]+) ms avg latency.*?(\d+) ms 99th", re.DOTALL
@@ -40,10 +42,12 @@ class Case:
     record_size: int
     acks: str
     producers: int
+    transactional: bool = False
 
     def __str__(self) -> str:
         plural = "s" if self.producers > 1 else ""
-        return f"{self.record_size} B, acks={self.acks}, {self.producers} producer{plural}"
+        kind = "transactions" if self.transactional else f"acks={self.acks}"
+        return f"{self.record_size} B, {kind}, {self.producers} producer{plural}"
 
 
 @dataclass(frozen=True)
@@ -53,10 +57,12 @@ class Result:
     p99_ms: float
 
 
-def tool_command(broker: Broker, topic: str, case: Case, records: int) -> list[str]:
+def tool_command(broker: Broker, topic: str, case: Case, records: int, producer: int) -> list[str]:
     args = ["--topic", topic, "--num-records", str(records), "--record-size", str(case.record_size)]
     args += ["--throughput", "-1", "--warmup-records", str(records // 10)]
     args += ["--bootstrap-server", broker.bootstrap, "--command-property", f"acks={case.acks}"]
+    if case.transactional:
+        args += ["--transactional-id", f"{topic}-{producer}", "--transaction-duration-ms", str(TRANSACTION_MS)]
     return kafka.tool_line(TOOL, args)
 
 
@@ -65,11 +71,10 @@ def measure(broker: Broker, case: Case, records: int, serial: int) -> Result:
     topic = f"produce-{serial}"
     broker.create_topic(topic, PARTITIONS)
     share = records // case.producers
-    command = tool_command(broker, topic, case, share)
+    commands = [tool_command(broker, topic, case, share, number) for number in range(case.producers)]
     before = broker.cpu_seconds()
     tools = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for _ in range(case.producers)
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for command in commands
     ]
     try:
         outputs = [tool.communicate(timeout=TOOL_DEADLINE_S)[0] for tool in tools]
@@ -81,9 +86,10 @@ def measure(broker: Broker, case: Case, records: int, serial: int) -> Result:
     found = [_SUMMARY.findall(output) for output in outputs]
     if not all(found) or any(tool.returncode for tool in tools):
         raise RuntimeError(f"{TOOL} against {broker.name} failed:\n{outputs[0][-3000:]}")
-    sent = sum(broker.end_offsets(topic, PARTITIONS))
-    if sent != share * case.producers:
-        raise RuntimeError(f"{broker.name} holds {sent} records of {share * case.producers}")
+    wanted, sent = share * case.producers, sum(broker.end_offsets(topic, PARTITIONS))
+    # Each transaction's marker has an offset, too.
+    if sent < wanted or (sent > wanted and not case.transactional):
+        raise RuntimeError(f"{broker.name} holds {sent} records of {wanted}")
     broker.delete_topic(topic)
     gigabytes = share * case.producers * case.record_size / 1e9
     return Result(sum(float(f[-1][0]) for f in found), cpu / gigabytes, max(float(f[-1][2]) for f in found))
@@ -96,13 +102,20 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sizes", type=int, nargs="+", default=list(RECORDS), help="bytes of a record")
     parser.add_argument("--acks", nargs="+", default=["1", "all"])
     parser.add_argument("--producers", type=int, nargs="+", default=[1, 3], help="tools at the same time")
+    parser.add_argument("--transactional", nargs="+", type=int, default=[0, 1], help="0: plain, 1: in transactions")
     return parser.parse_args()
 
 
 def main() -> None:
     """Measure and print two tables."""
     options = arguments()
-    cases = [Case(size, acks, count) for size in options.sizes for acks in options.acks for count in options.producers]
+    cases = [
+        Case(size, acks, count, bool(transactional))
+        for size in options.sizes
+        for transactional in options.transactional
+        for acks in (["all"] if transactional else options.acks)
+        for count in options.producers
+    ]
     runs = 1 if options.quick else options.runs
     results: dict[Case, dict[str, list[Result]]] = {case: defaultdict(list) for case in cases}
     serial = 0

@@ -34,13 +34,13 @@ from benchmarks.peers.brokers import OURS, Broker, running
 from kafkalog.client.producer import Producer
 
 PARTITIONS = 3
-RECORDS = 1_000_000
+RECORDS = 3_000_000
 QUICK_SHARE = 5
 VALUE_BYTES = 100
 LIST = 10_000
 ROWS = 100_000
 POLL_EVERY = 1000
-KAFKA_PYTHON_SHARE = 10
+KAFKA_PYTHON_SHARE = 20
 """kafka-python sends only this part of the records: it would take most of the time."""
 DEADLINE_S = 600.0
 
