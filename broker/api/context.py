@@ -54,7 +54,7 @@ class Broker:
             topics=self.topics,
             allocate_producer_id=self.producer_ids.allocate,
             reserve_producer_ids=self.producer_ids.reserve,
-            on_offsets=lambda index, marker: self.groups.on_marker(index, marker.producer_id, marker.committed),
+            on_offsets=lambda marker, written: self.groups.on_marker(marker.producer_id, marker.committed, written),
             now_ms=now_ms,
         )
         self.fetch_sessions = FetchSessionCache(static_config["max.incremental.fetch.session.cache.slots"])

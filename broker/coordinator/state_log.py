@@ -1,14 +1,16 @@
 """Where coordinators store their state: appends to, and reads of, an internal topic's partitions led by this broker.
 
-A write is one record batch, appended at once and so in the order of the calls; it counts once the high watermark has
-passed it, and, where ``flush.messages`` asks for it, once it is on the device. A read goes over a whole partition, in
-pieces that a worker decodes; a log may be compacted, its batches compressed, and Apache Kafka may have written them.
+A write is one record batch, appended at once and so in the order of the calls; it counts once it is replicated: the
+high watermark has passed it, and, where ``flush.messages`` asks for it, it is on the device. A read goes over a whole
+partition, in pieces that a worker decodes; a log may be compacted, its batches compressed, and Apache Kafka may have
+written them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import NamedTuple, TypeVar
 from uuid import UUID
@@ -20,6 +22,7 @@ from broker.metadata.model import TopicState
 from broker.replica.acknowledgement import Acknowledgement, acknowledge
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
+from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import (
     CoordinatorNotAvailableError,
     KafkaError,
@@ -75,6 +78,19 @@ class StateBatch(NamedTuple):
     is_transactional: bool
     marker: ControlRecordType | None
     records: list[Record]
+
+
+class Written(NamedTuple):
+    """A batch that was appended, and may not be replicated yet.
+
+    Attributes:
+        synced: whether it counts only when it is on the device (`Partition.must_sync`).
+    """
+
+    partition: Partition
+    first_offset: int
+    last_offset: int
+    synced: bool
 
 
 def as_coordinator_error(error: Exception) -> Exception:
@@ -221,7 +237,7 @@ class StateLog:
 
     # -- appending
 
-    def append(
+    def write(
         self,
         index: int,
         records: Iterable[StateRecord],
@@ -229,21 +245,16 @@ class StateLog:
         producer_id: int = -1,
         producer_epoch: int = -1,
         transactional: bool = False,
-        timeout_ms: int = DEFAULT_TIMEOUT_MS,
-    ) -> asyncio.Future[int]:
+    ) -> Written:
         """Append one batch of at least one record to a partition, now.
 
         Args:
             producer_id, producer_epoch, transactional: for what belongs to a transaction (TxnOffsetCommit).
-            timeout_ms: how long to wait for the high watermark.
 
-        Returns:
-            A future, which may be done already, of the last record's offset. Its errors:
-            CoordinatorNotAvailableError, NotCoordinatorError (see `as_coordinator_error`); RequestTimedOutError, and
-            then the records are in the log all the same; MessageTooLargeError and RecordListTooLargeError;
-            InvalidProducerEpochError.
+        Raises:
+            CoordinatorNotAvailableError, NotCoordinatorError: see `as_coordinator_error`.
+            MessageTooLargeError, RecordListTooLargeError, InvalidProducerEpochError.
         """
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         try:
             partition = self._replicas.require(self._name, index)
             now_ms = self._now_ms()
@@ -257,15 +268,45 @@ class StateLog:
             )
             info = partition.append(memoryview(batch), -1, now_ms, origin=Origin.COORDINATOR)
         except Exception as error:
-            future.set_exception(as_coordinator_error(error))
-            return future
+            raise as_coordinator_error(error) from error
         self._replicas.appended(partition, len(batch))
         synced = partition.must_sync
         if synced:
             self._replicas.sync(partition)
-        waiting = _Acknowledgement(self._replicas, partition, info.last_offset, future, synced=synced)
-        acknowledge(self._replicas, waiting, partition, timeout_ms)
+        return Written(partition, info.first_offset, info.last_offset, synced)
+
+    def acknowledged(self, written: Written, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> asyncio.Future[int]:
+        """A future, which may be done already, of the last offset of what was written, once it is replicated.
+
+        Its errors: NotCoordinatorError; RequestTimedOutError after ``timeout_ms``, and then the records are in the log
+        all the same.
+        """
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        waiting = _Acknowledgement(
+            self._replicas, written.partition, written.last_offset, future, synced=written.synced
+        )
+        acknowledge(self._replicas, waiting, written.partition, timeout_ms)
         return future
+
+    def when_replicated(self, written: Written, then: Callable[[int], None]) -> None:
+        """Call ``then`` with the last offset of what was written once it is replicated, which may be now.
+
+        However long that takes; never, if the partition is not led here any more by then, or its disk fails.
+        """
+        waiting = _Replication(self._replicas, written, then)
+        if not waiting.try_complete():
+            self._replicas.produce_purgatory.watch(waiting, [written.partition.key], math.inf)
+
+    def append(
+        self, index: int, records: Iterable[StateRecord], *, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> asyncio.Future[int]:
+        """`write` and `acknowledged`; what the former raises is the future's error."""
+        try:
+            return self.acknowledged(self.write(index, records), timeout_ms)
+        except Exception as error:
+            future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            future.set_exception(error)
+            return future
 
 
 class _Acknowledgement(Acknowledgement):
@@ -275,6 +316,29 @@ class _Acknowledgement(Acknowledgement):
 
     def error(self, error: Exception) -> Exception:
         return as_coordinator_error(error)
+
+
+class _Replication(DelayedOperation):
+    """See `StateLog.when_replicated`."""
+
+    __slots__ = ("_replicas", "_then", "_written")
+
+    def __init__(self, replicas: ReplicaManager, written: Written, then: Callable[[int], None]) -> None:
+        super().__init__()
+        self._replicas = replicas
+        self._written = written
+        self._then = then
+
+    def try_complete(self) -> bool:
+        partition, last_offset = self._written.partition, self._written.last_offset
+        if self._replicas.get(*partition.key) is not partition or not partition.is_leader:
+            return True
+        if self._written.synced and partition.log.recovery_point <= last_offset:
+            return partition.log.offline is not None
+        if partition.high_watermark <= last_offset:
+            return False
+        self._then(last_offset)
+        return True
 
 
 def _decode(read: Callable[[], bytes], first: int, apply: Callable[[list[StateBatch]], T]) -> tuple[T, int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.coordinator.running import Running, Start
 from tests.coordinator.support import Stored
 
 
@@ -20,3 +21,11 @@ def stored(tmp_path: Path) -> Iterator[Callable[..., Stored]]:
             return stack.enter_context(Stored(tmp_path, settings))
 
         yield make
+
+
+@pytest.fixture
+def start(stored: Callable[..., Stored]) -> Start:
+    def make(**settings: str) -> Running:
+        return Running(stored(group_initial_rebalance_delay_ms="0", **settings))
+
+    return make

@@ -64,7 +64,7 @@ class Stored:
         """Append and wait; the last offset."""
 
         async def work() -> int:
-            return await log.append(index, records, **options)
+            return await log.acknowledged(log.write(index, records, **options))
 
         offset: int = self.run(work())
         return offset

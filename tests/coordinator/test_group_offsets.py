@@ -54,69 +54,78 @@ class Log:
         return result
 
 
-def test_an_offset_counts_once_it_is_stored() -> None:
+def test_an_offset_counts_once_it_is_replicated() -> None:
     offsets = GroupOffsets()
-    offsets.begin([T0])
+    offsets.appended({T0: at(5, stored_at=0)}, 0)
     assert offsets.is_unstable(T0)
     assert not offsets.committed
     assert not offsets.is_empty
-    offsets.stored({T0: at(5)}, 0)
-    assert values(offsets.committed) == {T0: 5}
-    assert not offsets.is_unstable(T0)
-    offsets.begin([T0])
-    offsets.failed([T0])
+    offsets.replicated(0)
     assert values(offsets.committed) == {T0: 5}
     assert not offsets.is_unstable(T0)
 
 
 def test_of_two_commits_under_way_the_later_one_in_the_log_holds() -> None:
     offsets = GroupOffsets()
-    offsets.begin([T0])
-    offsets.begin([T0])
-    offsets.stored({T0: at(6)}, 1)
+    offsets.appended({T0: at(5, stored_at=0)}, 0)
+    offsets.appended({T0: at(6, stored_at=1)}, 1)
+    offsets.replicated(1)
     assert offsets.is_unstable(T0)
-    offsets.stored({T0: at(5)}, 0)
+    offsets.replicated(0)
     assert values(offsets.committed) == {T0: 6}
 
 
 def test_offsets_of_a_transaction_wait_for_its_marker() -> None:
     offsets = GroupOffsets()
-    for producer, offset in ((1, at(10)), (2, at(20))):
-        offsets.begin_transactional(producer, {T0: offset})
-        offsets.stored_transactional(producer, {T0: offset}, producer)
+    offsets.appended_transactional(1, {T0: at(10, stored_at=1)})
+    offsets.appended_transactional(2, {T0: at(20, stored_at=2)})
     assert offsets.is_unstable(T0)
-    offsets.complete(2, committed=True)
+    offsets.decided(2, committed=True, marked_at=3)
+    assert not offsets.committed
+    offsets.replicated(3)
     assert values(offsets.committed) == {T0: 20}
     # It was stored before what holds now.
-    offsets.complete(1, committed=True)
+    offsets.decided(1, committed=True, marked_at=4)
+    offsets.replicated(4)
     assert values(offsets.committed) == {T0: 20}
-    offsets.begin_transactional(3, {T0: at(30)})
-    offsets.complete(3, committed=False)
+    offsets.appended_transactional(3, {T0: at(30, stored_at=5)})
+    offsets.decided(3, committed=False, marked_at=6)
+    assert offsets.is_unstable(T0)
+    offsets.replicated(6)
     assert values(offsets.committed) == {T0: 20}
     assert not offsets.is_unstable(T0)
 
 
-def test_what_could_not_be_stored_of_a_transaction_is_not_committed_by_it() -> None:
+def test_what_a_producer_commits_after_its_marker_belongs_to_the_next_transaction() -> None:
     offsets = GroupOffsets()
-    good, bad = {T0: at(1)}, {T1: at(2)}
-    offsets.begin_transactional(1, good)
-    offsets.stored_transactional(1, good, 0)
-    offsets.begin_transactional(1, bad)
-    offsets.failed_transactional(1, bad)
-    offsets.complete(1, committed=True)
-    assert values(offsets.committed) == {T0: 1}
+    offsets.appended_transactional(1, {T0: at(10, stored_at=0)})
+    offsets.decided(1, committed=True, marked_at=1)
+    offsets.appended_transactional(1, {T0: at(20, stored_at=2)})
+    offsets.replicated(1)
+    assert values(offsets.committed) == {T0: 10}
+    assert offsets.is_unstable(T0)
+    offsets.decided(1, committed=False, marked_at=3)
+    offsets.replicated(3)
+    assert values(offsets.committed) == {T0: 10}
 
 
 def test_removed_offsets_are_gone_also_those_under_way() -> None:
     offsets = GroupOffsets()
-    offsets.begin([T0, T1])
-    offsets.stored({T0: at(1)}, 0)
-    offsets.begin_transactional(1, {T1: at(7)})
-    assert offsets.of_topic("t") == [T0, T1]
-    assert offsets.of_topic("other") == []
-    assert offsets.remove([T0, T1, ("t", 9)]) == [T0, T1]
-    offsets.stored({T1: at(3)}, 5)
-    offsets.complete(1, committed=True)
+    offsets.appended({T0: at(1, stored_at=0)}, 0)
+    offsets.replicated(0)
+    offsets.appended({T1: at(3, stored_at=1)}, 1)
+    offsets.appended_transactional(1, {T1: at(7, stored_at=2)})
+    assert offsets.known() == [T0, T1]
+    offsets.remove([T0, T1, ("t", 9)])
+    offsets.appended({T1: at(8, stored_at=6)}, 6)
+    offsets.replicated(1)
+    assert not offsets.committed
+    offsets.decided(1, committed=True, marked_at=7)
+    offsets.replicated(7)
+    assert not offsets.committed
+    offsets.replicated(6)
+    assert values(offsets.committed) == {T1: 8}
+    offsets.remove([T1])
     assert offsets.is_empty
 
 
@@ -135,20 +144,16 @@ def test_offsets_expire(retention: Retention, expired: list[tuple[str, int]]) ->
     offsets = GroupOffsets()
     offsets.committed = {T0: at(1, 0), ("u", 0): at(2, HOUR_MS), ("v", 0): at(3, HOUR_MS, expires=2 * HOUR_MS)}
     assert offsets.expired(retention, 2 * HOUR_MS, 2 * HOUR_MS) == expired
-    offsets.begin([T0])
+    offsets.appended({T0: at(2)}, 0)
     assert T0 not in offsets.expired(retention, 2 * HOUR_MS, 2 * HOUR_MS)
-    offsets.begin_transactional(1, {("v", 0): at(4)})
+    offsets.appended_transactional(1, {("v", 0): at(4)})
     assert ("v", 0) not in offsets.expired(retention, 2 * HOUR_MS, 2 * HOUR_MS)
 
 
 def test_what_was_removed_does_not_come_back_with_its_transaction() -> None:
-    offsets, log = GroupOffsets(), Log()
-    stored = {T0: at(7)}
-    offsets.begin_transactional(1, stored)
-    offsets.stored_transactional(1, stored, log.append([at(7).record("g", T0)], 1))
-    removed = offsets.remove_all()
-    assert removed == [T0]
-    log.append(tombstones("g", removed))
+    log = Log()
+    log.append([at(7).record("g", T0)], 1)
+    log.append(tombstones("g", [T0]))
     log.mark(1, committed=True)
     assert log.replayed().offsets == {}
 
@@ -161,7 +166,7 @@ def test_a_retention_named_by_the_client_is_stored() -> None:
     assert Committed.of(value, 3) == at(1, 5, expires=77, stored_at=3)
 
 
-PARTITIONS = st.sampled_from([T0, T1])
+PARTITIONS = st.sets(st.sampled_from([T0, T1]), min_size=1).map(sorted)
 PRODUCERS = st.sampled_from([1, 2])
 STEPS = st.lists(
     st.one_of(
@@ -169,33 +174,49 @@ STEPS = st.lists(
         st.tuples(st.just("transactional"), PARTITIONS, PRODUCERS),
         st.tuples(st.just("marker"), PRODUCERS, st.booleans()),
         st.tuples(st.just("remove"), PARTITIONS),
+        # Appends are told to be replicated in any order: which of those that are not yet.
+        st.tuples(st.just("replicated"), st.integers(0, 100)),
     ),
     max_size=25,
 )
 
 
+def placed(log: Log, number: int, partitions: list[tuple[str, int]]) -> Offsets:
+    """Offsets where they are about to be appended."""
+    return {partition: at(number, stored_at=log.end + place) for place, partition in enumerate(partitions)}
+
+
 @given(STEPS)
-def test_after_a_crash_the_log_says_the_same(steps: list[tuple[Any, ...]]) -> None:
+def test_in_any_order_of_replication_the_log_says_the_same(steps: list[tuple[Any, ...]]) -> None:
     offsets, log = GroupOffsets(), Log()
+    waiting: list[int] = []
     for number, (step, *more) in enumerate(steps):
-        offset = {more[0]: at(number)} if step in ("commit", "transactional") else {}
-        stored = [committed.record("g", partition) for partition, committed in offset.items()]
-        if step == "commit":
-            offsets.begin(offset)
-            offsets.stored(offset, log.append(stored))
-        elif step == "transactional":
-            offsets.begin_transactional(more[1], offset)
-            offsets.stored_transactional(more[1], offset, log.append(stored, more[1]))
+        if step in ("commit", "transactional"):
+            offset = placed(log, number, more[0])
+            stored = [committed.record("g", partition) for partition, committed in offset.items()]
+            last = log.append(stored, more[1] if step == "transactional" else -1)
+            if step == "commit":
+                offsets.appended(offset, last)
+                waiting.append(last)
+            else:
+                offsets.appended_transactional(more[1], offset)
         elif step == "marker":
             log.mark(*more)
-            offsets.complete(*more)
-        else:
-            gone = offsets.remove([more[0]])
-            if gone:
-                log.append(tombstones("g", gone))
+            offsets.decided(more[0], more[1], log.end - 1)
+            waiting.append(log.end - 1)
+        elif step == "remove":
+            log.append(tombstones("g", more[0]))
+            offsets.remove(more[0])
+        elif waiting:
+            offsets.replicated(waiting.pop(more[0] % len(waiting)))
         found = log.replayed().offsets.get("g", GroupOffsets())
-        assert found.committed == offsets.committed
         assert found.transactions == {key: value for key, value in offsets.transactions.items() if value}
+        for partition in (T0, T1):
+            # What is told as stable is what a reload would tell.
+            if not offsets.is_unstable(partition):
+                assert offsets.committed.get(partition) == found.committed.get(partition)
+        if not waiting:
+            assert found.committed == offsets.committed
 
 
 # -- what the log says

@@ -1,9 +1,9 @@
-"""The coordinator over its logs, in this process: loading, slow replicas, transactions, expiry, new leaders."""
+"""The coordinator over its logs, in this process: loading, slow replicas, expiry, new leaders."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,16 +11,14 @@ import pytest
 from broker.coordinator.group import shard as shard_module
 from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.consumer_membership import ConsumerMembership
-from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest
+from broker.coordinator.group.member import JoinResult, SyncRequest
 from broker.coordinator.group.membership import CommitRequest, Moment
 from broker.coordinator.group.modern import group_records
 from broker.coordinator.group.modern.context import Outcome
 from broker.coordinator.group.modern.group import ConsumerGroup
-from broker.coordinator.group.offsets import Committed, GroupOffsets
-from broker.coordinator.group.service import GroupCoordinator
+from broker.coordinator.group.offsets import GroupOffsets
 from broker.coordinator.group.shard import Group, ShardState
 from broker.coordinator.state_log import StateRecord
-from broker.log.validation import Origin
 from kafkalog.protocol.errors import (
     CoordinatorLoadInProgressError,
     ErrorCode,
@@ -28,102 +26,9 @@ from kafkalog.protocol.errors import (
     KafkaError,
     NotCoordinatorError,
 )
-from kafkalog.records.control import ControlRecordType, EndTransactionMarker
-from tests.coordinator.classic_world import RANGE, SESSION_MS
-from tests.coordinator.support import Stored
+from tests.coordinator.running import ANYBODY, T0, Running, Start, at
 
-Make = Callable[..., Stored]
-T0 = ("t", 0)
-ANYBODY = CommitRequest("", None, -1, 8)
-IN_TRANSACTION = CommitRequest("", None, -1, 3, transactional=True)
-PRODUCER = (7, 0)
 DAY_MS = 86_400_000
-DEADLINE_S = 90.0
-
-
-def at(offset: int, timestamp: int = 0) -> Committed:
-    return Committed(offset, -1, "", timestamp)
-
-
-class Running:
-    """A coordinator over ``parts``, whose members need not wait for each other."""
-
-    def __init__(self, parts: Stored) -> None:
-        self.parts = parts
-        self.groups = GroupCoordinator(
-            parts.loop, replicas=parts.replicas, topics=parts.topics, now_ms=lambda: parts.now
-        )
-
-    def run(self, work: Coroutine[Any, Any, Any] | Awaitable[Any]) -> Any:
-        async def bounded() -> Any:
-            return await asyncio.wait_for(work, DEADLINE_S)
-
-        return self.parts.loop.run_until_complete(bounded())
-
-    def ready(self) -> None:
-        """The topic is there, and every shard is loaded."""
-
-        async def work() -> None:
-            await self.groups.ready()
-            while any(shard.state is ShardState.LOADING for shard in self.groups.shards()):
-                await asyncio.sleep(0.001)
-
-        self.run(work())
-
-    def commit(self, group: str, offset: int, timestamp: int = 0) -> None:
-        self.run(self.groups.commit(group, ANYBODY, {T0: at(offset, timestamp)}))
-
-    def committed(self, group: str) -> int | None:
-        found = self.groups.fetch_offsets(group, [T0])[0].committed
-        return None if found is None else found.offset
-
-    async def joined(self, group: str, **fields: Any) -> JoinResult:
-        values: dict[str, Any] = {
-            "token": self.parts.loop.create_future(),
-            "member_id": "",
-            "instance_id": None,
-            "client_id": "c",
-            "client_host": "/h",
-            "session_timeout_ms": SESSION_MS,
-            "rebalance_timeout_ms": SESSION_MS,
-            "protocol_type": "consumer",
-            "protocols": RANGE,
-            **fields,
-        }
-        return await self.groups.join(group, JoinRequest(**values))
-
-    async def member(self, group: str) -> JoinResult:
-        """The only member of a stable group."""
-        joined = await self.joined(group)
-        token = self.parts.loop.create_future()
-        assignments = {joined.member_id: b"all"}
-        synced = await self.groups.sync(
-            group, SyncRequest(token, joined.member_id, None, joined.generation, None, None, assignments)
-        )
-        assert synced.error is ErrorCode.NONE
-        return joined
-
-    def mark(self, index: int, committed: bool) -> None:
-        """End PRODUCER's transaction in a partition, as its coordinator does."""
-        kind = ControlRecordType.COMMIT if committed else ControlRecordType.ABORT
-        marker = EndTransactionMarker(kind, 0).encode(
-            timestamp=self.parts.now, producer_id=PRODUCER[0], producer_epoch=PRODUCER[1]
-        )
-        partition = self.groups.log.leads(index)
-        assert partition is not None
-        partition.append(memoryview(marker), -1, self.parts.now, origin=Origin.COORDINATOR)
-        self.groups.on_marker(index, PRODUCER[0], committed)
-
-
-@pytest.fixture
-def start(stored: Make) -> Callable[..., Running]:
-    def make(**settings: str) -> Running:
-        return Running(stored(group_initial_rebalance_delay_ms="0", **settings))
-
-    return make
-
-
-Start = Callable[..., Running]
 
 
 def test_groups_and_offsets_are_loaded(start: Start) -> None:
@@ -295,70 +200,6 @@ def test_groups_that_are_loaded_begin_their_sessions_in_turns(start: Start, monk
     assert {1, 2, 3, 4} <= armed
     assert all(group.timer is not None for group in second.groups.shards()[0].groups.values())
     second.groups.stop()
-
-
-# -- transactions
-
-
-@pytest.mark.parametrize("committed", [True, False])
-@pytest.mark.parametrize("restart", ["never", "before the marker", "after the marker"])
-def test_offsets_of_a_transaction_hold_when_it_commits(start: Start, committed: bool, restart: str) -> None:
-    running = start(offsets_topic_num_partitions="1")
-    running.ready()
-    running.commit("g", 1)
-    running.run(running.groups.commit("g", IN_TRANSACTION, {T0: at(2)}, PRODUCER))
-    [unstable] = running.groups.fetch_offsets("g", [T0], require_stable=True)
-    assert unstable.error is ErrorCode.UNSTABLE_OFFSET_COMMIT
-    assert running.committed("g") == 1
-
-    def again() -> Running:
-        running.groups.stop()
-        running.parts.close()
-        other = start()
-        other.ready()
-        return other
-
-    if restart == "before the marker":
-        running = again()
-        assert running.committed("g") == 1
-    running.mark(0, committed)
-    if restart == "after the marker":
-        running = again()
-    assert running.committed("g") == (2 if committed else 1)
-    assert running.groups.fetch_offsets("g", [T0], require_stable=True)[0].error is ErrorCode.NONE
-    running.groups.stop()
-
-
-def test_a_marker_that_comes_while_groups_are_loaded_is_not_lost(start: Start) -> None:
-    first = start(offsets_topic_num_partitions="1")
-    first.ready()
-    first.run(first.groups.commit("g", IN_TRANSACTION, {T0: at(2)}, PRODUCER))
-    first.parts.close()
-    second = start()
-
-    async def work() -> None:
-        second.groups.start()
-        second.mark(0, True)
-        assert second.groups.shards()[0].state is ShardState.LOADING
-
-    second.run(work())
-    second.ready()
-    assert second.committed("g") == 2
-    second.groups.stop()
-
-
-def test_an_append_that_no_transaction_covers_is_refused(start: Start) -> None:
-    running = start(offsets_topic_num_partitions="1")
-    running.ready()
-
-    def refuse(partition: Any) -> None:
-        assert partition.topic == "__consumer_offsets"
-        raise NotCoordinatorError
-
-    with pytest.raises(NotCoordinatorError):
-        running.run(running.groups.commit("g", IN_TRANSACTION, {T0: at(2)}, PRODUCER, refuse))
-    assert running.groups.list_groups()[1] == []
-    running.groups.stop()
 
 
 # -- expiry

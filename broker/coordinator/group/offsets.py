@@ -1,9 +1,10 @@
 """What a group has committed: offsets by partition, those being stored, and those that wait for a transaction.
 
-An offset counts once its record is replicated; until then it is pending, and who asks for stable offsets is told so
-(KIP-447). Offsets of a transaction are pending, too, until its marker is written to the same partition of the log. As a
-transaction's offset may have been stored before a plain one and decided after it, each knows its place in the log: the
-later one holds, as it would after a compaction.
+What is told here is what the log says, in its order: commits and markers as soon as they are appended. An offset holds
+once its record is replicated, one of a transaction once the marker is; until then it is pending, and who asks for
+stable offsets is told so (KIP-447). Replication may be told in any order, and after whoever committed has stopped to
+wait. As a transaction's offset may have been stored before a plain one and decided after it, each knows its place in
+the log: the later one holds, as it would after a compaction.
 
 Offsets expire ``offsets.retention.minutes`` after their group became empty; those of a group that never had a member,
 or of topics that its members no longer read, after they were committed (KIP-211).
@@ -29,7 +30,7 @@ class Committed:
         leader_epoch: of the last record read, -1 where it is not known.
         timestamp: when it was committed, ms since the epoch.
         expires: when it expires, ms since the epoch, where the client named a retention (OffsetCommit 2 to 4), else -1.
-        stored_at: offset of a record of its batch in the log.
+        stored_at: offset of its record in the log.
     """
 
     offset: int
@@ -83,8 +84,8 @@ class GroupOffsets:
     def __init__(self) -> None:
         self.committed: Offsets = {}
         self.transactions: dict[int, Offsets] = {}
-        self._pending: dict[TopicPartition, int] = {}
-        """How many commits of a partition are being stored."""
+        self._pending: dict[TopicPartition, dict[int, Committed | None]] = {}
+        """What will hold once the log is replicated up to an offset, by that offset; None: what holds now."""
 
     def __len__(self) -> int:
         return len(self.committed)
@@ -98,98 +99,52 @@ class GroupOffsets:
         """Whether a commit of the partition is under way."""
         return partition in self._pending or any(partition in offsets for offsets in self.transactions.values())
 
-    # -- plain commits
+    # -- what was appended
 
-    def begin(self, partitions: Iterable[TopicPartition]) -> None:
-        """Commits of these are being stored; `stored` or `failed` ends that."""
-        for partition in partitions:
-            self._pending[partition] = self._pending.get(partition, 0) + 1
-
-    def stored(self, offsets: Mapping[TopicPartition, Committed], stored_at: int) -> None:
-        """They hold from now on."""
+    def appended(self, offsets: Mapping[TopicPartition, Committed], last_offset: int) -> None:
+        """Plain commits are in the log, up to ``last_offset``: they hold as soon as it is replicated."""
         for partition, offset in offsets.items():
-            if self._end(partition):
-                self._put(partition, offset.at(stored_at))
+            self._pending.setdefault(partition, {})[last_offset] = offset
 
-    def failed(self, partitions: Iterable[TopicPartition]) -> None:
-        """They could not be stored."""
-        for partition in partitions:
-            self._end(partition)
-
-    def _end(self, partition: TopicPartition) -> bool:
-        """Whether it was still awaited: not when its topic was deleted meanwhile."""
-        count = self._pending.get(partition, 0)
-        if count > 1:
-            self._pending[partition] = count - 1
-        else:
-            self._pending.pop(partition, None)
-        return count > 0
-
-    def _put(self, partition: TopicPartition, offset: Committed) -> None:
-        present = self.committed.get(partition)
-        if present is None or present.stored_at <= offset.stored_at:
-            self.committed[partition] = offset
-
-    # -- commits of transactions
-
-    def begin_transactional(self, producer_id: int, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Offsets of a transaction are being stored: they are unstable from now on."""
+    def appended_transactional(self, producer_id: int, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Commits of a transaction are in the log: they wait for its marker."""
         self.transactions.setdefault(producer_id, {}).update(offsets)
 
-    def stored_transactional(
-        self, producer_id: int, offsets: Mapping[TopicPartition, Committed], stored_at: int
-    ) -> None:
-        """They are in the log, and wait for the marker; unless it came, or they were committed anew meanwhile."""
-        pending = self.transactions.get(producer_id, {})
-        for partition, offset in offsets.items():
-            if pending.get(partition) is offset:
-                pending[partition] = offset.at(stored_at)
+    def decided(self, producer_id: int, committed: bool, marked_at: int) -> None:
+        """The transaction's marker is in the log: its offsets hold, or are forgotten, as soon as it is replicated.
 
-    def failed_transactional(self, producer_id: int, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """They could not be stored."""
-        pending = self.transactions.get(producer_id)
-        if pending is None:
-            return
-        for partition, offset in offsets.items():
-            if pending.get(partition) is offset:
-                del pending[partition]
-        if not pending:
-            del self.transactions[producer_id]
-
-    def complete(self, producer_id: int, committed: bool) -> None:
-        """The transaction's marker was written: its offsets hold, or are forgotten."""
+        It is so when they are: they precede it.
+        """
         for partition, offset in self.transactions.pop(producer_id, {}).items():
-            if committed and offset.stored_at >= 0:
-                self._put(partition, offset)
+            self._pending.setdefault(partition, {})[marked_at] = offset if committed else None
+
+    def replicated(self, last_offset: int) -> None:
+        """What was appended, or decided, at ``last_offset`` is replicated."""
+        for partition, pending in list(self._pending.items()):
+            if last_offset not in pending:
+                continue
+            offset = pending.pop(last_offset)
+            if not pending:
+                del self._pending[partition]
+            present = self.committed.get(partition)
+            if offset is not None and (present is None or present.stored_at < offset.stored_at):
+                self.committed[partition] = offset
 
     # -- removal
 
-    def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget offsets, also those that are being stored; those of them that are in the log, or may be."""
-        removed = []
+    def known(self) -> list[TopicPartition]:
+        """The partitions of which there is anything, also such as is under way."""
+        found = {*self.committed, *self._pending}
+        return sorted(found.union(*self.transactions.values()))
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget offsets, also those that are under way: their tombstones are in the log."""
         for partition in partitions:
-            stored = self._pending.pop(partition, None) is not None
+            self.committed.pop(partition, None)
+            self._pending.pop(partition, None)
             for producer_id, offsets in list(self.transactions.items()):
-                stored = offsets.pop(partition, None) is not None or stored
-                if not offsets:
+                if offsets.pop(partition, None) is not None and not offsets:
                     del self.transactions[producer_id]
-            if self.committed.pop(partition, None) is not None or stored:
-                removed.append(partition)
-        return removed
-
-    def remove_all(self) -> list[TopicPartition]:
-        """Forget everything; what of it is in the log, or may be."""
-        partitions = {*self.committed, *self._pending}
-        partitions.update(partition for offsets in self.transactions.values() for partition in offsets)
-        return self.remove(sorted(partitions))
-
-    def of_topic(self, topic: str) -> list[TopicPartition]:
-        """The topic's partitions of which there is anything."""
-        found = {partition for partition in self.committed if partition[0] == topic}
-        found.update(partition for partition in self._pending if partition[0] == topic)
-        for offsets in self.transactions.values():
-            found.update(partition for partition in offsets if partition[0] == topic)
-        return sorted(found)
 
     def expired(self, retention: Retention, retention_ms: int, now_ms: int) -> list[TopicPartition]:
         """Partitions whose offsets are to be forgotten now (``now_ms``: since the epoch)."""

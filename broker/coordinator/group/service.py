@@ -24,7 +24,7 @@ from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest
 from broker.coordinator.group.membership import CommitRequest, GroupSummary, Membership, Moment
 from broker.coordinator.group.offsets import Committed, TopicPartition
 from broker.coordinator.group.shard import Group, GroupCounters, Shard, ShardParts, ShardState
-from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateLog
+from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateLog, Written
 from broker.coordinator.state_topic import CONSUMER_OFFSETS, consumer_offsets_topic
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
@@ -394,14 +394,14 @@ class GroupCoordinator:
         await shard.delete_offsets(group_id, [partition for partition in partitions if partition[0] not in read])
         return {partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for partition in partitions if partition[0] in read}
 
-    def on_marker(self, index: int, producer_id: int, committed: bool) -> None:
-        """A marker that ends a producer's transaction was written to a partition of ``__consumer_offsets``.
+    def on_marker(self, producer_id: int, committed: bool, written: Written) -> None:
+        """A marker that ends a producer's transaction was appended to a partition of ``__consumer_offsets``.
 
-        To be called by whoever wrote it, once it is replicated.
+        To be called by whoever wrote it, before anything else is appended.
         """
-        shard = self._shards.get(index)
+        shard = self._shards.get(written.partition.index)
         if shard is not None:
-            shard.on_marker(producer_id, committed)
+            shard.on_marker(producer_id, committed, written)
 
     # -- administration
 

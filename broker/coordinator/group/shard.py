@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.classic_state import ClassicSettings
@@ -18,7 +19,7 @@ from broker.coordinator.group.consumer_membership import ConsumerMembership
 from broker.coordinator.group.membership import Answer, CommitRequest, Membership, Moment, Store
 from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicPartition, tombstones
 from broker.coordinator.group.replay import Replay
-from broker.coordinator.state_log import StateLog, StateRecord
+from broker.coordinator.state_log import StateLog, Written
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -32,6 +33,8 @@ from kafkalog.protocol.errors import (
 )
 
 logger = logging.getLogger("kafkalog.broker.groups")
+
+T = TypeVar("T")
 
 GROUPS_AT_ONCE = 500
 """Groups that are loaded or looked through before requests get their turn."""
@@ -115,7 +118,7 @@ class Shard:
         self._parts = parts
         self._producers: dict[int, set[str]] = {}
         """Groups that a producer's transaction has committed offsets of."""
-        self._markers: list[tuple[int, bool]] = []
+        self._markers: list[tuple[int, bool, Written]] = []
         """Of transactions that ended while the shard was loading."""
 
     def settings(self) -> ClassicSettings:
@@ -147,8 +150,8 @@ class Shard:
             return
         if self.state is not ShardState.LOADING:
             return
-        for producer_id, committed in self._markers:
-            self._complete(producer_id, committed)
+        for marker in self._markers:
+            self._decided(*marker)
         self.state = ShardState.ACTIVE
         took_ms = parts.now().ms - began
         parts.counters.loads += 1
@@ -231,8 +234,12 @@ class Shard:
         return group, membership
 
     def convert(self, group: Group, membership: Membership) -> None:
-        """Let an empty group speak another protocol from now on; what it has committed stays."""
-        self._append_removal(group.membership.tombstones(group.id))
+        """Let an empty group speak another protocol from now on; what it has committed stays.
+
+        Raises:
+            KafkaError: that cannot be stored.
+        """
+        self._bury(group)
         _release(group)
         group.membership = membership
         self.settle(group)
@@ -317,49 +324,44 @@ class Shard:
         self.settle(group)
         if not offsets:
             return
-        records = [offset.record(group_id, partition) for partition, offset in offsets.items()]
-        timeout_ms = self._parts.commit_timeout_ms()
-        log = self._parts.log
         try:
-            if producer is None:
-                group.offsets.begin(offsets)
-                group.offsets.stored(offsets, await log.append(self.index, records, timeout_ms=timeout_ms))
-            else:
-                producer_id, epoch = producer
-                group.offsets.begin_transactional(producer_id, offsets)
-                self._producers.setdefault(producer_id, set()).add(group_id)
-                stored_at = await log.append(
-                    self.index,
-                    records,
-                    producer_id=producer_id,
-                    producer_epoch=epoch,
-                    transactional=True,
-                    timeout_ms=timeout_ms,
-                )
-                group.offsets.stored_transactional(producer_id, offsets, stored_at)
-        except Exception as error:
-            if producer is None:
-                group.offsets.failed(offsets)
-            else:
-                group.offsets.failed_transactional(producer[0], offsets)
-            if isinstance(error, MessageTooLargeError | RecordListTooLargeError):
-                raise InvalidCommitOffsetSizeError from error
-            raise
+            written = self._write_offsets(group, offsets, producer)
+        except (MessageTooLargeError, RecordListTooLargeError) as error:
+            raise InvalidCommitOffsetSizeError from error
+        await self._parts.log.acknowledged(written, self._parts.commit_timeout_ms())
         self._parts.counters.offset_commits += len(offsets)
 
-    def on_marker(self, producer_id: int, committed: bool) -> None:
-        """The end of a producer's transaction was written to the partition."""
+    def _write_offsets(
+        self, group: Group, offsets: Mapping[TopicPartition, Committed], producer: tuple[int, int] | None
+    ) -> Written:
+        """Append offsets; the group knows of them, in the order of the log, also if nobody awaits their replicas."""
+        log = self._parts.log
+        records = [offset.record(group.id, partition) for partition, offset in offsets.items()]
+        if producer is None:
+            written = log.write(self.index, records)
+            group.offsets.appended(_placed(offsets, written), written.last_offset)
+            log.when_replicated(written, group.offsets.replicated)
+        else:
+            producer_id, epoch = producer
+            written = log.write(self.index, records, producer_id=producer_id, producer_epoch=epoch, transactional=True)
+            group.offsets.appended_transactional(producer_id, _placed(offsets, written))
+            self._producers.setdefault(producer_id, set()).add(group.id)
+        return written
+
+    def on_marker(self, producer_id: int, committed: bool, written: Written) -> None:
+        """The end of a producer's transaction was appended to the partition."""
         if self.state is ShardState.LOADING:
             # It may or may not have been read; twice is as good as once.
-            self._markers.append((producer_id, committed))
+            self._markers.append((producer_id, committed, written))
         elif self.state is ShardState.ACTIVE:
-            self._complete(producer_id, committed)
+            self._decided(producer_id, committed, written)
 
-    def _complete(self, producer_id: int, committed: bool) -> None:
+    def _decided(self, producer_id: int, committed: bool, written: Written) -> None:
         for group_id in self._producers.pop(producer_id, ()):
             group = self.groups.get(group_id)
             if group is not None:
-                group.offsets.complete(producer_id, committed)
+                group.offsets.decided(producer_id, committed, written.last_offset)
+                self._parts.log.when_replicated(written, group.offsets.replicated)
 
     # -- removal
 
@@ -374,11 +376,10 @@ class Shard:
         if group is None:
             raise GroupIdNotFoundError
         group.membership.check_deletable()
-        partitions = group.offsets.remove_all()
-        self._drop(group)
-        self._parts.counters.offset_deletions += len(partitions)
-        records = tombstones(group_id, partitions) + group.membership.tombstones(group_id)
-        await self._removed(self._append_removal(records))
+        removed = group.offsets.known()
+        self._parts.counters.offset_deletions += len(removed)
+        for written in [*self._remove_offsets(group, removed), *self._drop(group)]:
+            await self._parts.log.acknowledged(written)
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget offsets of a group.
@@ -389,19 +390,19 @@ class Shard:
         group = self.groups.get(group_id)
         if group is None:
             raise GroupIdNotFoundError
-        removed = group.offsets.remove(partitions)
+        known = group.offsets.known()
+        removed = [partition for partition in dict.fromkeys(partitions) if partition in known]
         self._parts.counters.offset_deletions += len(removed)
-        records = tombstones(group_id, removed) + self._drop_if_done(group)
-        await self._removed(self._append_removal(records))
+        for written in [*self._remove_offsets(group, removed), *self._drop_if_done(group)]:
+            await self._parts.log.acknowledged(written)
 
     async def forget_topic(self, topic: str) -> int:
         """Forget what was committed of a topic that was deleted; how many offsets."""
         count = 0
         for number, group in enumerate(list(self.groups.values()), 1):
-            partitions = group.offsets.remove(group.offsets.of_topic(topic))
-            if partitions:
+            partitions = sorted(partition for partition in group.offsets.known() if partition[0] == topic)
+            if partitions and self._clear(group, partitions):
                 count += len(partitions)
-                self._append_removal(tombstones(group.id, partitions) + self._drop_if_done(group))
             if number % GROUPS_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return count
@@ -417,39 +418,69 @@ class Shard:
             retention = group.membership.retention()
             partitions: list[TopicPartition] = []
             if retention is not None:
-                now_ms = self._parts.now().wall_ms
-                partitions = group.offsets.remove(group.offsets.expired(retention, retention_ms, now_ms))
-            records = tombstones(group.id, partitions) + self._drop_if_done(group)
-            if records:
-                self._append_removal(records)
-            count += len(partitions)
+                partitions = group.offsets.expired(retention, retention_ms, self._parts.now().wall_ms)
+            if self._clear(group, partitions):
+                count += len(partitions)
         self._parts.counters.offset_expirations += count
         return count
 
-    def _drop_if_done(self, group: Group) -> list[StateRecord]:
-        """Forget a group that has neither members nor offsets; the records that make the log forget it."""
+    def _clear(self, group: Group, partitions: Sequence[TopicPartition]) -> bool:
+        """Forget offsets of a group, and the group if there is nothing else of it; whether that could be stored."""
+        try:
+            self._remove_offsets(group, partitions)
+            self._drop_if_done(group)
+        except Exception as error:
+            logger.warning("offsets of group %s could not be removed; it is tried again: %s", group.id, error)
+            return False
+        return True
+
+    def _remove_offsets(self, group: Group, partitions: Sequence[TopicPartition]) -> list[Written]:
+        """Forget offsets, and have the log forget them.
+
+        Raises:
+            KafkaError: the tombstones cannot be appended, and what they are about stays.
+        """
+        written = []
+        for some in _pieces(partitions):
+            written.append(self._parts.log.write(self.index, tombstones(group.id, some)))
+            group.offsets.remove(some)
+        return written
+
+    def _drop_if_done(self, group: Group) -> list[Written]:
+        """Forget a group that has neither members nor offsets."""
         if not group.membership.is_empty or not group.offsets.is_empty:
             return []
-        self._drop(group)
-        return group.membership.tombstones(group.id)
+        return self._drop(group)
 
-    def _drop(self, group: Group) -> None:
+    def _drop(self, group: Group) -> list[Written]:
+        """Forget a group, and have the log forget it.
+
+        Raises:
+            KafkaError: its tombstones cannot be appended, and it stays.
+        """
+        written = self._bury(group)
         if self.groups.get(group.id) is group:
             del self.groups[group.id]
             _release(group)
         self._arm(group)
+        return written
 
-    def _append_removal(self, records: list[StateRecord]) -> list[asyncio.Future[int]]:
-        futures = []
-        for first in range(0, len(records), TOMBSTONES_AT_ONCE):
-            future = self._parts.log.append(self.index, records[first : first + TOMBSTONES_AT_ONCE])
-            future.add_done_callback(_log_failed_removal)
-            futures.append(future)
-        return futures
+    def _bury(self, group: Group) -> list[Written]:
+        records = group.membership.tombstones(group.id)
+        return [self._parts.log.write(self.index, some) for some in _pieces(records)]
 
-    async def _removed(self, futures: list[asyncio.Future[int]]) -> None:
-        for future in futures:
-            await future
+
+def _pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Of `TOMBSTONES_AT_ONCE`, the records of a batch."""
+    for first in range(0, len(items), TOMBSTONES_AT_ONCE):
+        yield items[first : first + TOMBSTONES_AT_ONCE]
+
+
+def _placed(offsets: Mapping[TopicPartition, Committed], written: Written) -> dict[TopicPartition, Committed]:
+    """The same, each at the place of its record."""
+    return {
+        partition: offset.at(place) for place, (partition, offset) in enumerate(offsets.items(), written.first_offset)
+    }
 
 
 def _release(group: Group) -> None:
@@ -468,9 +499,3 @@ def _answer(effect: Answer) -> None:
 
 def _code(error: BaseException) -> ErrorCode:
     return error.code if isinstance(error, KafkaError) else NotCoordinatorError.code
-
-
-def _log_failed_removal(future: asyncio.Future[int]) -> None:
-    error = future.exception()
-    if error is not None:
-        logger.warning("removed offsets and groups could not be stored, and may be back after a restart: %s", error)

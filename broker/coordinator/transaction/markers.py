@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
+from broker.coordinator.state_log import Written
 from broker.coordinator.state_topic import CONSUMER_OFFSETS
 from broker.log.validation import Origin
 from broker.replica.acknowledgement import Acknowledgement, acknowledge
@@ -40,15 +41,15 @@ class MarkerWriter:
     """See the module. Used on the event loop's thread only.
 
     Args:
-        on_offsets: called when a marker has ended a transaction in a partition of ``__consumer_offsets``, with the
-            partition's index.
+        on_offsets: called when a marker was appended to a partition of ``__consumer_offsets``, before anything else is,
+            with where it is; it need not be replicated yet.
     """
 
     def __init__(
         self,
         replicas: ReplicaManager,
         now_ms: Callable[[], int],
-        on_offsets: Callable[[int, Marker], None],
+        on_offsets: Callable[[Marker, Written], None],
     ) -> None:
         self._replicas = replicas
         self._now_ms = now_ms
@@ -83,15 +84,8 @@ class MarkerWriter:
         synced = partition.must_sync
         if synced:
             replicas.sync(partition)
+        if topic == CONSUMER_OFFSETS:
+            self._on_offsets(marker, Written(partition, info.first_offset, info.last_offset, synced))
         waiting = Acknowledgement(replicas, partition, info.last_offset, future, synced=synced)
         acknowledge(replicas, waiting, partition, DEFAULT_TIMEOUT_MS)
-        if topic == CONSUMER_OFFSETS:
-            if future.done():
-                self._tell_groups(index, marker, future)
-            else:
-                future.add_done_callback(lambda done: self._tell_groups(index, marker, done))
         return future
-
-    def _tell_groups(self, index: int, marker: Marker, done: asyncio.Future[int]) -> None:
-        if not done.cancelled() and done.exception() is None:
-            self._on_offsets(index, marker)

@@ -1,0 +1,117 @@
+"""A group coordinator in this process, over logs of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest
+from broker.coordinator.group.membership import CommitRequest
+from broker.coordinator.group.offsets import Committed
+from broker.coordinator.group.service import GroupCoordinator
+from broker.coordinator.group.shard import ShardState
+from broker.coordinator.transaction.markers import Marker, MarkerWriter
+from kafkalog.protocol.errors import ErrorCode
+from tests.coordinator.classic_world import RANGE, SESSION_MS
+from tests.coordinator.support import Stored
+
+T0 = ("t", 0)
+ANYBODY = CommitRequest("", None, -1, 8)
+IN_TRANSACTION = CommitRequest("", None, -1, 3, transactional=True)
+PRODUCER = (7, 0)
+DEADLINE_S = 90.0
+
+
+def at(offset: int, timestamp: int = 0) -> Committed:
+    return Committed(offset, -1, "", timestamp)
+
+
+class Running:
+    """A coordinator over ``parts``, whose members need not wait for each other."""
+
+    def __init__(self, parts: Stored) -> None:
+        self.parts = parts
+        self.groups = GroupCoordinator(
+            parts.loop, replicas=parts.replicas, topics=parts.topics, now_ms=lambda: parts.now
+        )
+        self.markers = MarkerWriter(
+            parts.replicas,
+            lambda: parts.now,
+            lambda marker, written: self.groups.on_marker(marker.producer_id, marker.committed, written),
+        )
+
+    def run(self, work: Coroutine[Any, Any, Any] | Awaitable[Any]) -> Any:
+        async def bounded() -> Any:
+            return await asyncio.wait_for(work, DEADLINE_S)
+
+        return self.parts.loop.run_until_complete(bounded())
+
+    def ready(self) -> None:
+        """The topic is there, and every shard is loaded."""
+
+        async def work() -> None:
+            await self.groups.ready()
+            while any(shard.state is ShardState.LOADING for shard in self.groups.shards()):
+                await asyncio.sleep(0.001)
+
+        self.run(work())
+
+    def commit(self, group: str, offset: int, timestamp: int = 0) -> None:
+        self.run(self.groups.commit(group, ANYBODY, {T0: at(offset, timestamp)}))
+
+    def committed(self, group: str) -> int | None:
+        found = self.groups.fetch_offsets(group, [T0])[0].committed
+        return None if found is None else found.offset
+
+    async def joined(self, group: str, **fields: Any) -> JoinResult:
+        values: dict[str, Any] = {
+            "token": self.parts.loop.create_future(),
+            "member_id": "",
+            "instance_id": None,
+            "client_id": "c",
+            "client_host": "/h",
+            "session_timeout_ms": SESSION_MS,
+            "rebalance_timeout_ms": SESSION_MS,
+            "protocol_type": "consumer",
+            "protocols": RANGE,
+            **fields,
+        }
+        return await self.groups.join(group, JoinRequest(**values))
+
+    async def member(self, group: str) -> JoinResult:
+        """The only member of a stable group."""
+        joined = await self.joined(group)
+        token = self.parts.loop.create_future()
+        assignments = {joined.member_id: b"all"}
+        synced = await self.groups.sync(
+            group, SyncRequest(token, joined.member_id, None, joined.generation, None, None, assignments)
+        )
+        assert synced.error is ErrorCode.NONE
+        return joined
+
+    async def member_that_leaves(self, group: str) -> None:
+        """The group is empty afterwards, and was stored."""
+        member = await self.member(group)
+        assert self.groups.leave(group, [(member.member_id, None, None)]) == [ErrorCode.NONE]
+
+    async def mark(self, index: int, committed: bool) -> None:
+        """End PRODUCER's transaction in a partition, as its coordinator does; who waits for replicas is not awaited."""
+        self.markers.write("__consumer_offsets", index, Marker(*PRODUCER, committed, 0))
+
+    def hold_replication(self) -> Callable[[], None]:
+        """From now on nothing of partition 0 counts as stored, until the function that is returned is called."""
+        partition = self.groups.log.leads(0)
+        assert partition is not None
+        partition.log.config = self.parts.config.log_config({"flush.messages": 1})
+        sync, self.parts.replicas.sync = self.parts.replicas.sync, lambda partition: None  # type: ignore[method-assign]
+
+        def release() -> None:
+            self.parts.replicas.sync = sync  # type: ignore[method-assign]
+            sync(partition)
+
+        return release
+
+
+Start = Callable[..., Running]
+"""Opens the directory, again after each close, with settings."""
