@@ -51,6 +51,10 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("default.replication.factor", Type.INT, 1, "Replicas of a topic whose creation does not say.", at_least(1)),
         ConfigKey("min.insync.replicas", Type.INT, 1, "Default of min.insync.replicas.", at_least(1), _DYNAMIC),
         ConfigKey("unclean.leader.election.enable", Type.BOOLEAN, False, "Default of unclean.leader.election.enable.", None, _DYNAMIC),
+        # Replication
+        ConfigKey("leader.replication.throttled.rate", Type.LONG, MAX_LONG, "Bytes a second that leaders send to throttled followers; of no effect on a broker that has none, accepted for Kafka's reassignment tool.", at_least(0), Update.PER_BROKER),
+        ConfigKey("follower.replication.throttled.rate", Type.LONG, MAX_LONG, "Bytes a second that throttled followers take; of no effect on a broker that has none, accepted for Kafka's reassignment tool.", at_least(0), Update.PER_BROKER),
+        ConfigKey("replica.alter.log.dirs.io.max.bytes.per.second", Type.LONG, MAX_LONG, "Bytes a second that all moves of partitions between log directories together may copy.", at_least(0), Update.PER_BROKER),
         # Log
         ConfigKey("compression.type", Type.STRING, "producer", "Default of compression.type.", one_of(*COMPRESSION_TYPES), _DYNAMIC),
         ConfigKey("message.max.bytes", Type.INT, 1_048_588, "Default of max.message.bytes.", at_least(0), _DYNAMIC),

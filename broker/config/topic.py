@@ -58,6 +58,14 @@ TOPIC_CONFIG = ConfigDefinition(
             at_least(0), synonyms=("log.index.interval.bytes",),
         ),
         ConfigKey(
+            "leader.replication.throttled.replicas", Type.LIST, (),
+            "Replicas (partition:broker, or *) whose leaders are throttled; nothing is replicated by one broker.",
+        ),
+        ConfigKey(
+            "follower.replication.throttled.replicas", Type.LIST, (),
+            "Replicas (partition:broker, or *) that are throttled as followers; nothing is replicated by one broker.",
+        ),
+        ConfigKey(
             "max.compaction.lag.ms", Type.LONG, MAX_LONG, "Longest time a record stays ineligible for compaction.",
             at_least(1), synonyms=("log.cleaner.max.compaction.lag.ms",),
         ),

@@ -12,6 +12,7 @@
 - `consumer`    records and Arrow batches of topics, alone or in a group
 - `producer`    batches to their leaders
 - `admin`       topics, configurations, deletions
+- `replica_admin` elections, reassignments, log directories
 - `group_admin` consumer groups from outside; `groups` values of them; `lag` and `offset_reset` pure
 """
 

@@ -13,7 +13,7 @@ from kafkalog.protocol.schema import INT32, Request, Response, Struct, array, bo
 class DescribeLogDirsPartition(Struct):
     partition_index: int = int32("0+")
     partition_size: int = int64("0+")
-    offset_lag: int = int64("0+")  # how far the log end is behind the high watermark
+    offset_lag: int = int64("0+")  # how far the log end is behind the high watermark, or a future copy behind the log
     is_future_key: bool = boolean("0+")  # the copy that a move to another directory makes
 
 

@@ -1,0 +1,80 @@
+"""Foreign admin clients: elections, reassignments and moves between log directories."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import kafka
+import kafka.errors
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.peers import kafka as apache
+from tests.peers import require
+from tests.peers.clients.base import ForeignClient
+
+ELECTION_NOT_NEEDED, UNKNOWN_TOPIC_OR_PARTITION = 84, 3
+LEADER_ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+
+
+@pytest.fixture(scope="module")
+def python_admin(bootstrap: str) -> Iterator[kafka.KafkaAdminClient]:
+    admin = kafka.KafkaAdminClient(bootstrap_servers=bootstrap)
+    yield admin
+    admin.close()
+
+
+def tool(main: str, *words: str) -> list[str]:
+    """What one of Kafka's tools prints, without empty lines; these end their process themselves."""
+    require(apache.missing(apache.KAFKA_4))
+    return [line for line in apache.run_java_tool(main, list(words)).splitlines() if line.strip()]
+
+
+def test_librdkafka_elects(bootstrap: str, referee: ForeignClient, topic: str) -> None:
+    referee.create_topic(topic, partitions=2)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = [confluent_kafka.TopicPartition(topic, index) for index in (0, 1, 7)]
+    for kind in confluent_kafka.ElectionType:
+        outcomes = admin.elect_leaders(kind, wanted).result(30)
+        codes = {tp.partition: None if error is None else error.code() for tp, error in outcomes.items()}
+        assert codes == {0: ELECTION_NOT_NEEDED, 1: ELECTION_NOT_NEEDED, 7: UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_kafka_python_elects_and_reassigns(
+    python_admin: kafka.KafkaAdminClient, referee: ForeignClient, topic: str
+) -> None:
+    referee.create_topic(topic, partitions=2)
+    response = python_admin.elect_leaders(0, {topic: [0, 1]})
+    ((name, results, *_),) = [tuple(row) for row in response.replica_election_results]
+    assert name == topic
+    assert {row.partition_id: row.error_code for row in results} == dict.fromkeys((0, 1), ELECTION_NOT_NEEDED)
+    (here,) = [broker["broker_id"] for broker in python_admin.describe_cluster()["brokers"]]
+    tps = [kafka.TopicPartition(topic, index) for index in range(2)]
+    outcomes = python_admin.alter_partition_reassignments({tps[0]: [here], tps[1]: None})
+    assert outcomes == {tps[0]: None, tps[1]: kafka.errors.NoReassignmentInProgressError}
+    assert python_admin.list_partition_reassignments() == {}
+
+
+@pytest.mark.peer
+def test_javas_election_tool(bootstrap: str, referee: ForeignClient, topic: str) -> None:
+    referee.create_topic(topic)
+    words = ("--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0")
+    for kind in ("preferred", "unclean"):
+        said = tool(LEADER_ELECTION, *words, "--election-type", kind)
+        assert said == [f"Valid replica already elected for partitions {topic}-0"]
+
+
+@pytest.mark.peer
+def test_javas_reassignment_tool(bootstrap: str, referee: ForeignClient, topic: str, tmp_path: Path) -> None:
+    referee.create_topic(topic)
+    plan = tmp_path / "plan.json"
+    rows = [{"topic": topic, "partition": 0, "replicas": [0], "log_dirs": ["any"]}]
+    plan.write_text(json.dumps({"version": 1, "partitions": rows}))
+    words = ("--bootstrap-server", bootstrap, "--reassignment-json-file", str(plan))
+    assert f"Successfully started partition reassignment for {topic}-0" in tool(REASSIGN, *words, "--execute")
+    assert f"Reassignment of partition {topic}-0 is completed." in tool(REASSIGN, *words, "--verify")
+    assert tool(REASSIGN, "--bootstrap-server", bootstrap, "--list") == ["No partition reassignments found."]
