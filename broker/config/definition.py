@@ -145,14 +145,16 @@ def one_of(*allowed: str) -> Validator:
     return check
 
 
-def list_of(*allowed: str) -> Validator:
+def list_of(*allowed: str, empty: bool = False) -> Validator:
+    """A list with no other items than ``allowed``; ``empty``: it may have none."""
+
     def check(name: str, value: Value) -> None:
         for item in value or ():
             if item not in allowed:
                 raise ConfigError(
                     f"Invalid value {item} for configuration {name}: String must be one of: {', '.join(allowed)}"
                 )
-        if not value:
+        if not value and not empty:
             raise ConfigError(f"Invalid value for configuration {name}: List must not be empty")
 
     return check

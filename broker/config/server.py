@@ -68,7 +68,7 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("log.retention.hours", Type.INT, 168, "Default of retention.ms in hours, when neither of the above is set."),
         ConfigKey("log.retention.bytes", Type.LONG, -1, "Default of retention.bytes.", None, _DYNAMIC),
         ConfigKey("log.retention.check.interval.ms", Type.LONG, 300_000, "How often retention is applied.", at_least(1)),
-        ConfigKey("log.cleanup.policy", Type.LIST, ("delete",), "Default of cleanup.policy.", list_of("delete", "compact"), _DYNAMIC),
+        ConfigKey("log.cleanup.policy", Type.LIST, ("delete",), "Default of cleanup.policy.", list_of("delete", "compact", empty=True), _DYNAMIC),
         ConfigKey("log.cleaner.enable", Type.BOOLEAN, True, "Compact the topics whose cleanup.policy asks for it; without it they grow for ever."),
         ConfigKey("log.cleaner.threads", Type.INT, 1, "Threads that compact, one log each at a time.", at_least(0), _DYNAMIC),
         ConfigKey("log.cleaner.dedupe.buffer.size", Type.LONG, 128 << 20, "Memory for the offset maps of all cleaner threads, 24 bytes a key; it is taken while a log is compacted, and no more than the log's keys need.", None, _DYNAMIC),

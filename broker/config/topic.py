@@ -29,8 +29,8 @@ COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"
 TOPIC_CONFIG = ConfigDefinition(
     [
         ConfigKey(
-            "cleanup.policy", Type.LIST, ("delete",), "What happens to old segments: delete them by time and size, compact them (of each key the latest record stays), or both.",
-            list_of("delete", "compact"), synonyms=("log.cleanup.policy",),
+            "cleanup.policy", Type.LIST, ("delete",), "What happens to old segments: delete them by time and size, compact them (of each key the latest record stays), both, or, when empty, keep them for ever.",
+            list_of("delete", "compact", empty=True), synonyms=("log.cleanup.policy",),
         ),
         ConfigKey(
             "compression.type", Type.STRING, "producer",

@@ -238,6 +238,9 @@ def test_topic_configs_are_altered(wire: socket.socket, topic: str) -> None:
     assert alter(wire, TOPIC, topic, *changes).error_code == 0
     found = describe(wire, TOPIC, topic)
     assert (found["retention.ms"].config_source, found["cleanup.policy"].value) == (5, "compact")
+    # Neither deleted nor compacted: an empty list is a policy, as in Kafka.
+    assert alter(wire, TOPIC, topic, ("cleanup.policy", SUBTRACT, "compact")).error_code == 0
+    assert describe(wire, TOPIC, topic)["cleanup.policy"].value == ""
     assert alter(wire, TOPIC, topic, ("max.message.bytes", SET, "100")).error_code == 0
     assert produce(wire, topic, batch([b"x" * 200])).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
