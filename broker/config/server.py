@@ -93,6 +93,7 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("log.message.timestamp.type", Type.STRING, "CreateTime", "Default of message.timestamp.type.", one_of("CreateTime", "LogAppendTime"), _DYNAMIC),
         ConfigKey("log.message.timestamp.before.max.ms", Type.LONG, MAX_LONG, "Default of message.timestamp.before.max.ms.", at_least(0), _DYNAMIC),
         ConfigKey("log.message.timestamp.after.max.ms", Type.LONG, MAX_LONG, "Default of message.timestamp.after.max.ms.", at_least(0), _DYNAMIC),
+        ConfigKey("log.message.timestamp.difference.max.ms", Type.LONG, MAX_LONG, "Default of message.timestamp.difference.max.ms.", at_least(0), _DYNAMIC),
         ConfigKey("log.message.downconversion.enable", Type.BOOLEAN, True, "Default of message.downconversion.enable.", None, _DYNAMIC),
         ConfigKey("num.recovery.threads.per.data.dir", Type.INT, 1, "Threads that open or recover the logs of one directory at start.", at_least(1)),
         ConfigKey("producer.id.expiration.ms", Type.INT, 86_400_000, "How long an idle producer's sequence state is kept.", at_least(1), _DYNAMIC),

@@ -93,6 +93,11 @@ TOPIC_CONFIG = ConfigDefinition(
             at_least(0), synonyms=("log.message.timestamp.before.max.ms",),
         ),
         ConfigKey(
+            "message.timestamp.difference.max.ms", Type.LONG, MAX_LONG,
+            "How far a CreateTime timestamp may lie from the broker's clock; deprecated since Kafka 3.6, for where message.timestamp.before.max.ms or message.timestamp.after.max.ms are not set.",
+            at_least(0), synonyms=("log.message.timestamp.difference.max.ms",),
+        ),
+        ConfigKey(
             "message.timestamp.type", Type.STRING, "CreateTime",
             "Whether a record's timestamp is the producer's or the time of the append.",
             one_of("CreateTime", "LogAppendTime"), synonyms=("log.message.timestamp.type",),
@@ -170,6 +175,8 @@ def parse_topic_config(texts: Mapping[str, str | None]) -> dict[str, Value]:
 
 def log_config(values: Mapping[str, Value], producer_id_expiration_ms: int) -> LogConfig:
     """The log's view of a topic's effective ``values`` (every key of TOPIC_CONFIG present)."""
+    before, after = values["message.timestamp.before.max.ms"], values["message.timestamp.after.max.ms"]
+    difference = values["message.timestamp.difference.max.ms"]
     return LogConfig(
         segment_bytes=values["segment.bytes"],
         segment_ms=values["segment.ms"],
@@ -183,8 +190,8 @@ def log_config(values: Mapping[str, Value], producer_id_expiration_ms: int) -> L
         max_message_bytes=values["max.message.bytes"],
         cleanup_policy=tuple(values["cleanup.policy"]),
         message_timestamp_type=values["message.timestamp.type"],
-        message_timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
-        message_timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
+        message_timestamp_before_max_ms=before if before != MAX_LONG else difference,
+        message_timestamp_after_max_ms=after if after != MAX_LONG else difference,
         preallocate=values["preallocate"],
         file_delete_delay_ms=values["file.delete.delay.ms"],
         compression_type=values["compression.type"],

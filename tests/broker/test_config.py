@@ -15,7 +15,7 @@ from broker.config.definition import ConfigError
 from broker.config.document import render
 from broker.config.properties import load_properties, parse_properties
 from broker.config.server import SERVER_CONFIG, BrokerConfig
-from broker.config.topic import TOPIC_CONFIG, parse_topic_config
+from broker.config.topic import MAX_LONG, TOPIC_CONFIG, log_config, parse_topic_config
 
 ROOT = Path(__file__).parents[2]
 
@@ -146,6 +146,24 @@ def test_kafkas_own_keys_are_accepted_and_others_are_told() -> None:
 def test_bad_topic_configs(config: dict[str, str | None]) -> None:
     with pytest.raises(ConfigError):
         parse_topic_config(config)
+
+
+@pytest.mark.parametrize(
+    ("texts", "limits"),
+    [
+        ({}, (MAX_LONG, MAX_LONG)),
+        ({"difference": "5"}, (5, 5)),
+        ({"difference": "5", "before": "3"}, (3, 5)),
+        ({"difference": "5", "before": "3", "after": "9"}, (3, 9)),
+    ],
+)
+def test_the_old_limit_of_timestamps_holds_where_the_new_are_not_set(
+    texts: dict[str, str], limits: tuple[int, int]
+) -> None:
+    values = {key.name: key.default for key in TOPIC_CONFIG}
+    values.update(parse_topic_config({f"message.timestamp.{name}.max.ms": text for name, text in texts.items()}))
+    config = log_config(values, producer_id_expiration_ms=1)
+    assert (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == limits
 
 
 def test_the_shipped_file_is_valid_and_commented() -> None:
