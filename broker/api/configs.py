@@ -55,10 +55,10 @@ def handle_describe_configs(request: Request) -> None:
             result.error_code = error_code(error)
             result.error_message = error_message(error)
         else:
-            keys = resource.configuration_keys
-            result.configs = [
-                _entry(entry, request.version, message) for entry in entries if keys is None or entry.key.name in keys
-            ]
+            if resource.configuration_keys is not None:
+                found = {entry.key.name: entry for entry in entries}
+                entries = [found[key] for key in dict.fromkeys(resource.configuration_keys) if key in found]
+            result.configs = [_entry(entry, request.version, message) for entry in entries]
         results.append(result)
     request.reply(DescribeConfigsResponse(results=results))
 

@@ -101,10 +101,9 @@ class ConfigController:
         overrides = parse_topic_config(topic.config)
         result = []
         for key in TOPIC_CONFIG:
-            synonyms = [*self._topic_override(key, overrides), *self._broker_layers(key, state)]
-            name_, value, source = synonyms[0]
-            del name_
-            result.append(Described(key, value, source, False, tuple(synonyms)))
+            layers = [*self._topic_override(key, overrides), *self._broker_layers(key, state)]
+            _, value, source = layers[0]
+            result.append(Described(key, value, source, False, tuple(layer for layer in layers if not _unset(layer))))
         return result
 
     def describe_broker(self, name: str) -> list[Described]:
@@ -367,3 +366,9 @@ def _check_dynamic(config: Mapping[str, str]) -> None:
             key.parse(text)
         except ConfigError as error:
             raise InvalidConfigError(str(error)) from error
+
+
+def _unset(layer: tuple[str, str | None, Source]) -> bool:
+    """Whether a layer is the default of a broker key that has none (log.retention.ms): Kafka tells no such synonym."""
+    name, _, source = layer
+    return source is Source.DEFAULT and name in SERVER_CONFIG and SERVER_CONFIG[name].default is None

@@ -227,7 +227,21 @@ def test_topic_configs_are_described(wire: socket.socket, version: int) -> None:
     assert found["segment.bytes"].value == str(1 << 30)
     if version >= 1:
         assert (found["retention.ms"].config_source, found["segment.bytes"].config_source) == (1, 5)
-        assert next(s.name for s in found["retention.ms"].synonyms) == "retention.ms"
+        # log.retention.ms has no default of its own.
+        assert [s.name for s in found["retention.ms"].synonyms] == ["retention.ms"]
+        assert found["segment.ms"].synonyms == []
+        assert [(s.name, s.value, s.source) for s in found["segment.bytes"].synonyms] == [
+            ("log.segment.bytes", str(1 << 30), 5)
+        ]
+
+
+def test_configs_are_described_in_the_order_asked(wire: socket.socket, topic: str) -> None:
+    keys = ["segment.ms", "cleanup.policy", "no.such", "segment.ms", "retention.ms"]
+    request = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource_type=TOPIC, resource_name=topic, configuration_keys=keys)]
+    )
+    result = exchange(wire, request, 4).results[0]
+    assert [config.name for config in result.configs] == ["segment.ms", "cleanup.policy", "retention.ms"]
 
 
 def test_topic_configs_are_altered(wire: socket.socket, topic: str) -> None:

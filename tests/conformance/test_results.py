@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conformance import go_test, junit
+import pytest
+
+from conformance import go_test, java_program, jest, junit, sources
 from conformance.checks import run_checks
-from conformance.model import LeftOut, Outcome, Suite, SuiteReport, Target, TestResult, first_line, left_out
+from conformance.model import LeftOut, Outcome, Suite, SuiteReport, Target, TestResult, first_line, left_out, merged
 from conformance.pytest_suite import PLUGINS
 from conformance.report import render
 from conformance.suites import SUITES
@@ -86,6 +88,61 @@ def test_go_names() -> None:
     assert go_test.listed(lines) == ["TestA"]
 
 
+def test_jest(tmp_path: Path) -> None:
+    def test(title: str, status: str, *messages: str) -> dict[str, object]:
+        return {"ancestorTitles": ["Broker", "fetch"], "title": title, "status": status, "failureMessages": messages}
+
+    tests = [
+        test("good", "passed"),
+        test("bad", "failed", "\x1b[31mError: 3\x1b[39m\n at x"),
+        test("over TLS", "pending"),
+    ]
+    suites = [
+        {"name": f"{tmp_path}/src/a.spec.js", "status": "failed", "message": "", "assertionResults": tests},
+        {"name": f"{tmp_path}/b.spec.js", "status": "failed", "message": "Cannot find it", "assertionResults": []},
+        {"name": f"{tmp_path}/c.spec.js", "status": "passed", "message": "", "assertionResults": [test("x", "todo")]},
+    ]
+    rules = [LeftOut(r"a\.spec\.js.*TLS", "needs TLS")]
+    assert jest.parse(json.dumps({"testResults": suites}), tmp_path, rules) == [
+        TestResult("src/a.spec.js.Broker fetch good", Outcome.PASSED),
+        TestResult("src/a.spec.js.Broker fetch bad", Outcome.FAILED, "Error: 3"),
+        TestResult("src/a.spec.js.Broker fetch over TLS", Outcome.SKIPPED, "left out: needs TLS"),
+        TestResult("b.spec.js", Outcome.FAILED, "Cannot find it"),
+        TestResult("c.spec.js.Broker fetch x", Outcome.SKIPPED, "skipped by its authors"),
+    ]
+
+
+def test_java_program() -> None:
+    lines = ["commits\tpassed\t", "[main] WARN something", "fences\tfailed\tjava.lang.AssertionError: 3"]
+    assert java_program.parse(lines, "3.9.2") == [
+        TestResult("clients 3.9.2: commits", Outcome.PASSED),
+        TestResult("clients 3.9.2: fences", Outcome.FAILED, "java.lang.AssertionError: 3"),
+    ]
+
+
+def test_foreign_files_are_edited_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "test.js"
+    path.write_text("port: 9092,")
+    sources.edit(path, {"9092": "1234"})
+    assert path.read_text() == "port: 1234,"
+    with pytest.raises(ValueError, match="has no '9092'"):
+        sources.edit(path, {"9092": "1234"})
+
+
+def test_what_fails_in_one_run_is_flaky() -> None:
+    def run(**outcomes: str) -> list[TestResult]:
+        outcome = {"p": Outcome.PASSED, "f": Outcome.FAILED, "s": Outcome.SKIPPED}
+        return [TestResult(name, outcome[each], each) for name, each in outcomes.items()]
+
+    found = merged(run(a="p", b="f", c="f", d="p", e="s", g="f"), run(a="p", b="f", c="p", d="f", e="s", h="p"))
+    assert {result.name: result.outcome.value for result in found} == {
+        "a": "passed", "b": "failed", "c": "flaky", "d": "flaky", "e": "skipped", "g": "failed", "h": "passed",
+    }  # fmt: skip
+    assert {result.why for result in found if result.outcome is Outcome.FLAKY} == {"f"}
+    again = {result.name: result.outcome.value for result in merged(found, run(a="f", b="f", c="p", d="p", e="s"))}
+    assert (again["a"], again["b"], again["c"]) == ("flaky", "failed", "flaky")
+
+
 def good(target: Target) -> None:
     assert target.port == 9092
 
@@ -129,7 +186,7 @@ def test_reports_are_kept_and_rendered(tmp_path: Path) -> None:
         report.save(tmp_path)
     assert {SuiteReport.load(path) for path in tmp_path.glob("*.json")} == {ours, theirs}
     page = render([suite], [ours, theirs])
-    assert "| one | 1.0 | kafkalog | 1 | 1 | 1 |" in page
+    assert "| one | 1.0 | kafkalog | 1 | 1 | 0 | 1 |" in page
     assert "| `b` | failed: x \\| y | passed |" in page
     assert "| left out: needs TLS | 1 |" in page
     missing = SuiteReport("one", "1.0", "kafkalog", missing="missing because go is not installed")

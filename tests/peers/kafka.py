@@ -88,6 +88,8 @@ SERVER_DEFAULTS = {
     "log.retention.hours": "168",
     "log.segment.bytes": "1073741824",
     "log.retention.check.interval.ms": "300000",
+    # Records of tests have timestamps of years ago: a broker that lives for minutes would delete them.
+    "log.retention.ms": "-1",
 }
 _SHARE_DEFAULTS = {
     "share.coordinator.state.topic.replication.factor": "1",
@@ -174,9 +176,11 @@ class ApacheKafka:
         directory: Path | None = None,
         config: Mapping[str, str] | None = None,
         heap: Sequence[str] = SERVER_HEAP,
+        defaults: Mapping[str, str] = SERVER_DEFAULTS,
     ) -> None:
         self.version = version
         self.config = dict(config or {})
+        self.defaults = dict(defaults)
         self.heap = tuple(heap)
         self.bootstrap = ""
         self._own_directory = directory is None
@@ -224,7 +228,7 @@ class ApacheKafka:
         port, controller = free_port(), free_port()
         self.bootstrap = f"127.0.0.1:{port}"
         properties = {
-            **SERVER_DEFAULTS,
+            **self.defaults,
             **({} if self.version.startswith("3") else _SHARE_DEFAULTS),
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -235,8 +239,6 @@ class ApacheKafka:
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(self.log_dir),
-            # Records of tests have timestamps of years ago: a broker that lives for minutes would delete them.
-            "log.retention.ms": "-1",
             **self.config,
         }
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
@@ -317,12 +319,11 @@ class ZooKeeperKafka(ApacheKafka):
         port = free_port()
         self.bootstrap = f"127.0.0.1:{port}"
         properties = {
-            **SERVER_DEFAULTS,
+            **self.defaults,
             "broker.id": "0",
             "zookeeper.connect": self._zookeeper,
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "log.dirs": str(self.log_dir),
-            "log.retention.ms": "-1",
             **self.config,
         }
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
