@@ -11,25 +11,34 @@ import time
 from pathlib import Path
 
 from conformance.brokers import broker
-from conformance.model import Outcome, Suite, SuiteReport
+from conformance.model import Outcome, Suite, SuiteReport, TestResult, merged
 from conformance.report import render
 from conformance.suites import SUITES
-from tests.peers import cache
+from tests.peers import cache, kafka
 from tests.peers.cache import MissingPeerError, cache_root
 
 FETCH_PATIENCE_S = 1800.0
 
 
-def run_suite(suite: Suite, kind: str, work: Path) -> SuiteReport:
-    """Run one suite against a broker of its own; its files stay in ``work``."""
+def run_suite(suite: Suite, kind: str, work: Path, tries: int = 1) -> SuiteReport:
+    """Run one suite against a new broker, and again while tests fail, up to ``tries`` times; files stay in ``work``."""
     begun = time.monotonic()
-    work.mkdir(parents=True)
+    results: tuple[TestResult, ...] = ()
     try:
-        with broker(kind, work / "broker", suite.broker_settings) as target:
-            results = tuple(suite.run(target, work, suite.left_out))
+        for number in range(1, tries + 1):
+            found = _run_once(suite, kind, work / str(number))
+            results = merged(results, found) if results else found
+            if not any(result.outcome is Outcome.FAILED for result in results):
+                break
     except MissingPeerError as error:
         return SuiteReport(suite.name, suite.version, kind, missing=str(error).splitlines()[0])
     return SuiteReport(suite.name, suite.version, kind, results, seconds=round(time.monotonic() - begun, 1))
+
+
+def _run_once(suite: Suite, kind: str, work: Path) -> tuple[TestResult, ...]:
+    work.mkdir(parents=True)
+    with broker(kind, work / "broker", suite.broker_settings) as target:
+        return tuple(suite.run(target, work, suite.left_out))
 
 
 def main() -> int:
@@ -37,6 +46,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance", description=__doc__)
     parser.add_argument("--suites", help=f"comma-separated, of {', '.join(suite.name for suite in SUITES)}; else all")
     parser.add_argument("--broker", default="kafkalog", help="kafkalog, or apache:VERSION such as apache:3.9.2")
+    parser.add_argument(
+        "--tries", type=int, default=1, help="run a suite again while tests fail, to tell the flaky ones"
+    )
     parser.add_argument("--report", type=Path, help="write all results kept so far as this page")
     parser.add_argument("--results", type=Path, default=cache_root() / "conformance" / "results")
     parser.add_argument("--work", type=Path, help="keep the suites' files and logs here")
@@ -53,14 +65,14 @@ def main() -> int:
     for suite in SUITES:
         if suite.name not in wanted:
             continue
-        report = run_suite(suite, args.broker, root / f"{suite.name}-{int(time.time())}")
+        report = run_suite(suite, args.broker, root / f"{suite.name}-{int(time.time())}", args.tries)
         report.save(args.results)
         failed += report.count(Outcome.FAILED)
         told = report.missing or ", ".join(f"{report.count(outcome)} {outcome}" for outcome in Outcome)
         print(f"{suite.name} {suite.version} @ {args.broker}: {told} ({report.seconds:.0f} s)", flush=True)
         for result in report.results:
-            if result.outcome is Outcome.FAILED:
-                print(f"  failed {result.name}: {result.why}", flush=True)
+            if result.outcome in (Outcome.FAILED, Outcome.FLAKY):
+                print(f"  {result.outcome} {result.name}: {result.why}", flush=True)
     if args.report is not None:
         reports = [SuiteReport.load(path) for path in sorted(args.results.glob("*.json"))]
         reports.sort(key=lambda report: (report.broker != "kafkalog", report.broker))
@@ -72,6 +84,8 @@ def main() -> int:
 
 def _be_patient() -> None:
     cache.FETCH_DEADLINE_S = FETCH_PATIENCE_S
+    # Tools that live for seconds spend most of them compiling.
+    kafka.JVM_EXTRA.append("-XX:TieredStopAtLevel=1")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 from conformance.model import Target
 from tests.peers import kafka
 from tests.peers.cache import MissingPeerError
-from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.kafkalog_broker import RETENTION_LATER, KafkalogBroker
 
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",
@@ -17,6 +17,15 @@ QUICK = {
     "transaction.state.log.num.partitions": "5",
 }
 """What makes tests shorter and changes no answer."""
+
+ALONE = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    **RETENTION_LATER,
+}
+"""What Apache Kafka needs to run alone. The rest of its `server.properties` repeats defaults, and tests that ask where
+a broker's settings come from would find other sources than with a broker of ours."""
 
 
 @contextmanager
@@ -29,5 +38,5 @@ def broker(kind: str, directory: Path, settings: Mapping[str, str]) -> Iterator[
         return
     if reason := kafka.missing(version):
         raise MissingPeerError(reason)
-    with kafka.ApacheKafka(version, directory=directory, config={**QUICK, **settings}) as theirs:
+    with kafka.ApacheKafka(version, directory=directory, config={**QUICK, **settings}, defaults=ALONE) as theirs:
         yield Target(kind, theirs.bootstrap)

@@ -15,12 +15,14 @@ class Outcome(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
+    FLAKY = "flaky"
+    """Failed in one run, passed in another."""
     SKIPPED = "skipped"
 
 
 @dataclass(frozen=True)
 class TestResult:
-    """One test. ``why``: of a failure its first line, of a skipped test the reason."""
+    """One test. ``why``: of a failure (flaky or not) its first line, of a skipped test the reason."""
 
     __test__ = False
 
@@ -100,6 +102,20 @@ class SuiteReport:
 def left_out(name: str, rules: Sequence[LeftOut]) -> str:
     """Why a test is left out, or nothing."""
     return next((rule.why for rule in rules if re.search(rule.pattern, name)), "")
+
+
+def merged(first: Sequence[TestResult], again: Sequence[TestResult]) -> tuple[TestResult, ...]:
+    """Of two runs of the same tests: what did not end in both as it should have is flaky, or failed if it never did."""
+    second = {result.name: result for result in again}
+    found = [_worse(result, second.pop(result.name, result)) for result in first]
+    return (*found, *second.values())
+
+
+def _worse(one: TestResult, other: TestResult) -> TestResult:
+    bad = (Outcome.FAILED, Outcome.FLAKY)
+    if one.outcome is other.outcome or (one.outcome not in bad and other.outcome not in bad):
+        return one
+    return TestResult(one.name, Outcome.FLAKY, one.why if one.outcome in bad else other.why)
 
 
 _NUMBERS = re.compile(r"\b0x[0-9a-f]+\b|\b\d{5,}\b|[0-9a-f]{8}-[0-9a-f-]{27}")

@@ -10,17 +10,28 @@ from conformance.model import Outcome, Suite, SuiteReport, TestResult
 _HEAD = """# Conformance
 
 What the test suites of Kafka's clients find, each run against one kafkalog broker and, in the same way, against one
-broker of Apache Kafka. `python -m conformance --help` tells how to repeat it; `conformance/suites` says for each suite
-where its tests come from, how they are run and what is left out. This page is written by the same command.
+broker of Apache Kafka. `conformance/suites` says for each suite where its tests come from, how they are run and what is
+left out. This page is written by the command that runs them.
+
+    python -m conformance                                     # every suite against kafkalog, each with a new broker
+    python -m conformance --suites sarama --broker apache:3.9.2
+    python -m conformance --suites '' --report docs/conformance.md
+
+Clients and tests are fetched when they are first needed: Python's by pip, Java's by Maven, Go's and Node.js's by their
+own tools, and by git those that no registry holds. Where GitHub cannot be reached, `KAFKALOG_CONFORMANCE_SOURCES` names
+a directory of clones: `aiokafka`, `confluent-kafka-python`, `kafkajs`. Flaky is what failed in one run and passed in
+another (`--tries 2`).
 
 """
+
+_TOLD = (Outcome.FAILED, Outcome.FLAKY)
 
 
 def render(suites: Sequence[Suite], reports: Sequence[SuiteReport]) -> str:
     """The page; suites in their order, brokers in the order of their first report."""
     brokers = list(dict.fromkeys(report.broker for report in reports))
     by_key = {(report.suite, report.broker): report for report in reports}
-    lines = ["| suite | version | broker | passed | failed | skipped |", "|--|--|--|--:|--:|--:|"]
+    lines = [f"| suite | version | broker | {' | '.join(Outcome)} |", "|--|--|--|" + "--:|" * len(Outcome)]
     for suite in suites:
         for broker in brokers:
             report = by_key.get((suite.name, broker))
@@ -28,7 +39,7 @@ def render(suites: Sequence[Suite], reports: Sequence[SuiteReport]) -> str:
                 continue
             counts = [str(report.count(outcome)) for outcome in Outcome]
             if report.missing:
-                counts = ["could not run", "", ""]
+                counts = ["could not run", "", "", ""]
             lines.append(f"| {suite.name} | {report.version} | {broker} | {' | '.join(counts)} |")
     parts = [_HEAD + "\n".join(lines) + "\n"]
     for suite in suites:
@@ -40,9 +51,10 @@ def render(suites: Sequence[Suite], reports: Sequence[SuiteReport]) -> str:
 
 def _section(suite: Suite, reports: Sequence[SuiteReport]) -> str:
     lines = [f"## {suite.name} {reports[0].version}", "", suite.tests, ""]
-    lines += [f"- {report.broker}: could not run, {_cell(report.missing)}" for report in reports if report.missing]
+    missing = [f"- {report.broker}: could not run, {_cell(report.missing)}" for report in reports if report.missing]
+    lines += [*missing, ""] if missing else []
     outcomes = {report.broker: {result.name: result for result in report.results} for report in reports}
-    failed = sorted({r.name for report in reports for r in report.results if r.outcome is Outcome.FAILED})
+    failed = sorted({r.name for report in reports for r in report.results if r.outcome in _TOLD})
     if failed:
         brokers = list(outcomes)
         lines += [f"| failed | {' | '.join(brokers)} |", "|--|" + "--|" * len(brokers)]
@@ -66,7 +78,7 @@ def _unique_skips(report: SuiteReport) -> list[TestResult]:
 def _outcome(result: TestResult | None) -> str:
     if result is None:
         return "–"
-    return f"{result.outcome}: {_cell(result.why)}" if result.outcome is Outcome.FAILED else result.outcome.value
+    return f"{result.outcome}: {_cell(result.why)}" if result.outcome in _TOLD else result.outcome.value
 
 
 def _cell(text: str) -> str:

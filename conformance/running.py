@@ -10,16 +10,23 @@ from pathlib import Path
 
 
 def run(
-    command: Sequence[str], directory: Path, log: Path, *, env: Mapping[str, str] | None = None, timeout_s: float = 3600
+    command: Sequence[str],
+    directory: Path,
+    log: Path,
+    *,
+    errors: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout_s: float = 3600,
 ) -> int:
-    """The exit code; everything printed is in ``log``. After ``timeout_s`` the whole process group is killed: -9."""
-    with log.open("wb") as out:
+    """The exit code; what is printed is in ``log``, or its errors apart in ``errors``. After
+    ``timeout_s`` the whole process group is killed: -9."""
+    with log.open("wb") as out, (errors or Path(os.devnull)).open("wb") as err:
         process = subprocess.Popen(
             command,
             cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=out,
-            stderr=subprocess.STDOUT,
+            stderr=err if errors else subprocess.STDOUT,
             env={**os.environ, **(env or {})},
             start_new_session=True,
         )

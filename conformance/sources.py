@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import sys
 import tarfile
 import venv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.peers.cache import MissingPeerError, cached, fetch
@@ -63,6 +64,38 @@ def repository(name: str, url: str, revision: str) -> Path:
     return cached(f"conformance/repository-{name}-{revision}", make) / "files"
 
 
+def npm_packages(name: str, packages: Mapping[str, str]) -> Path:
+    """The `node_modules` with ``packages`` (name → version range) and what they need."""
+
+    def make(directory: Path) -> None:
+        npm = shutil.which("npm")
+        if npm is None:
+            raise MissingPeerError("missing because npm (of Node.js) is not installed")
+        (directory / "package.json").write_text(json.dumps({"private": True, "dependencies": dict(packages)}))
+        fetch(name, [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts"], directory)
+
+    digest = hashlib.sha256(json.dumps(packages, sort_keys=True).encode()).hexdigest()[:8]
+    return cached(f"conformance/npm-{name}-{digest}", make) / "node_modules"
+
+
+def node() -> str:
+    """The `node` to run; MissingPeerError when there is none."""
+    found = shutil.which("node")
+    if found is None:
+        raise MissingPeerError("missing because node (Node.js) is not installed")
+    return found
+
+
+def edit(path: Path, replacements: Mapping[str, str]) -> None:
+    """Replace texts in a foreign file; ValueError when one is not there, for then the file is not what we know."""
+    text = path.read_text()
+    for old, new in replacements.items():
+        if old not in text:
+            raise ValueError(f"{path.name} has no {old!r}")
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
 def go_module(module: str, version: str) -> Path:
     """A copy of a Go module's files, which may be written to."""
 
@@ -80,6 +113,20 @@ def go_module(module: str, version: str) -> Path:
         fetch(f"what {module} needs", [go, "mod", "download"], directory / "files")
 
     return cached(f"conformance/go-{module.replace('/', '-')}-{version}", make) / "files"
+
+
+def go_program(package: str, version: str) -> Path:
+    """The executable of a Go program, compiled from its module."""
+
+    def make(directory: Path) -> None:
+        go = shutil.which("go")
+        if go is None:
+            raise MissingPeerError("missing because go is not installed")
+        command = ["env", f"GOBIN={directory}", go, "install", f"{package}@{version}"]
+        fetch(package, command, directory)
+
+    directory = cached(f"conformance/program-{package.replace('/', '-')}-{version}", make)
+    return directory / package.rpartition("/")[2]
 
 
 def _output(command: Sequence[str]) -> str:

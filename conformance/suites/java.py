@@ -1,4 +1,4 @@
-"""Apache Kafka's Java tools, which are its Java clients in use: topics, console, verifiable clients, transactions."""
+"""Apache Kafka's Java tools, and a program of our own with its Java clients: groups, offsets, transactions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.checks import run_checks
+from conformance.java_program import run_java_program
 from conformance.model import LeftOut, Suite, Target, TestResult
 from tests.peers import kafka
 from tests.peers.cache import MissingPeerError
@@ -18,10 +19,14 @@ _GROUPS = f"{_TOOLS}consumer.group.ConsumerGroupCommand"
 
 
 def run(target: Target, work: Path, rules: Sequence[LeftOut]) -> list[TestResult]:
-    """Each tool is a JVM of its own."""
-    if reason := kafka.missing(VERSION):
-        raise MissingPeerError(reason)
-    return run_checks(CHECKS, target, rules)
+    """Each tool is a JVM of its own; the program runs once with the clients of each version of Kafka."""
+    for version in kafka.VERSIONS:
+        if reason := kafka.missing(version):
+            raise MissingPeerError(reason)
+    results = run_checks(CHECKS, target, rules)
+    for version in reversed(kafka.VERSIONS):
+        results += run_java_program(target, version, work)
+    return results
 
 
 def _name() -> str:
@@ -208,6 +213,9 @@ CHECKS = (
 SUITE = Suite(
     name="java",
     version=VERSION,
-    tests="Checks of our own with Kafka's Java tools: its consumers, producers, transactions and admin client in use.",
+    tests="Checks of our own: with the Java tools of Kafka 3.9.2, and of `conformance/java` with the clients of 3.9.2 "
+    "and of 4.3.1: groups of every assignor and protocol, static members, offsets, transactions, fencing.",
     run=run,
+    # A default of Kafka 4, not yet of 3.9.
+    broker_settings={"group.consumer.migration.policy": "bidirectional"},
 )

@@ -1,0 +1,84 @@
+// Checks of Kafka's Java clients against a broker: java -cp <kafka-clients and these classes> Conformance <bootstrap>
+// A line for each check: its name, how it ended (passed, failed, skipped) and why, separated by tabs.
+
+import java.util.LinkedHashMap;
+import java.util.Map;
+
+public class Conformance {
+    /** A check throws what is wrong. */
+    interface Check {
+        void run(Kafka kafka) throws Exception;
+    }
+
+    /** The broker or these clients lack what the check needs. */
+    static class Skipped extends RuntimeException {
+        Skipped(String why) {
+            super(why);
+        }
+    }
+
+    public static void main(String[] args) {
+        Map<String, Check> checks = new LinkedHashMap<>();
+        Groups.add(checks);
+        Offsets.add(checks);
+        Transactions.add(checks);
+        boolean all = true;
+        try (Kafka kafka = new Kafka(args[0])) {
+            for (Map.Entry<String, Check> each : checks.entrySet()) {
+                if (args.length > 1 && !each.getKey().contains(args[1])) {
+                    continue;
+                }
+                all &= run(each.getKey(), each.getValue(), kafka);
+            }
+        }
+        // What a check that failed has left running does not hold the process.
+        System.exit(all ? 0 : 1);
+    }
+
+    private static boolean run(String name, Check check, Kafka kafka) {
+        String outcome = "passed";
+        String why = "";
+        try {
+            check.run(kafka);
+        } catch (Skipped skipped) {
+            outcome = "skipped";
+            why = skipped.getMessage();
+        } catch (Throwable error) {
+            outcome = "failed";
+            why = error.toString();
+            error.printStackTrace();
+        }
+        System.out.println(name + "\t" + outcome + "\t" + why.replaceAll("\\s+", " "));
+        return !outcome.equals("failed");
+    }
+
+    /** assert, whatever the JVM's options are. */
+    static void check(boolean holds, Object told) {
+        if (!holds) {
+            throw new AssertionError(String.valueOf(told));
+        }
+    }
+
+    static void equal(Object expected, Object found) {
+        check(expected.equals(found), "expected " + expected + ", found " + found);
+    }
+
+    interface Act {
+        void run() throws Exception;
+    }
+
+    /** What `act` throws, or the cause of it, which must be a `type`. */
+    static <T extends Throwable> T raises(Class<T> type, Act act) throws Exception {
+        try {
+            act.run();
+        } catch (Exception error) {
+            for (Throwable each = error; each != null; each = each.getCause()) {
+                if (type.isInstance(each)) {
+                    return type.cast(each);
+                }
+            }
+            throw error;
+        }
+        throw new AssertionError("no " + type.getSimpleName());
+    }
+}

@@ -1,0 +1,60 @@
+"""The Java program of `conformance/java`: compiled against Kafka's clients of a version, and run as one process."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from conformance.model import Outcome, Target, TestResult, first_line
+from conformance.running import run
+from tests.peers import java, kafka
+from tests.peers.cache import MissingPeerError
+from tests.peers.process import tail
+
+SOURCES = Path(__file__).parent / "java"
+TIMEOUT_S = 3000.0
+
+
+def run_java_program(target: Target, version: str, work: Path, only: str = "") -> list[TestResult]:
+    """One result for each of its checks, named with the ``version`` of the clients; ``only`` those with that text."""
+    if reason := java.missing():
+        raise MissingPeerError(reason)
+    # The tools' jars: the clients, and what they need to log their warnings.
+    jars = kafka.kafka_classpath(version)
+    classes = work / f"classes-{version}"
+    compiler = Path(str(java.java_command())).resolve().with_name("javac")
+    done = subprocess.run(
+        [
+            str(compiler),
+            "-nowarn",
+            "-d",
+            str(classes),
+            "-cp",
+            ":".join(map(str, jars)),
+            *map(str, SOURCES.glob("*.java")),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        return [TestResult(f"clients {version}", Outcome.FAILED, first_line(done.stderr))]
+    log, errors = work / f"java-{version}.txt", work / f"java-{version}.log"
+    options = [*kafka.TOOL_HEAP, *kafka.JVM_EXTRA, *kafka.logging_options(version, work)]
+    command = java.java_line([classes, *jars], "Conformance", [target.bootstrap, *([only] if only else [])], options)
+    code = run(command, work, log, errors=errors, timeout_s=TIMEOUT_S)
+    results = parse(log.read_text().splitlines(), version)
+    if code not in (0, 1):
+        results.append(TestResult(f"clients {version}", Outcome.FAILED, tail(errors, 300)))
+    return results
+
+
+def parse(lines: Iterable[str], version: str) -> list[TestResult]:
+    """The program's lines ("name, outcome, why", separated by tabs) as results."""
+    results = []
+    for line in lines:
+        if line.count("\t") == 2:
+            name, outcome, why = line.split("\t")
+            results.append(TestResult(f"clients {version}: {name}", Outcome(outcome), first_line(why)))
+    return results

@@ -1,0 +1,44 @@
+"""Toxiproxy: proxies between a client and a broker that tests tell to delay, to break and to mend connections."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from conformance import sources
+from tests.peers.process import Process, free_port
+
+MODULE, VERSION = "github.com/Shopify/toxiproxy/v2", "v2.12.0"
+START_DEADLINE_S = 60.0
+
+
+@contextmanager
+def toxiproxy(listeners: Mapping[str, str], upstream: str, work: Path) -> Iterator[str]:
+    """Proxies (name → host:port it listens on) that all lead to ``upstream``; yields the address of their API."""
+    server = sources.go_program(f"{MODULE}/cmd/server", VERSION)
+    proxies = [
+        {"name": name, "listen": listen, "upstream": upstream, "enabled": True} for name, listen in listeners.items()
+    ]
+    config = work / "toxiproxy.json"
+    config.write_text(json.dumps(proxies))
+    port = free_port()
+    command = [str(server), "-host", "127.0.0.1", "-port", str(port), "-config", str(config)]
+    process = Process(command, work / "toxiproxy.log")
+    try:
+        for address in ("127.0.0.1:" + str(port), *listeners.values()):
+            process.wait_until(lambda address=address: _listens(address), START_DEADLINE_S)  # type: ignore[misc]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.stop()
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError:
+        return False
+    return True
