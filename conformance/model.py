@@ -70,6 +70,8 @@ class Suite:
     run: Run
     left_out: Sequence[LeftOut] = ()
     broker_settings: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    """Sentences for the report: what is behind failures."""
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ def _section(suite: Suite, reports: Sequence[SuiteReport]) -> str:
             cells = [_outcome(outcomes[broker].get(name)) for broker in brokers]
             lines.append(f"| `{name}` | {' | '.join(cells)} |")
         lines.append("")
+    lines += [*(f"- {note}" for note in suite.notes), ""] if suite.notes and failed else []
     skipped = Counter(r.why for report in reports for r in _unique_skips(report))
     if skipped:
         lines += ["| not run | tests |", "|--|--:|"]
