@@ -40,6 +40,14 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class Explained:
+    """Tests whose name ``pattern`` finds fail, with some broker or every one, because of ``why``."""
+
+    pattern: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Target:
     """The broker that is asked."""
 
@@ -70,8 +78,7 @@ class Suite:
     run: Run
     left_out: Sequence[LeftOut] = ()
     broker_settings: Mapping[str, str] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    """Sentences for the report: what is behind failures."""
+    explained: Sequence[Explained] = ()
 
 
 @dataclass(frozen=True)
@@ -101,8 +108,8 @@ class SuiteReport:
         return cls(results=results, **told)
 
 
-def left_out(name: str, rules: Sequence[LeftOut]) -> str:
-    """Why a test is left out, or nothing."""
+def left_out(name: str, rules: Sequence[LeftOut | Explained]) -> str:
+    """Why a test is left out, or fails, or nothing."""
     return next((rule.why for rule in rules if re.search(rule.pattern, name)), "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from conformance.model import Outcome, Suite, SuiteReport, TestResult
+from conformance.model import Outcome, Suite, SuiteReport, TestResult, left_out
 
 _HEAD = """# Conformance
 
@@ -57,12 +57,11 @@ def _section(suite: Suite, reports: Sequence[SuiteReport]) -> str:
     failed = sorted({r.name for report in reports for r in report.results if r.outcome in _TOLD})
     if failed:
         brokers = list(outcomes)
-        lines += [f"| failed | {' | '.join(brokers)} |", "|--|" + "--|" * len(brokers)]
+        lines += [f"| failed | {' | '.join(brokers)} | what is behind it |", "|--|" + "--|" * (len(brokers) + 1)]
         for name in failed:
             cells = [_outcome(outcomes[broker].get(name)) for broker in brokers]
-            lines.append(f"| `{name}` | {' | '.join(cells)} |")
+            lines.append(f"| `{name}` | {' | '.join(cells)} | {_cell(left_out(name, suite.explained))} |")
         lines.append("")
-    lines += [*(f"- {note}" for note in suite.notes), ""] if suite.notes and failed else []
     skipped = Counter(r.why for report in reports for r in _unique_skips(report))
     if skipped:
         lines += ["| not run | tests |", "|--|--:|"]

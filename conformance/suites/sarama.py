@@ -43,6 +43,7 @@ SUITE = Suite(
             "TestConsumerFetchFollowerFailover|TestFuncTxnProduceWithBrokerFailure|TestFuncAdminListConsumerGroupOffsets",
             "stops one of several brokers",
         ),
+        LeftOut("TestFuncAdminDescribeLogDirs", "asks five brokers"),
         LeftOut("TestFuncIdempotentBufferedSequence", "reads the log of a broker that runs in a container"),
     ),
     broker_settings={

@@ -11,7 +11,18 @@ import pytest
 
 from conformance import go_test, java_program, jest, junit, sources
 from conformance.checks import run_checks
-from conformance.model import LeftOut, Outcome, Suite, SuiteReport, Target, TestResult, first_line, left_out, merged
+from conformance.model import (
+    Explained,
+    LeftOut,
+    Outcome,
+    Suite,
+    SuiteReport,
+    Target,
+    TestResult,
+    first_line,
+    left_out,
+    merged,
+)
 from conformance.pytest_suite import PLUGINS
 from conformance.report import render
 from conformance.suites import SUITES
@@ -174,7 +185,8 @@ def test_reasons() -> None:
 
 
 def test_reports_are_kept_and_rendered(tmp_path: Path) -> None:
-    suite = Suite("one", "1.0", "All of them.", lambda target, work, rules: [])
+    explained = [Explained("^b$", "expects Kafka 2.4")]
+    suite = Suite("one", "1.0", "All of them.", lambda target, work, rules: [], explained=explained)
     results = (
         TestResult("a", Outcome.PASSED),
         TestResult("b", Outcome.FAILED, "x | y"),
@@ -187,7 +199,7 @@ def test_reports_are_kept_and_rendered(tmp_path: Path) -> None:
     assert {SuiteReport.load(path) for path in tmp_path.glob("*.json")} == {ours, theirs}
     page = render([suite], [ours, theirs])
     assert "| one | 1.0 | kafkalog | 1 | 1 | 0 | 1 |" in page
-    assert "| `b` | failed: x \\| y | passed |" in page
+    assert "| `b` | failed: x \\| y | passed | expects Kafka 2.4 |" in page
     assert "| left out: needs TLS | 1 |" in page
     missing = SuiteReport("one", "1.0", "kafkalog", missing="missing because go is not installed")
     assert "could not run, missing because go is not installed" in render([suite], [missing])
