@@ -360,10 +360,11 @@ def test_help(name: str) -> None:
     assert "--property" in text
 
 
-def test_a_group_goes_on_where_it_stopped(broker_address: str, topic: str) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_goes_on_where_it_stopped(broker_address: str, topic: str, protocol: str) -> None:
     group = f"group-{topic}"
     produce(broker_address, topic, b"one\ntwo\nthree\n")
-    words = ["--group", group]
+    words = ["--group", group, "--consumer-property", f"group.protocol={protocol}"]
     assert consume(broker_address, topic, 2, *words) == b"one\ntwo\n"
     assert consume(broker_address, topic, 1, *words) == b"three\n"
     produce(broker_address, topic, b"four\n")

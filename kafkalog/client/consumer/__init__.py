@@ -7,8 +7,10 @@
 - `beginnings`    where it begins; `taking` and `delivery` what was fetched, on its way to the application
 - `fetching`      the thread that fetches; `leaders` its connections, `validation` positions after a change of leaders
                   (KIP-320)
-- `coordinator`   the application's side of the membership: `joining` the group, `commits`, `heartbeat`, each a thread;
-                  `group` their requests, `membership` the member's state, `protocol` what members tell each other
+- `coordinator`   the application's side of a membership, `commits` and `group` its requests
+- `classic`       under the classic protocol: `joining` the group, `heartbeat`, `membership` the member's state,
+                  `protocol` what members tell each other
+- `modern`        under the consumer protocol (KIP-848)
 - `assignors`     who gets which partitions
 - `shared`        the threads' lock
 """
@@ -32,7 +34,7 @@ from kafkalog.client.consumer.errors import (
     WakeupError,
 )
 from kafkalog.client.consumer.listener import RebalanceListener
-from kafkalog.client.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
+from kafkalog.client.consumer.topic_filter import Blacklist, SubscriptionPattern, TopicFilter, Whitelist
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata
 
 __all__ = [
@@ -52,6 +54,7 @@ __all__ = [
     "RetriableCommitFailedError",
     "RoundRobinAssignor",
     "StickyAssignor",
+    "SubscriptionPattern",
     "TopicFilter",
     "UnreadableBatchError",
     "WakeupError",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from typing import Protocol
 
 from kafkalog.client.errors import ClientTimeoutError, is_retriable
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
@@ -20,8 +21,8 @@ from kafkalog.protocol.errors import (
 
 from .config import ConsumerConfig
 from .errors import CommitFailedError, RetriableCommitFailedError
-from .group import GroupRequests
-from .membership import Generation, Membership
+from .group import GroupRequests, OutdatedMemberError
+from .membership import Generation
 from .shared import Shared, Worker
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -29,7 +30,14 @@ CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | 
 """Called with what was committed and None, or with what was not and why, in the thread that polls."""
 
 _log = logging.getLogger(__name__)
-_OF_THE_MEMBER = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+_OF_THE_MEMBER = frozenset(
+    {
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
+)
 
 
 def checked_offsets(
@@ -46,19 +54,35 @@ def checked_offsets(
     return given
 
 
+class Committer(Protocol):
+    """The member's state, of either protocol, which learns from commits that are refused."""
+
+    @property
+    def fenced(self) -> bool: ...
+
+    def commit_refused(self, code: int, generation: Generation) -> bool: ...
+
+    def commit_fenced(self, generation: Generation) -> bool: ...
+
+
 class Commits:
-    """The commits of one consumer. ``generation`` tells, when a commit begins, as whom."""
+    """The commits of one consumer. ``generation`` tells, when a commit begins, as whom; ``assigned`` of what.
+
+    A member epoch (KIP-848) may change while a commit is under way: it is sent again under the new one as long as the
+    member has stayed in the group and kept the partitions. Otherwise others may have gone on with them.
+    """
 
     def __init__(
         self,
         config: ConsumerConfig,
         requests: GroupRequests,
-        membership: Membership,
+        membership: Committer,
         shared: Shared,
         generation: Callable[[], Generation],
+        assigned: Callable[[], Collection[TopicPartition]],
     ) -> None:
         self._config, self._requests, self._membership, self._shared = config, requests, membership, shared
-        self._generation = generation
+        self._generation, self._assigned = generation, assigned
         self.worker = Worker("kafkalog-consumer-commit", shared.notify)
         self._done: deque[tuple[CommitCallback, dict[TopicPartition, OffsetAndMetadata], Exception | None]] = deque()
         self.count = 0
@@ -66,8 +90,8 @@ class Commits:
     def begin(self, offsets: Offsets, deadline: float | None) -> Future[None]:
         """Commit, trying again until ``deadline``; once only where that is None."""
         copy = dict(offsets)
-        generation = self._generation()
-        return self.worker.submit(lambda: self._commit(copy, generation, deadline))
+        generation, held = self._generation(), frozenset(copy).intersection(self._assigned())
+        return self.worker.submit(lambda: self._commit(copy, generation, held, deadline))
 
     def begin_async(self, offsets: Offsets, callback: CommitCallback | None) -> Future[None]:
         """Commit once; ``callback`` is due to be called (`call_back`) when that is done."""
@@ -95,7 +119,9 @@ class Commits:
             callback, offsets, error = self._done.popleft()
             callback(offsets, error)
 
-    def _commit(self, offsets: Offsets, generation: Generation, deadline: float | None) -> None:
+    def _commit(
+        self, offsets: Offsets, generation: Generation, held: Collection[TopicPartition], deadline: float | None
+    ) -> None:
         if not offsets:
             return
         if self._membership.fenced:
@@ -121,6 +147,19 @@ class Commits:
                 raise ClientTimeoutError(f"the commit of group {self._requests.group_id} failed: {error}") from error
             time.sleep(pause)
             pause = min(2 * pause, client.retry_backoff_max)
+            if isinstance(error, OutdatedMemberError):
+                generation = self._renewed(generation, held)
+
+    def _renewed(self, generation: Generation, held: Collection[TopicPartition]) -> Generation:
+        """As whom to commit again; CommitFailedError where the member, or what it had, is not the same any more."""
+        now = self._generation()
+        if (
+            now.incarnation != generation.incarnation
+            or not now.valid
+            or not frozenset(self._assigned()).issuperset(held)
+        ):
+            raise self._outdated(ErrorCode.STALE_MEMBER_EPOCH)
+        return now
 
     def _refused(self, code: int, partition: str, generation: Generation) -> Exception:
         group = self._requests.group_id
@@ -133,6 +172,8 @@ class Commits:
             return type(error)(f"group {group}, committing {partition}: {error.message}")
         with self._shared.lock:
             only_now = generation.valid and self._membership.commit_refused(code, generation)
+        if only_now and code == ErrorCode.STALE_MEMBER_EPOCH:
+            return OutdatedMemberError(f"group {group}, committing {partition}: {error.message}")
         if only_now:
             return RebalanceInProgressError(
                 f"group {group} rebalances: the offsets can be committed after the rebalance, by poll, as far as the "
@@ -143,8 +184,11 @@ class Commits:
                 f"group {group} has members, and this consumer is none of them: offsets of partitions that were "
                 "assigned by hand can be committed only while the group is empty"
             )
+        return self._outdated(error.code)
+
+    def _outdated(self, code: ErrorCode) -> CommitFailedError:
         return CommitFailedError(
-            f"group {group} has gone on without this member ({error.code.name}), and others have its partitions: poll "
-            "was not called for max.poll.interval.ms, or the session timed out. Take fewer records at a time "
-            "(max.poll.records), or raise max.poll.interval.ms"
+            f"group {self._requests.group_id} has gone on without this member ({code.name}), and others have its "
+            "partitions: poll was not called for max.poll.interval.ms, or the session timed out. Take fewer records at "
+            "a time (max.poll.records), or raise max.poll.interval.ms"
         )

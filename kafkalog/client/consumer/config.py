@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,8 @@ def _option(key: str, default: Any, parse: Any) -> Any:
     return dataclasses.field(default=default, metadata={"key": key, "parse": parse})
 
 
-def _protocol(text: str) -> str:
-    if one_of("classic", "consumer")(text) == "consumer":
-        raise ConfigError("only the classic group protocol is spoken here; leave group.protocol out")
-    return "classic"
+CLASSIC, CONSUMER = "classic", "consumer"
+_CLASSIC_ONLY = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,8 @@ class ConsumerConfig:
     client: ClientConfig
     group_id: str | None = _option("group.id", None, str)
     group_instance_id: str | None = _option("group.instance.id", None, str)
-    group_protocol: str = _option("group.protocol", "classic", _protocol)
+    group_protocol: str = _option("group.protocol", CLASSIC, one_of(CLASSIC, CONSUMER))
+    group_remote_assignor: str | None = _option("group.remote.assignor", None, lambda text: text or None)
     client_rack: str = _option("client.rack", "", str)
     enable_auto_commit: bool = _option("enable.auto.commit", True, boolean)
     auto_commit_interval: float = _option("auto.commit.interval.ms", 5.0, milliseconds())
@@ -81,16 +80,17 @@ class ConsumerConfig:
                 except ConfigError as error:
                     raise ConfigError(f"{key}={text}: {error}") from None
         config = cls(client=client, unknown=unknown, **made)
-        config._check()
+        config._check(plain.keys() | properties.keys())
         return config if config.group_id or "enable.auto.commit" in plain else config._without_commits()
 
     def _without_commits(self) -> ConsumerConfig:
         return dataclasses.replace(self, enable_auto_commit=False)
 
-    def _check(self) -> None:
+    def _check(self, given: Collection[str]) -> None:
+        self._check_protocol(given)
         if not self.client.bootstrap_servers:
             raise ConfigError("bootstrap.servers is missing; name at least one host:port")
-        if self.heartbeat_interval >= self.session_timeout:
+        if self.group_protocol == CLASSIC and self.heartbeat_interval >= self.session_timeout:
             raise ConfigError(
                 f"heartbeat.interval.ms={self.heartbeat_interval * 1000:.0f}: must be less than session.timeout.ms "
                 f"({self.session_timeout * 1000:.0f})"
@@ -99,6 +99,21 @@ class ConsumerConfig:
             raise ConfigError("group.id is empty; name a group, or leave it out")
         if self.group_instance_id is not None and not self.group_instance_id:
             raise ConfigError("group.instance.id is empty; name the instance, or leave it out")
+
+    def _check_protocol(self, given: Collection[str]) -> None:
+        if self.group_protocol == CLASSIC:
+            if self.group_remote_assignor is not None:
+                raise ConfigError(
+                    "group.remote.assignor cannot be set when group.protocol=classic, whose members assign partitions "
+                    "themselves (partition.assignment.strategy)"
+                )
+            return
+        for key in _CLASSIC_ONLY:
+            if key in given:
+                broker = "the broker assigns partitions; group.remote.assignor names how"
+                if key != "partition.assignment.strategy":
+                    broker = f"the broker says it (group.consumer.{key})"
+                raise ConfigError(f"{key} cannot be set when group.protocol=consumer: {broker}")
 
 
 def _deserializer(key: str, given: Any) -> Deserializer | None:

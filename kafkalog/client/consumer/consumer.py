@@ -21,20 +21,22 @@ from kafkalog.client.types import (
 )
 
 from .beginnings import Beginnings
+from .classic import ClassicCoordinator
 from .commits import CommitCallback, checked_offsets
-from .config import ConsumerConfig
+from .config import CLASSIC, ConsumerConfig
 from .coordinator import Coordinator
 from .delivery import Delivery
 from .fetching import Fetcher
 from .guard import Guard
 from .inquiries import Inquiries
 from .listener import RebalanceListener
+from .modern.coordinator import ModernCoordinator
 from .polling import Polling
 from .positions import Position
 from .shared import Shared
 from .subscription import Kind, SubscriptionState
 from .taking import Taking
-from .topic_filter import TopicFilter
+from .topic_filter import SubscriptionPattern, TopicFilter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,7 +78,8 @@ class Consumer(Inquiries, Closing):
         self._delivery = Delivery(self.config)
         self._coordinator: Coordinator | None = None
         if self.config.group_id is not None:
-            self._coordinator = Coordinator(
+            kind = ClassicCoordinator if self.config.group_protocol == CLASSIC else ModernCoordinator
+            self._coordinator = kind(
                 self.config, self._cluster, self._subscription, self._shared, self._fetcher.refresh_metadata
             )
         self._beginnings = Beginnings(
@@ -98,14 +101,15 @@ class Consumer(Inquiries, Closing):
         self,
         topics: Iterable[str] | None = None,
         *,
-        pattern: str | re.Pattern[str] | TopicFilter | None = None,
+        pattern: str | re.Pattern[str] | TopicFilter | SubscriptionPattern | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
         """Read topics as a member of the group ``group.id``, which shares their partitions out.
 
         Either ``topics``, or a ``pattern``: a regular expression that whole names match, a `Whitelist` or a
-        `Blacklist`; topics that come later are found within ``metadata.max.age.ms``. Replaces what was subscribed
-        before; takes effect in the next `poll`. No topics at all is `unsubscribe`. ConfigError without ``group.id``.
+        `Blacklist`; topics that come later are found within ``metadata.max.age.ms``. Or a `SubscriptionPattern`, which
+        the broker matches, under ``group.protocol=consumer``. Replaces what was subscribed before; takes effect in the
+        next `poll`. No topics at all is `unsubscribe`. ConfigError without ``group.id``.
         """
         with self._use():
             coordinator = self._member()
@@ -119,9 +123,13 @@ class Consumer(Inquiries, Closing):
                 return
             if named is not None and not all(isinstance(topic, str) and topic.strip() for topic in named):
                 raise ValueError(f"a topic's name is empty, or no string: {named}")
+            if isinstance(pattern, SubscriptionPattern) and self.config.group_protocol == CLASSIC:
+                raise ConfigError("a SubscriptionPattern is matched by the broker: that takes group.protocol=consumer")
             with self._shared.lock:
                 if named is not None:
                     self._subscription.subscribe(named)
+                elif isinstance(pattern, SubscriptionPattern):
+                    self._subscription.subscribe_regex(pattern.pattern)
                 else:
                     wanted = pattern if isinstance(pattern, TopicFilter) else TopicFilter.of(pattern or "")
                     self._subscription.subscribe_pattern(wanted)
@@ -167,9 +175,9 @@ class Consumer(Inquiries, Closing):
         return self._subscription.topics
 
     def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
-        """Have the group rebalance at the next `poll`."""
+        """Have the group rebalance at the next `poll`; nothing happens under ``group.protocol=consumer``."""
         with self._use():
-            self._member().membership.request_rejoin(reason)
+            self._member().enforce_rebalance(reason)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who this consumer is in its group, for a producer to commit its offsets in a transaction (KIP-447)."""
@@ -381,7 +389,7 @@ class Consumer(Inquiries, Closing):
             "records-lag-max": max(lags, default=0),
             "fetch-total": self._fetcher.fetches,
             "assigned-partitions": len(self._subscription.partitions),
-            "rebalance-total": member.membership.rebalances if member else 0,
+            "rebalance-total": member.rebalances if member else 0,
             "commit-total": member.commits.count if member else 0,
         }
 
@@ -413,7 +421,7 @@ class Consumer(Inquiries, Closing):
                 self._cluster.close()
 
     def _last_commit(self, member: Coordinator, deadline: float) -> None:
-        generation = member.membership.generation
+        generation = member.generation
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         if self.config.enable_auto_commit and (generation.valid or self._subscription.kind is Kind.MANUAL):
             offsets = self._to_commit(None)

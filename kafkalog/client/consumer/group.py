@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from kafkalog.client.cluster import Cluster
+from kafkalog.client.cluster import Broker, Cluster
 from kafkalog.client.connection import Connection
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
-from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError
+from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
-from kafkalog.protocol.errors import FencedInstanceIdError, KafkaError, UnknownTopicOrPartitionError, error_for
+from kafkalog.protocol.errors import (
+    ErrorCode,
+    FencedInstanceIdError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+    error_for,
+)
+from kafkalog.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from kafkalog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kafkalog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -24,7 +34,9 @@ from kafkalog.protocol.messages.offset_commit import (
 )
 from kafkalog.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
 from kafkalog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -35,6 +47,11 @@ from .membership import Generation
 
 _ONE_GROUP = 7
 """OffsetFetch 8 asks for many groups at once."""
+_MEMBER_EPOCHS = 9
+"""OffsetFetch 9 checks them."""
+_REGEX = 1
+"""ConsumerGroupHeartbeat 1 subscribes by regular expressions."""
+_OUTDATED = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
 
 class CommitAnswer(NamedTuple):
@@ -42,6 +59,12 @@ class CommitAnswer(NamedTuple):
 
     error_code: int
     partition: TopicPartition | None = None
+
+
+class OutdatedMemberError(ClientError):
+    """The coordinator knows the member by another epoch, or not at all: a heartbeat will tell."""
+
+    retriable = True
 
 
 class GroupRequests:
@@ -128,6 +151,12 @@ class GroupRequests:
         answer: HeartbeatResponse = self._send(request, timeout)
         return answer.error_code
 
+    def group_heartbeat(self, request: ConsumerGroupHeartbeatRequest, timeout: float) -> ConsumerGroupHeartbeatResponse:
+        """Send a heartbeat of the consumer protocol. UnsupportedVersionError where that is not spoken."""
+        least = 0 if request.subscribed_topic_regex is None else _REGEX
+        answer: ConsumerGroupHeartbeatResponse = self._send(request, timeout, min_version=least)
+        return answer
+
     def leave(self, member_id: str, reason: str, timeout: float) -> None:
         """Leave the group, so that it need not wait for the session to end. Raises what the coordinator reports."""
         request = LeaveGroupRequest(
@@ -172,43 +201,67 @@ class GroupRequests:
         return CommitAnswer(0)
 
     def committed(
-        self, partitions: Collection[TopicPartition], deadline: float
+        self, partitions: Collection[TopicPartition], deadline: float, member: Callable[[], Generation]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is committed of these partitions, waiting for transactions that commit some (KIP-447)."""
+        """What is committed of these partitions, waiting for transactions that commit some (KIP-447).
+
+        ``member`` tells, at each try, who asks: a member of the consumer protocol, or nobody in particular.
+        """
+
+        def attempt(broker: Broker, timeout: float) -> dict[TopicPartition, OffsetAndMetadata]:
+            generation = member()
+            request, versions = self._fetch_request(partitions, generation)
+            answer: OffsetFetchResponse = self._cluster.request_to(
+                broker.node_id, request, timeout=timeout, min_version=versions[0], max_version=versions[1]
+            )
+            return self._offsets_of(answer, generation)
+
+        return self._coordinators.run(CoordinatorType.GROUP, self.group_id, attempt, deadline=deadline)
+
+    def _fetch_request(
+        self, partitions: Collection[TopicPartition], generation: Generation
+    ) -> tuple[OffsetFetchRequest, tuple[int, int]]:
         topics: dict[str, list[int]] = defaultdict(list)
         for tp in sorted(partitions):
             topics[tp.topic].append(tp.partition)
-        request = OffsetFetchRequest(
+        if not generation.valid:
+            asked = [OffsetFetchRequestTopic(name=name, partition_indexes=parts) for name, parts in topics.items()]
+            return OffsetFetchRequest(group_id=self.group_id, topics=asked, require_stable=True), (0, _ONE_GROUP)
+        group = OffsetFetchRequestGroup(
             group_id=self.group_id,
-            topics=[OffsetFetchRequestTopic(name=name, partition_indexes=parts) for name, parts in topics.items()],
-            require_stable=True,
+            member_id=generation.member_id,
+            member_epoch=generation.id,
+            topics=[OffsetFetchRequestTopics(name=name, partition_indexes=parts) for name, parts in topics.items()],
         )
+        return OffsetFetchRequest(groups=[group], require_stable=True), (_MEMBER_EPOCHS, _MEMBER_EPOCHS)
+
+    def _offsets_of(
+        self, answer: OffsetFetchResponse, generation: Generation
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        of_all = answer.groups[0] if answer.groups else answer
+        if of_all.error_code:
+            error = error_for(of_all.error_code, f"reading offsets of group {self.group_id}")
+            raise OutdatedMemberError(str(error)) if generation.valid and error.code in _OUTDATED else error
         found: dict[TopicPartition, OffsetAndMetadata] = {}
-
-        def check(answer: OffsetFetchResponse) -> None:
-            if answer.error_code:
-                raise error_for(answer.error_code, f"reading offsets of group {self.group_id}")
-            for topic in answer.topics:
-                for each in topic.partitions:
-                    tp = TopicPartition(topic.name, each.partition_index)
-                    if each.error_code and error_for(each.error_code).code != UnknownTopicOrPartitionError.code:
-                        raise error_for(each.error_code, f"reading the offset of {tp} of group {self.group_id}")
-                    if each.committed_offset >= 0:
-                        found[tp] = OffsetAndMetadata(
-                            each.committed_offset, each.committed_leader_epoch, each.metadata or ""
-                        )
-
-        self._coordinators.request(
-            CoordinatorType.GROUP, self.group_id, request, check, deadline=deadline, max_version=_ONE_GROUP
-        )
+        for topic in of_all.topics:
+            for each in topic.partitions:
+                tp = TopicPartition(topic.name, each.partition_index)
+                if each.error_code and error_for(each.error_code).code != UnknownTopicOrPartitionError.code:
+                    raise error_for(each.error_code, f"reading the offset of {tp} of group {self.group_id}")
+                if each.committed_offset >= 0:
+                    found[tp] = OffsetAndMetadata(
+                        each.committed_offset, each.committed_leader_epoch, each.metadata or ""
+                    )
         return found
 
-    def _send(self, request: Request, timeout: float, max_version: int | None = None) -> Any:
+    def _send(self, request: Request, timeout: float, max_version: int | None = None, min_version: int = 0) -> Any:
         deadline = time.monotonic() + timeout
         try:
             broker = self._coordinators.find_now(CoordinatorType.GROUP, self.group_id, deadline=deadline)
             left = max(deadline - time.monotonic(), 0.001)
-            return self._cluster.request_to(broker.node_id, request, timeout=left, max_version=max_version)
+            return self._cluster.request_to(
+                broker.node_id, request, timeout=left, max_version=max_version, min_version=min_version
+            )
         except (ConnectionFailedError, ClientTimeoutError) as error:
             self.noticed(error)
             raise

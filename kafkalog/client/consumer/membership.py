@@ -51,11 +51,16 @@ class Next(Enum):
 
 
 class Generation(NamedTuple):
-    """Which composition of the group a member belongs to, and as whom; -1 and "" where to none."""
+    """Which composition of the group a member belongs to, and as whom; -1 and "" where to none.
+
+    Under the consumer protocol the id is the member's epoch, which grows while the member stays; ``incarnation`` tells
+    then whether it has stayed.
+    """
 
     id: int = NO_GENERATION_ID
     member_id: str = ""
     protocol: str | None = None
+    incarnation: int = 0
 
     @property
     def valid(self) -> bool:

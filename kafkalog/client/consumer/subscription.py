@@ -122,6 +122,8 @@ class SubscriptionState:
         self.topics: frozenset[str] = frozenset()
         """What the member tells the group that it wants."""
         self.filter: TopicFilter | None = None
+        self.regex: str | None = None
+        """What the coordinator matches with topics; ``topics`` are then those of the assignment."""
         self.group_topics: frozenset[str] = frozenset()
         """What all members want, where this one leads the group."""
         self.partitions: dict[TopicPartition, PartitionState] = {}
@@ -138,12 +140,18 @@ class SubscriptionState:
     def subscribe(self, topics: Iterable[str]) -> None:
         """Want these topics."""
         self._become(Kind.TOPICS)
-        self.topics, self.filter = frozenset(topics), None
+        self.topics, self.filter, self.regex = frozenset(topics), None, None
 
     def subscribe_pattern(self, wanted: TopicFilter) -> None:
         """Want the topics that a filter allows, among those there are: `found` says which they are."""
         self._become(Kind.PATTERN)
-        self.filter = wanted
+        self.filter, self.regex = wanted, None
+
+    def subscribe_regex(self, regex: str) -> None:
+        """Want the topics that the coordinator finds to match."""
+        self._become(Kind.PATTERN)
+        self.filter, self.regex = None, regex
+        self.topics = frozenset()
 
     def found(self, topics: Iterable[str]) -> bool:
         """These are the topics that there are; whether that changes what is wanted."""
@@ -172,7 +180,7 @@ class SubscriptionState:
         """Want and have nothing."""
         self.kind = Kind.NONE
         self.topics = self.group_topics = frozenset()
-        self.filter = None
+        self.filter = self.regex = None
         self.partitions = {}
 
     def wants(self, partitions: Iterable[TopicPartition]) -> bool:

@@ -44,6 +44,21 @@ class TopicFilter:
         return frozenset(filter(self.allows, topics))
 
 
+@dataclass(frozen=True)
+class SubscriptionPattern:
+    """A regular expression of RE2 that the group's coordinator matches with whole names of topics (KIP-848).
+
+    Only with ``group.protocol=consumer``. New topics are found by the coordinator, and this consumer need not describe
+    any but those that it is assigned. ConfigError where it is empty.
+    """
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        if not self.pattern:
+            raise ConfigError("a SubscriptionPattern is empty; name a regular expression")
+
+
 class Whitelist(TopicFilter):
     """The topics of a white list: ``"orders,clicks_.*"``."""
 

@@ -7,12 +7,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.client.consumer.support import Live
+from tests.client.consumer.support import SESSION_MS, Live, ModernLive
 from tests.peers import kafka, require
 from tests.support.kafkalog_broker import KafkalogBroker
 
 OURS, APACHE = "kafkalog", "Apache Kafka"
-GROUPS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
+GROUPS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "3",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.migration.policy": "bidirectional",
+}
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +47,17 @@ def live(request: pytest.FixtureRequest) -> Live:
     """Each of the brokers."""
     name = "apache_kafka" if request.param == APACHE else "group_broker"
     return Live(request.getfixturevalue(name))
+
+
+@pytest.fixture(scope="session")
+def apache_kafka_4() -> Iterator[str]:
+    """host:port of an Apache Kafka that serves the consumer protocol unasked."""
+    require(kafka.missing(kafka.KAFKA_4))
+    with kafka.ApacheKafka(kafka.KAFKA_4, heap=("-Xmx512M",), config=GROUPS) as running:
+        yield running.bootstrap
+
+
+@pytest.fixture(params=[OURS, pytest.param(APACHE, marks=[pytest.mark.peer])])
+def modern(request: pytest.FixtureRequest) -> Live:
+    """Each of the brokers, for members of the consumer protocol."""
+    return ModernLive(request.getfixturevalue("apache_kafka_4" if request.param == APACHE else "group_broker"))

@@ -18,6 +18,18 @@ DEADLINE_S = 90.0
 SESSION_MS = 6000
 
 
+MEMBER = """
+import json, sys
+from kafkalog.client.consumer import Consumer
+consumer = Consumer(json.loads(sys.argv[1]))
+consumer.subscribe([sys.argv[2]])
+while True:
+    consumer.poll(0.1)
+    print(json.dumps(sorted(tp.partition for tp in consumer.assignment())), flush=True)
+"""
+"""A process with a consumer: its properties and its topic are arguments, and it prints what it is assigned."""
+
+
 class Live:
     """A broker that consumers read from."""
 
@@ -63,6 +75,16 @@ class Live:
     def consumer(self, group: str | None = None, **properties: Any) -> Iterator[Consumer]:
         with Consumer(self.properties(group, **properties)) as consumer:
             yield consumer
+
+
+class ModernLive(Live):
+    """A broker whose consumers are members of the consumer protocol (KIP-848)."""
+
+    def properties(self, group: str | None = None, **properties: Any) -> dict[str, Any]:
+        named = super().properties(group, **properties)
+        for key in ("session.timeout.ms", "heartbeat.interval.ms"):
+            del named[key]
+        return {**named, "group.protocol": "consumer"}
 
 
 class Noting(RebalanceListener):

@@ -24,7 +24,17 @@ from kafkalog.client.consumer import (
 )
 from kafkalog.client.types import TopicPartition
 from tests.client.consumer.conftest import APACHE, OURS
-from tests.client.consumer.support import DEADLINE_S, SESSION_MS, Live, Noting, numbers, poll_until, take, values
+from tests.client.consumer.support import (
+    DEADLINE_S,
+    MEMBER,
+    SESSION_MS,
+    Live,
+    Noting,
+    numbers,
+    poll_until,
+    take,
+    values,
+)
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
@@ -33,16 +43,6 @@ mostly_ours = pytest.mark.parametrize(
     "live", [OURS, pytest.param(APACHE, marks=[pytest.mark.peer, pytest.mark.soak])], indirect=True
 )
 """For what takes long, or is the client's own business."""
-
-MEMBER = """
-import json, sys
-from kafkalog.client.consumer import Consumer
-consumer = Consumer(json.loads(sys.argv[1]))
-consumer.subscribe([sys.argv[2]])
-while True:
-    consumer.poll(0.1)
-    print(json.dumps(sorted(tp.partition for tp in consumer.assignment())), flush=True)
-"""
 
 
 def test_commit_and_resume(live: Live) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer import Consumer, RebalanceListener
+from kafkalog.client.consumer.classic import ClassicCoordinator
 from kafkalog.client.group_admin import GroupAdmin
 from kafkalog.client.groups import MemberToRemove
 from kafkalog.client.types import TopicPartition
@@ -86,7 +87,7 @@ def test_who_leaves_while_joining_is_no_member(live: Live, monkeypatch: pytest.M
         poll_until([first], lambda: numbers(first) == [0, 1], "all partitions")
         second.subscribe([topic])
         member = second._coordinator
-        assert member is not None
+        assert isinstance(member, ClassicCoordinator)
 
         def rebalancing() -> bool:
             second.poll(0)

@@ -270,13 +270,19 @@ def test_properties() -> None:
         {"partition.assignment.strategy": "range,range"},
         {"partition.assignment.strategy": [Custom, "range"]},
         {"heartbeat.interval.ms": 45000},
-        {"group.protocol": "consumer"},
+        {"group.protocol": "next"},
+        {"group.remote.assignor": "uniform"},
+        {"partition.assignment.strategy": "range", "group.protocol": "consumer"},
+        {"session.timeout.ms": 45000, "group.protocol": "consumer"},
+        {"heartbeat.interval.ms": 3000, "group.protocol": "Consumer"},
         {"group.id": " "},
         {"value.deserializer": "json"},
         {"interceptor.classes": [object()]},
     ):
         with pytest.raises(ConfigError, match=next(iter(bad))):
             ConsumerConfig.from_dict({**SERVERS, **bad})
+    config = ConsumerConfig.from_dict({**SERVERS, "group.protocol": "CONSUMER", "group.remote.assignor": "range"})
+    assert (config.group_protocol, config.group_remote_assignor) == ("consumer", "range")
 
 
 def test_what_an_assignor_may_not_decide() -> None:

@@ -1,0 +1,263 @@
+"""The application's side of a membership under the classic protocol: joins when that is due, gives up and takes.
+
+The waiting is done by other threads (`joining`, `commits`, `heartbeat`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from kafkalog.client.cluster import Cluster, ClusterMetadata
+from kafkalog.client.errors import is_retriable
+
+from .assignors import RebalanceProtocol
+from .config import ConsumerConfig
+from .coordinator import Coordinator
+from .heartbeat import Heartbeat
+from .joining import Joined, Joining, JoinRefusedError, Snapshot, Wish, snapshot_of
+from .membership import NO_GENERATION, Generation, Membership, Next, State
+from .shared import Shared, Worker
+from .subscription import Kind, SubscriptionState
+
+_log = logging.getLogger(__name__)
+
+
+class ClassicCoordinator(Coordinator):
+    """The member of one consumer. ``wake_fetcher`` is called when partitions were assigned."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        cluster: Cluster,
+        subscription: SubscriptionState,
+        shared: Shared,
+        wake_fetcher: Callable[[], None],
+    ) -> None:
+        self.membership = Membership()
+        super().__init__(config, cluster, subscription, shared, wake_fetcher, self.membership)
+        self.heartbeat = Heartbeat(config, self.requests, self.membership, shared, self._fail)
+        self.joining = Joining(config, cluster, self.requests, self.membership, self.heartbeat, shared)
+        self._worker = Worker("kafkalog-consumer-join", shared.notify)
+        self._prepared = False
+        self._join: Future[Joined] | None = None
+        self._join_after = 0.0
+        self._joined: Joined | None = None
+        self._known: Snapshot | None = None
+
+    @property
+    def generation(self) -> Generation:
+        return self.membership.generation if self._subscription.grouped else NO_GENERATION
+
+    @property
+    def fetching_as(self) -> Generation:
+        return NO_GENERATION
+
+    @property
+    def rebalances(self) -> int:
+        return self.membership.rebalances
+
+    def enforce_rebalance(self, reason: str) -> None:
+        self.membership.request_rejoin(reason)
+
+    def note_metadata(self, found: ClusterMetadata) -> None:
+        with self._shared.lock:
+            self._find_topics(found)
+            self._known = snapshot_of(found)
+
+    # Stepping
+
+    def step(self) -> None:
+        self.commits.call_back()
+        self._check_fenced()
+        self._raise_failure()
+        if self._subscription.grouped:
+            self.heartbeat.timer.note_poll(time.monotonic())
+            self._step_join()
+        self._auto_commit()
+
+    def due(self) -> bool:
+        join, now = self._join, time.monotonic()
+        if self._failure is not None or self.membership.fenced:
+            return True
+        if join is not None:
+            return join.done()
+        if self._preparing is not None and not self._preparing.done():
+            return now >= self._prepare_until
+        return self._subscription.grouped and self._wants_join() and now >= self._join_after
+
+    def next_time(self) -> float:
+        times = [float("inf")]
+        if self._config.enable_auto_commit and self._subscription.partitions:
+            times.append(self._commit_at)
+        if self._subscription.grouped:
+            times.append(time.monotonic() + self._config.max_poll_interval / 3)
+            if self._join is None and self._wants_join():
+                times.append(max(self._join_after, self._prepare_until if self._preparing else 0.0))
+        return min(times)
+
+    def _check_fenced(self) -> None:
+        """FencedInstanceIdError where another has this one's id, again and again until the application leaves."""
+        if not self.membership.fenced:
+            return
+        with self._shared.lock:
+            self._failure = None
+        self._give_up(self._subscription.assigned, lost=True)
+        raise self.requests.fenced()
+
+    def _step_join(self) -> None:
+        if self._join is None:
+            if not self._wants_join() or time.monotonic() < self._join_after or not self._prepare():
+                return
+            wish = Wish(
+                self._subscription.topics,
+                tuple(self._subscription.partitions),
+                self.membership.rejoin or "",
+            )
+            if self.heartbeat.ident is None:
+                self.heartbeat.start()
+            self.joining.wish = wish
+            self._join = self._worker.submit(lambda: self.joining.join(wish))
+            return
+        if not self._join.done():
+            return
+        join, self._join = self._join, None
+        try:
+            joined = join.result()
+        except Exception as error:
+            self._join_failed(error)
+            return
+        if self.membership.generation != joined.generation or self.membership.state is not State.STABLE:
+            # A heartbeat has learned meanwhile that the generation is over.
+            self.membership.request_rejoin("the generation ended before its assignment was taken")
+            return
+        self._complete(joined)
+
+    def _wants_join(self) -> bool:
+        """Whether the member is to join, having looked at what has changed."""
+        subscription = self._subscription
+        if subscription.kind is Kind.PATTERN and self._known is None:
+            return False
+        joined = self._joined
+        if joined is not None and self.membership.rejoin is None and self._join is None:
+            if joined.topics != subscription.topics:
+                self.membership.request_rejoin("the subscription has changed")
+            elif joined.is_leader and self._changed(joined):
+                self.membership.request_rejoin("topics of the group have changed")
+        return self.membership.rejoin is not None
+
+    def _changed(self, joined: Joined) -> bool:
+        """Whether topics of the group have other partitions than when this member, its leader, shared them out."""
+        known, decided = self._known, joined.snapshot or {}
+        if known is None:
+            return False
+        return any(topic in known and known[topic] != decided.get(topic) for topic in joined.group_topics)
+
+    def _join_failed(self, error: Exception) -> None:
+        backoff = self._config.client.retry_backoff
+        self.requests.noticed(error)
+        with self._shared.lock:
+            if self.membership.state is not State.STABLE:
+                self.membership.state = State.UNJOINED
+            self.membership.request_rejoin("joining failed")
+        if isinstance(error, JoinRefusedError):
+            self._join_after = time.monotonic() + (0.0 if error.todo is Next.AGAIN else backoff)
+            _log.info("group %s: joining again: %s", self.requests.group_id, error.error)
+            return
+        self._join_after = time.monotonic() + backoff
+        self._check_fenced()
+        if not is_retriable(error):
+            raise error
+        _log.info("group %s: joining again: %s", self.requests.group_id, error)
+
+    # Before and after a join
+
+    def _prepare(self) -> bool:
+        """Give up what has to be given up before joining; False while a commit is waited for.
+
+        Once for all tries, but a member that the group gave up meanwhile has lost what it kept until then.
+        """
+        if self._prepared and (self.membership.generation.valid or not self._subscription.partitions):
+            return True
+        eager = self.joining.protocol is RebalanceProtocol.EAGER
+        if not self._commit_first(self._subscription.assigned if eager else ()):
+            return False
+        self._prepared = True
+        subscription = self._subscription
+        owned = subscription.assigned
+        if not self.membership.generation.valid:
+            self._give_up(owned, lost=True)
+        elif eager:
+            self._give_up(owned, always=self._joined is not None)
+        else:
+            self._give_up(tp for tp in owned if tp.topic not in subscription.topics)
+        with self._shared.lock:
+            subscription.group_topics = frozenset()
+        return True
+
+    def _complete(self, joined: Joined) -> None:
+        """Take what is assigned."""
+        self._prepared = False
+        self._joined = joined
+        subscription = self._subscription
+        assigned = frozenset(joined.assignment.partitions)
+        if not subscription.wants(assigned):
+            self.membership.request_rejoin("the assignment is of topics that are not wanted any more")
+            return
+        added = assigned
+        if self.joining.protocol is RebalanceProtocol.COOPERATIVE:
+            added = assigned - subscription.assigned
+            if revoked := subscription.assigned - assigned:
+                self.membership.request_rejoin("partitions were given up, for others to get")
+                self._give_up(revoked)
+        joined.assignor.on_assignment(joined.assignment, self.metadata)
+        with self._shared.lock:
+            if joined.is_leader:
+                subscription.group_topics = joined.group_topics
+                self._known = joined.snapshot
+            subscription.assign(joined.assignment.partitions)
+        self._commit_at = time.monotonic() + self._config.auto_commit_interval
+        self._wake_fetcher()
+        self.listener.on_partitions_assigned(added)
+
+    # Leaving
+
+    def leave(self, reason: str, timeout: float) -> None:
+        membership = self.membership
+        error: Exception | None = None
+        if self._join is not None:
+            with self._shared.lock:
+                self.joining.wish = None
+            self.requests.interrupt()
+            self._join.add_done_callback(lambda future: future.exception())
+            self._join = None
+        with self._shared.lock:
+            generation = membership.generation
+            sound = generation.valid and membership.state is State.STABLE
+        if self._subscription.grouped and self._subscription.partitions:
+            try:
+                self._give_up(self._subscription.assigned, lost=not sound)
+            except Exception as failure:
+                error = failure
+        with self._shared.lock:
+            if membership.fenced:
+                self._failure = None
+            membership.leave(reason)
+        self._joined = self._preparing = None
+        self._prepared = False
+        if generation.member_id and self._config.group_instance_id is None:
+            try:
+                self.requests.leave(generation.member_id, reason, timeout)
+            except Exception as failure:
+                _log.info("leaving group %s: %s", self.requests.group_id, failure)
+        if error is not None:
+            raise error
+
+    def stop(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        self.heartbeat.stop(timeout)
+        self.requests.close()
+        for worker in (self.commits.worker, self._worker):
+            worker.stop(max(deadline - time.monotonic(), 0.1))

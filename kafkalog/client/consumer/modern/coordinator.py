@@ -1,0 +1,243 @@
+"""The application's side of a membership under the consumer protocol: gives partitions up and takes them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from uuid import UUID, uuid4
+
+from kafkalog.client.cluster import Cluster, ClusterMetadata
+from kafkalog.client.consumer.config import ConsumerConfig
+from kafkalog.client.consumer.coordinator import Coordinator
+from kafkalog.client.consumer.membership import NO_GENERATION, Generation
+from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.subscription import Kind, SubscriptionState
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.schema import ZERO_UUID
+
+from .heartbeat import Heartbeat
+from .member import NOTHING, Member, Reconciliation, Settings, State, TopicIdPartition, Wanted
+
+_log = logging.getLogger(__name__)
+
+
+class ModernCoordinator(Coordinator):
+    """The member of one consumer, whose partitions the group's coordinator assigns (KIP-848)."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        cluster: Cluster,
+        subscription: SubscriptionState,
+        shared: Shared,
+        wake_fetcher: Callable[[], None],
+    ) -> None:
+        settings = Settings(
+            config.group_id or "",
+            config.max_poll_interval,
+            config.group_instance_id,
+            config.client_rack or None,
+            config.group_remote_assignor,
+            config.client.retry_backoff,
+            config.client.retry_backoff_max,
+        )
+        self.member = Member(settings, str(uuid4()))
+        super().__init__(config, cluster, subscription, shared, wake_fetcher, self)
+        self.heartbeat = Heartbeat(config, self.requests, self.member, shared)
+        self._names: dict[UUID, str] = {}
+        """Of topics by their ids: those that metadata described last, and those of what the member has."""
+        self._plan: Reconciliation | None = None
+        self._look_at = 0.0
+
+    @property
+    def generation(self) -> Generation:
+        return self.member.generation if self._subscription.grouped else NO_GENERATION
+
+    @property
+    def fetching_as(self) -> Generation:
+        return self.generation
+
+    @property
+    def rebalances(self) -> int:
+        return self.member.rebalances
+
+    @property
+    def fenced(self) -> bool:
+        return self.member.fenced
+
+    def commit_refused(self, code: int, generation: Generation) -> bool:
+        again = self.member.commit_refused(code, generation)
+        self.heartbeat.wake()
+        return again
+
+    def commit_fenced(self, generation: Generation) -> bool:
+        fenced = self.member.commit_fenced(generation)
+        self.heartbeat.wake()
+        return fenced
+
+    def enforce_rebalance(self, reason: str) -> None:
+        _log.warning("group %s: members cannot have it rebalance under group.protocol=consumer", self.requests.group_id)
+
+    def note_metadata(self, found: ClusterMetadata) -> None:
+        with self._shared.lock:
+            self._find_topics(found)
+            mine = {each.topic_id for each in self.member.current or NOTHING}
+            names = {topic_id: name for topic_id, name in self._names.items() if topic_id in mine}
+            described = (topic for topic in found.topics.values() if not topic.error_code)
+            names.update((topic.topic_id, topic.name) for topic in described if topic.topic_id != ZERO_UUID)
+            self._names = names
+
+    # Stepping
+
+    def step(self) -> None:
+        self.commits.call_back()
+        self._raise_failure()
+        if self._subscription.grouped:
+            self._step_member()
+        self._auto_commit()
+
+    def due(self) -> bool:
+        member = self.member
+        if self._failure is not None or member.failure is not None or member.has_lost:
+            return True
+        if not self._subscription.grouped:
+            return False
+        if (wanted := self._wanted()) is not None and wanted != member.wanted:
+            return True
+        if self._preparing is not None:
+            return self._preparing.done() or time.monotonic() >= self._prepare_until
+        return member.plan(self._names.keys()) is not None
+
+    def next_time(self) -> float:
+        times = [float("inf")]
+        if self._config.enable_auto_commit and self._subscription.partitions:
+            times.append(self._commit_at)
+        if self._subscription.grouped:
+            times.append(time.monotonic() + self._config.max_poll_interval / 3)
+            if self._preparing is not None:
+                times.append(self._prepare_until)
+            if self.member.unknown(self._names.keys()):
+                times.append(self._look_at)
+        return min(times)
+
+    def _wanted(self) -> Wanted | None:
+        """What to subscribe to; None while that is not known."""
+        subscription = self._subscription
+        if subscription.regex is not None:
+            return Wanted(frozenset(), subscription.regex)
+        if subscription.kind is Kind.PATTERN and not subscription.topics and self.member.wanted is None:
+            # Apache Kafka 3.9 takes nobody in who wants nothing.
+            return None
+        return Wanted(subscription.topics)
+
+    def _step_member(self) -> None:
+        member = self.member
+        self._check_failed()
+        if member.has_lost:
+            self._drop_plan()
+            try:
+                self._give_up(self._subscription.assigned, lost=True)
+            finally:
+                with self._shared.lock:
+                    member.released()
+                self.heartbeat.wake()
+        wanted = self._wanted()
+        with self._shared.lock:
+            member.polled = time.monotonic()
+            news = wanted is not None and member.want(wanted)
+        if self.heartbeat.ident is None:
+            self.heartbeat.start()
+        elif news:
+            self.heartbeat.wake()
+        if self._plan is not None or member.state is State.RECONCILING:
+            self._reconcile()
+
+    def _check_failed(self) -> None:
+        """What ended the membership, again and again until the application leaves."""
+        failure = self.member.failure
+        if failure is None:
+            return
+        self._drop_plan()
+        self._give_up(self._subscription.assigned, lost=True)
+        raise self.requests.fenced() if self.member.fenced else failure.with_traceback(None)
+
+    def _drop_plan(self) -> None:
+        self._plan = self._preparing = None
+
+    # Reconciliation
+
+    def _reconcile(self) -> None:
+        """Go on with giving up and taking what the coordinator wants; the listener is called here."""
+        member, plan = self.member, self._plan
+        if plan is None:
+            with self._shared.lock:
+                plan = self._plan = member.plan(self._names.keys())
+            if plan is None:
+                self._look_for_topics()
+                return
+        revoked = self._named(plan.revoked) & self._subscription.assigned
+        if revoked and not self._commit_first(revoked):
+            return
+        self._drop_plan()
+        if plan.incarnation != member.incarnation:
+            # It was fenced meanwhile: others have what it would give up.
+            return
+        self._give_up(revoked)
+        if plan.incarnation == member.incarnation:
+            self._take(plan)
+
+    def _take(self, plan: Reconciliation) -> None:
+        subscription = self._subscription
+        assigned = self._named(plan.assigned)
+        with self._shared.lock:
+            added = assigned - subscription.assigned
+            subscription.assign(sorted(assigned))
+            if subscription.regex is not None:
+                subscription.topics = frozenset(tp.topic for tp in assigned)
+        _log.info("group %s: %d partitions, %d of them new", self.requests.group_id, len(assigned), len(added))
+        self._commit_at = time.monotonic() + self._config.auto_commit_interval
+        self._wake_fetcher()
+        try:
+            self.listener.on_partitions_assigned(added)
+        finally:
+            with self._shared.lock:
+                self.member.reconciled(plan)
+            self.heartbeat.wake()
+
+    def _named(self, partitions: Iterable[TopicIdPartition]) -> frozenset[TopicPartition]:
+        return frozenset(TopicPartition(self._names[each.topic_id], each.partition) for each in partitions)
+
+    def _look_for_topics(self) -> None:
+        """Have metadata fetched that names the topics of the assignment."""
+        now = time.monotonic()
+        if now >= self._look_at and self.member.unknown(self._names.keys()):
+            self._look_at = now + max(self._config.client.retry_backoff, 0.1)
+            self._wake_fetcher()
+
+    # Leaving
+
+    def leave(self, reason: str, timeout: float) -> None:
+        member = self.member
+        error: Exception | None = None
+        self._drop_plan()
+        if self._subscription.grouped and self._subscription.partitions:
+            try:
+                self._give_up(self._subscription.assigned, lost=not member.generation.valid)
+            except Exception as failure:
+                error = failure
+        with self._shared.lock:
+            request = member.leave()
+        if request is not None:
+            try:
+                self.requests.group_heartbeat(request, timeout)
+            except Exception as failure:
+                _log.info("leaving group %s: %s", self.requests.group_id, failure)
+        if error is not None:
+            raise error
+
+    def stop(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        self.requests.close()
+        self.heartbeat.stop(timeout)
+        self.commits.worker.stop(max(deadline - time.monotonic(), 0.1))

@@ -1,0 +1,122 @@
+"""The thread that sends the heartbeats of a member under the consumer protocol: its membership is made of them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from kafkalog.client.consumer.config import ConsumerConfig
+from kafkalog.client.consumer.group import GroupRequests
+from kafkalog.client.consumer.membership import Next
+from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.errors import is_retriable
+from kafkalog.protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError, error_for
+from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+from .member import Beat, Member
+
+_log = logging.getLogger(__name__)
+_LEAVE_S = 5.0
+
+
+class Heartbeat(threading.Thread):
+    """Sends what ``member`` says is due, and has it know what comes back; all under the lock but the waiting."""
+
+    def __init__(self, config: ConsumerConfig, requests: GroupRequests, member: Member, shared: Shared) -> None:
+        super().__init__(name="kafkalog-consumer-heartbeat", daemon=True)
+        self._config, self._requests, self._member, self._shared = config, requests, member, shared
+        self._changed = threading.Condition(shared.lock)
+        self._stopping = False
+
+    def wake(self) -> None:
+        """The member's state has changed."""
+        with self._shared.lock:
+            self._changed.notify_all()
+
+    def stop(self, timeout: float) -> None:
+        """End; waits for that up to ``timeout`` seconds."""
+        with self._shared.lock:
+            self._stopping = True
+            self._changed.notify_all()
+        if self.ident is not None:
+            self.join(timeout)
+
+    def run(self) -> None:
+        while True:
+            with self._shared.lock:
+                if self._stopping:
+                    return
+                now = time.monotonic()
+                pause = self._member.due(now)
+                if pause > 0:
+                    self._changed.wait(min(pause, 3600.0))
+                    continue
+                beat = self._member.beat(now)
+            if beat.is_last:
+                self._leave(beat.request)
+            else:
+                self._send(beat)
+            self._shared.notify()
+
+    def _send(self, beat: Beat) -> None:
+        group, member = self._requests.group_id, self._member
+        try:
+            answer = self._requests.group_heartbeat(beat.request, self._config.client.request_timeout)
+        except Exception as failure:
+            with self._shared.lock:
+                if is_retriable(failure):
+                    _log.info("group %s: heartbeat: %s", group, failure)
+                    self._requests.noticed(failure)
+                    member.failed(beat, time.monotonic())
+                else:
+                    self._give_up(beat, failure)
+            return
+        code = answer.error_code
+        if code == ErrorCode.UNSUPPORTED_VERSION:
+            with self._shared.lock:
+                self._give_up(beat, UnsupportedVersionError(answer.error_message))
+            return
+        with self._shared.lock:
+            if not code:
+                member.answered(beat, answer)
+                return
+            todo = member.refused(beat, code, answer.error_message, time.monotonic())
+        error = error_for(code, answer.error_message)
+        _log.log(logging.ERROR if todo is Next.FAIL else logging.INFO, "group %s: heartbeat: %s", group, error)
+        if todo is Next.FIND:
+            self._requests.noticed(error)
+
+    def _give_up(self, beat: Beat, failure: Exception) -> None:
+        """No heartbeat will do."""
+        if beat.incarnation != self._member.incarnation:
+            return
+        group = self._requests.group_id
+        if isinstance(failure, UnsupportedVersionError):
+            remedy = (
+                "the cluster does not serve the consumer group protocol (KIP-848); set group.protocol=classic until it "
+                "is upgraded"
+            )
+            if beat.request.subscribed_topic_regex is not None:
+                remedy = (
+                    "the cluster does not match regular expressions for its groups; subscribe to a pattern that is a "
+                    "string, which the consumer matches itself"
+                )
+            failure = UnsupportedVersionError(f"group {group}: {remedy} ({failure.message})")
+        elif not isinstance(failure, KafkaError):
+            failure.add_note(f"in a heartbeat of group {group}")
+        _log.error("group %s: heartbeat: %s", group, failure)
+        self._member.fail(failure)
+
+    def _leave(self, request: ConsumerGroupHeartbeatRequest) -> None:
+        """The application has not polled: let others have its partitions."""
+        _log.warning(
+            "group %s: poll was not called for %.0f s (max.poll.interval.ms); the member leaves the group. Poll more "
+            "often, take fewer records at a time (max.poll.records), or raise max.poll.interval.ms",
+            self._requests.group_id,
+            self._config.max_poll_interval,
+        )
+        try:
+            self._requests.group_heartbeat(request, _LEAVE_S)
+        except Exception as error:
+            _log.info("leaving group %s: %s", self._requests.group_id, error)

@@ -1,0 +1,361 @@
+"""The state of a member under the consumer protocol (KIP-848), and when it is to send a heartbeat.
+
+Nothing here sends, waits or reads a clock; its owner serializes the calls. Theory of operation::
+
+    OUTSIDE --want--> JOINING --answer--> RECONCILING --taken--> ACKNOWLEDGING --heartbeat--> STABLE
+                         ^                     ^                                                |
+                         |                     +--------------- another assignment -------------+
+    FENCED, STALE -------+ when the application has let go of what it had
+
+The coordinator tells a member what it is to have, and hears from it, in a heartbeat, what it has: first without what it
+gave up, so that others can have that. A member whose epoch or id is not known any more is FENCED: what it had is lost,
+and it joins anew. One whose application does not poll leaves and is STALE until it does. What no heartbeat can mend is
+FATAL until the application leaves.
+
+A heartbeat says only what has changed since the last one that was answered; after an error it says everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple
+from uuid import UUID
+
+from kafkalog.client.consumer.membership import NO_GENERATION, Generation, Next
+from kafkalog.protocol.errors import ErrorCode, FencedInstanceIdError, error_for
+from kafkalog.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
+"""A static member is away for a while: the group keeps its place until its session ends."""
+
+_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+_NEVER = float("inf")
+_LEAST_INTERVAL_MS = 10
+
+
+class State(Enum):
+    """What the member is doing."""
+
+    OUTSIDE = auto()
+    JOINING = auto()
+    STABLE = auto()
+    RECONCILING = auto()
+    ACKNOWLEDGING = auto()
+    FENCED = auto()
+    STALE = auto()
+    FATAL = auto()
+
+
+_INSIDE = frozenset({State.STABLE, State.RECONCILING, State.ACKNOWLEDGING})
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition as this protocol names it."""
+
+    topic_id: UUID
+    partition: int
+
+
+Partitions = frozenset[TopicIdPartition]
+NOTHING: Partitions = frozenset()
+
+
+class Wanted(NamedTuple):
+    """What a member subscribes to: topics by name, and a regular expression of RE2 that the coordinator matches."""
+
+    topics: frozenset[str]
+    regex: str | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a member tells of itself; durations in seconds."""
+
+    group_id: str
+    rebalance_timeout: float
+    """How long it may take to give up what it is asked for: ``max.poll.interval.ms``, by which it has to poll, too."""
+    instance_id: str | None = None
+    rack_id: str | None = None
+    assignor: str | None = None
+    retry_backoff: float = 0.1
+    retry_backoff_max: float = 1.0
+
+
+class Beat(NamedTuple):
+    """A heartbeat to send. ``incarnation`` tells answers to those that are forgotten; nobody waits for a last one's."""
+
+    request: ConsumerGroupHeartbeatRequest
+    incarnation: int
+    is_last: bool = False
+
+
+class Reconciliation(NamedTuple):
+    """A step from what the member has towards what it is to have: give up ``revoked``, then have ``assigned``."""
+
+    assigned: Partitions
+    revoked: Partitions
+    incarnation: int
+
+
+class _Told(NamedTuple):
+    """What the coordinator knows of the member."""
+
+    wanted: Wanted
+    taken: int
+
+
+@dataclass
+class Member:
+    """One member. ``member_id`` is its own choice (KIP-1082), for as long as the consumer lives."""
+
+    settings: Settings
+    member_id: str
+    state: State = State.OUTSIDE
+    epoch: int = JOIN_EPOCH
+    wanted: Wanted | None = None
+    target: Partitions | None = None
+    """What it is to have, as the coordinator said last."""
+    current: Partitions | None = None
+    """What it has; None before its first assignment."""
+    incarnation: int = 0
+    """How often it has begun anew."""
+    rebalances: int = 0
+    interval: float = 0.0
+    """Between heartbeats, as the coordinator wants it."""
+    polled: float = 0.0
+    """When the application polled last."""
+    _failure: Exception | None = None
+    _told: _Told | None = None
+    _taken: int = 0
+    _sent: float | None = None
+    _in_flight: bool = False
+    _hurry: bool = False
+    _retry_at: float | None = None
+    _failures: int = 0
+    _regex_told: bool = False
+
+    # What others ask
+
+    @property
+    def generation(self) -> Generation:
+        """As whom offsets are committed: nobody unless it is in the group."""
+        if self.state not in _INSIDE or self.epoch <= JOIN_EPOCH:
+            return NO_GENERATION
+        return Generation(self.epoch, self.member_id, incarnation=self.incarnation)
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether what it has is others' by now, which the application is to be told (`released`)."""
+        return self.state in (State.FENCED, State.STALE)
+
+    @property
+    def failure(self) -> Exception | None:
+        """What ended the membership until the application leaves."""
+        return self._failure
+
+    @property
+    def fenced(self) -> bool:
+        """Whether that is another member with the same ``group.instance.id``."""
+        return isinstance(self._failure, FencedInstanceIdError)
+
+    # The application's side
+
+    def want(self, wanted: Wanted) -> bool:
+        """Subscribe to this, and join the group; whether that is news."""
+        if wanted == self.wanted and self.state is not State.OUTSIDE:
+            return False
+        self.wanted = wanted
+        if self.state is State.OUTSIDE:
+            self.state = State.JOINING
+        return True
+
+    def plan(self, known: Collection[UUID]) -> Reconciliation | None:
+        """What to do towards the target, as far as its topics are ``known`` by name; None where there is nothing."""
+        if self.state is not State.RECONCILING or self.target is None:
+            return None
+        assigned = frozenset(each for each in self.target if each.topic_id in known)
+        begins = self.current is None
+        if assigned == self.current or (begins and self.target and not assigned):
+            return None
+        return Reconciliation(assigned, (self.current or NOTHING) - assigned, self.incarnation)
+
+    def unknown(self, known: Collection[UUID]) -> bool:
+        """Whether topics of the target are to be looked up."""
+        return self.state is State.RECONCILING and any(each.topic_id not in known for each in self.target or ())
+
+    def reconciled(self, plan: Reconciliation) -> bool:
+        """The plan was carried out, and the coordinator is to hear of it; False where the member has begun anew."""
+        if plan.incarnation != self.incarnation:
+            return False
+        self.current = plan.assigned
+        self._taken += 1
+        self.rebalances += 1
+        self.state = State.ACKNOWLEDGING
+        return True
+
+    def released(self) -> None:
+        """The application has let go of what was lost: the member may join again."""
+        if self.has_lost:
+            self.state = State.OUTSIDE if self.wanted is None else State.JOINING
+
+    def leave(self) -> ConsumerGroupHeartbeatRequest | None:
+        """Belong to the group no more, because the application wants it so; what to tell the coordinator."""
+        told = self._sent is not None and self.state in (*_INSIDE, State.JOINING)
+        self._begin_anew(State.OUTSIDE)
+        self.wanted = self._failure = None
+        return self._leaving() if told else None
+
+    # Heartbeats
+
+    def due(self, now: float) -> float:
+        """Seconds until `beat` is to be called, 0 where it is now, infinity where something else comes first."""
+        if self._in_flight or self.state not in (*_INSIDE, State.JOINING):
+            return _NEVER
+        unpolled = max(self.polled + self.settings.rebalance_timeout - now, 0.0)
+        if self._retry_at is not None:
+            return min(max(self._retry_at - now, 0.0), unpolled)
+        urgent = self._hurry or self.state in (State.JOINING, State.ACKNOWLEDGING)
+        if urgent or self._sent is None or self._told is None or self._told.wanted != self.wanted:
+            return 0.0
+        return min(max(self._sent + self.interval - now, 0.0), unpolled)
+
+    def beat(self, now: float) -> Beat:
+        """The heartbeat that is due. `answered`, `refused` or `failed` has to follow, unless it is the last one."""
+        if now - self.polled >= self.settings.rebalance_timeout:
+            last = Beat(self._leaving(), self.incarnation, is_last=True)
+            self._begin_anew(State.STALE)
+            return last
+        request = self._request()
+        if self.state is State.ACKNOWLEDGING:
+            self.state = State.STABLE if self.target == self.current else State.RECONCILING
+        self._sent, self._in_flight, self._hurry = now, True, False
+        return Beat(request, self.incarnation)
+
+    def answered(self, beat: Beat, answer: ConsumerGroupHeartbeatResponse) -> None:
+        """The coordinator has taken a heartbeat."""
+        if beat.incarnation != self.incarnation:
+            return
+        self._in_flight, self._retry_at, self._failures = False, None, 0
+        self.member_id = answer.member_id or self.member_id
+        self.epoch = answer.member_epoch
+        self.interval = max(answer.heartbeat_interval_ms, _LEAST_INTERVAL_MS) / 1000
+        if answer.assignment is not None:
+            self.target = frozenset(
+                TopicIdPartition(topic.topic_id, partition)
+                for topic in answer.assignment.topic_partitions
+                for partition in topic.partitions
+            )
+        if self.state is State.JOINING:
+            self.state = State.STABLE
+            self.target = self.target or NOTHING
+        if self.state in (State.STABLE, State.RECONCILING):
+            self.state = State.STABLE if self.target == self.current else State.RECONCILING
+
+    def refused(self, beat: Beat, code: int, message: str | None, now: float) -> Next:
+        """The coordinator has answered with an error."""
+        if beat.incarnation != self.incarnation:
+            return Next.AGAIN
+        if code in _FENCED:
+            joining = self.state is State.JOINING
+            self._begin_anew(State.FENCED)
+            if joining:
+                self._back_off(now)
+            return Next.REJOIN
+        if code in _MOVED or code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            self.failed(beat, now)
+            return Next.FIND if code in _MOVED else Next.BACK_OFF
+        error = error_for(code)
+        self.fail(type(error)(f"group {self.settings.group_id}: {message or error.message}"))
+        return Next.FAIL
+
+    def failed(self, beat: Beat, now: float) -> None:
+        """No answer has come; nobody knows whether the heartbeat was taken."""
+        if beat.incarnation == self.incarnation:
+            self._in_flight, self._told = False, None
+            self._back_off(now)
+
+    def fail(self, failure: Exception) -> None:
+        """Nothing helps but leaving."""
+        self._begin_anew(State.FATAL)
+        self._failure = failure
+
+    # Commits
+
+    def commit_refused(self, code: int, generation: Generation) -> bool:
+        """A commit of ``generation`` was refused for who sent it; whether that may be over with the next heartbeat,
+        which is due now."""
+        mine = generation == self.generation
+        self._hurry |= mine
+        return code == ErrorCode.STALE_MEMBER_EPOCH and generation.incarnation == self.incarnation
+
+    def commit_fenced(self, generation: Generation) -> bool:
+        """A commit met FENCED_INSTANCE_ID; whether that holds for the present member."""
+        self._hurry |= generation == self.generation
+        return self.fenced
+
+    # Inside
+
+    def _begin_anew(self, state: State) -> None:
+        self.state = state
+        self.incarnation += 1
+        self.epoch = JOIN_EPOCH
+        self.target = self.current = None
+        self._told = self._sent = self._retry_at = None
+        self._in_flight = self._hurry = False
+        self._failures = 0
+
+    def _back_off(self, now: float) -> None:
+        settings = self.settings
+        pause = min(settings.retry_backoff * 2 ** min(self._failures, 16), settings.retry_backoff_max)
+        self._failures += 1
+        self._retry_at = now + pause
+
+    def _leaving(self) -> ConsumerGroupHeartbeatRequest:
+        instance = self.settings.instance_id
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self.settings.group_id,
+            member_id=self.member_id,
+            member_epoch=LEAVE_EPOCH if instance is None else STATIC_LEAVE_EPOCH,
+            instance_id=instance,
+        )
+
+    def _request(self) -> ConsumerGroupHeartbeatRequest:
+        settings, told, wanted = self.settings, self._told, self.wanted
+        assert wanted is not None
+        joins = self.state is State.JOINING
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=settings.group_id,
+            member_id=self.member_id,
+            member_epoch=JOIN_EPOCH if joins else self.epoch,
+            instance_id=settings.instance_id,
+        )
+        if told is None or told.wanted != wanted:
+            request.subscribed_topic_names = sorted(wanted.topics)
+            # The coordinator keeps what it was told once.
+            request.subscribed_topic_regex = "" if wanted.regex is None and self._regex_told else wanted.regex
+            self._regex_told |= wanted.regex is not None
+        if told is None:
+            request.rebalance_timeout_ms = round(settings.rebalance_timeout * 1000)
+            request.rack_id = settings.rack_id
+            request.server_assignor = settings.assignor
+        if told is None or told.taken != self._taken:
+            request.topic_partitions = [] if joins else topic_partitions(self.current or NOTHING)
+        self._told = _Told(wanted, self._taken)
+        return request
+
+
+def topic_partitions(partitions: Iterable[TopicIdPartition]) -> list[TopicPartitions]:
+    """Partitions as requests have them."""
+    topics: dict[UUID, TopicPartitions] = {}
+    for topic_id, partition in sorted(partitions):
+        topics.setdefault(topic_id, TopicPartitions(topic_id=topic_id)).partitions.append(partition)
+    return list(topics.values())
