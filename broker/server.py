@@ -29,6 +29,8 @@ from broker.config.topic import parse_topic_config
 from broker.controller.configs import effective_config
 from broker.controller.leadership import with_new_epochs
 from broker.controller.topics import INTERNAL_TOPICS
+from broker.coordinator.state_topic import TRANSACTION_STATE
+from broker.coordinator.transaction.shard import largest_producer_id_in
 from broker.log.cleaner.cleaner import LogCleaner
 from broker.log.cold import read_largest_timestamp
 from broker.log.file_ops import OS, FileOps
@@ -253,7 +255,7 @@ class Server:
                 ", ".join(sorted(topic.name for topic in topics)),
             )
         # An id given again would let the log take a new producer's records for the old one's, and drop them.
-        used = max((producer for log in self.logs for producer in log.producers.producers), default=-1)
+        used = await self._loop.run_in_executor(None, self._largest_producer_id)
 
         def register(state: ClusterState) -> ClusterState:
             next_id = max(state.next_producer_id, used + 1)
@@ -261,6 +263,14 @@ class Server:
 
         # Stored even when empty: from now on a directory that the registry does not name is a stray.
         return await self.store.commit(register)
+
+    def _largest_producer_id(self) -> int:
+        """Of those that the logs know, -1 for none; transactional ids may have such as have written nothing."""
+        used = [producer for log in self.logs for producer in log.producers.producers]
+        piece_bytes = self.config["transaction.state.log.load.buffer.size"]
+        states = (log for log in self.logs if log.topic == TRANSACTION_STATE)
+        used += [largest_producer_id_in(log.partition, log, piece_bytes) for log in states]
+        return max(used, default=-1)
 
     async def _raise_epochs(self) -> ClusterState:
         """Begin a new leader epoch where records may have been lost.

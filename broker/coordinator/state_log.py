@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from broker.controller.topics import NewTopic, TopicController
 from broker.coordinator.state_topic import StateTopic, partition_of
+from broker.log.partition_log import PartitionLog
 from broker.log.validation import Origin
 from broker.metadata.model import TopicState
 from broker.replica.acknowledgement import Acknowledgement, acknowledge
@@ -133,13 +134,18 @@ class StateLog:
         return self._name
 
     @property
+    def state(self) -> TopicState | None:
+        """The topic in the registry: another object after every change, such as a new leader."""
+        return self._topics.state(self._name)
+
+    @property
     def partitions(self) -> int | None:
         """Partitions of the topic, or None while there is none.
 
         As many as it had when it was first asked for: a topic that grows would have its keys elsewhere, without their
         state. As in Kafka, that takes a restart.
         """
-        state = self._topics.state(self._name)
+        state = self.state
         if state is None:
             return None
         if self._counted is None or self._counted[0] != state.topic_id:
@@ -268,7 +274,8 @@ class StateLog:
             )
             info = partition.append(memoryview(batch), -1, now_ms, origin=Origin.COORDINATOR)
         except Exception as error:
-            raise as_coordinator_error(error) from error
+            told = as_coordinator_error(error)
+            raise told from (None if told is error else error)
         self._replicas.appended(partition, len(batch))
         synced = partition.must_sync
         if synced:
@@ -339,6 +346,24 @@ class _Replication(DelayedOperation):
             return False
         self._then(last_offset)
         return True
+
+
+def read_batches(log: PartitionLog, piece_bytes: int) -> Iterator[list[StateBatch]]:
+    """Every batch of a log, in pieces. It blocks, and is for a log that nobody appends to yet.
+
+    Raises:
+        KafkaError, RecordsError, OSError: the log cannot be read.
+    """
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        result = log.read(offset, piece_bytes)
+        if not result.slices:
+            return
+        batches, following = _decode(result.slices[0].read, offset, list)
+        if following <= offset:
+            return
+        offset = following
+        yield batches
 
 
 def _decode(read: Callable[[], bytes], first: int, apply: Callable[[list[StateBatch]], T]) -> tuple[T, int]:

@@ -10,7 +10,7 @@ from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest
 from broker.coordinator.group.membership import CommitRequest
 from broker.coordinator.group.offsets import Committed
 from broker.coordinator.group.service import GroupCoordinator
-from broker.coordinator.group.shard import ShardState
+from broker.coordinator.group.shard_parts import ShardState
 from broker.coordinator.transaction.markers import Marker, MarkerWriter
 from kafkalog.protocol.errors import ErrorCode
 from tests.coordinator.classic_world import RANGE, SESSION_MS

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from broker.coordinator.group import service
 from broker.coordinator.group import shard as shard_module
 from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.consumer_membership import ConsumerMembership
@@ -17,10 +19,12 @@ from broker.coordinator.group.modern import group_records
 from broker.coordinator.group.modern.context import Outcome
 from broker.coordinator.group.modern.group import ConsumerGroup
 from broker.coordinator.group.offsets import GroupOffsets
-from broker.coordinator.group.shard import Group, ShardState
+from broker.coordinator.group.shard_parts import Group, ShardState
 from broker.coordinator.state_log import StateRecord
+from broker.replica.partition import Partition
 from kafkalog.protocol.errors import (
     CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     ErrorCode,
     InvalidCommitOffsetSizeError,
     KafkaError,
@@ -278,3 +282,84 @@ def test_who_waits_for_a_group_that_is_replaced_is_answered(start: Callable[...,
         return await token
 
     assert isinstance(running.run(work()), NotCoordinatorError)
+
+
+@pytest.mark.parametrize("fails", ["at once", "later"])
+def test_changes_that_the_disk_loses_are_forgotten(start: Start, fails: str) -> None:
+    running = start(offsets_topic_num_partitions="1")
+    running.ready()
+    shard = running.groups.shard_of("g")
+    log = shard.partition.log
+    running.hold_replication()
+
+    async def work() -> None:
+        context: Any = None
+        membership = ConsumerMembership(ConsumerGroup("g"), context)
+        group = shard.groups["g"] = Group("g", membership, GroupOffsets())
+        tokens = [running.parts.loop.create_future() for _ in range(3)]
+        commit = asyncio.ensure_future(running.groups.commit("other", ANYBODY, {T0: at(2)}))
+        await asyncio.sleep(0)
+        for epoch, token in enumerate(tokens, 1):
+            if fails == "at once" and epoch == 3:
+                shard.partition.min_insync = 2
+            outcome = Outcome("done", [group_records.group_epoch("g", epoch)])
+            membership.apply(outcome, token, running.groups.now())
+            shard.settle(group)
+        await asyncio.sleep(0)
+        if fails == "at once":
+            # The one that was not appended is undone; the others are under way.
+            assert isinstance(await tokens.pop(), CoordinatorNotAvailableError)
+            assert membership.group.group_epoch == 2
+        assert not any(token.done() for token in tokens)
+        log.offline = "the disk fails"
+        running.parts.replicas.directory_failed(log.dir.parent)
+        with pytest.raises(NotCoordinatorError):
+            await commit
+        assert [type(await token) for token in tokens] == [NotCoordinatorError] * len(tokens)
+
+    running.run(work())
+    assert shard.state is ShardState.FAILED
+    assert not shard.groups
+    with pytest.raises(NotCoordinatorError):
+        running.groups.fetch_offsets("g", [T0])
+    running.groups.stop()
+
+
+def test_the_groups_of_a_failed_shard_are_read_anew(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = start(offsets_topic_num_partitions="1")
+    running.ready()
+    running.commit("g", 1)
+    [shard] = running.groups.shards()
+    shard.fail("are unloaded by a test")
+    with pytest.raises(NotCoordinatorError):
+        running.groups.fetch_offsets("g", [T0])
+    monkeypatch.setattr(service, "RETRY_LOAD_MS", 0)
+    running.ready()
+    assert running.committed("g") == 1
+    running.groups.stop()
+
+
+def test_who_asks_for_a_coordinator_does_not_wait_for_a_look_at_every_shard(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = start(offsets_topic_num_partitions="3")
+    looked: list[int] = []
+    leads = running.groups.log.leads
+
+    def look(index: int) -> Partition | None:
+        looked.append(index)
+        return leads(index)
+
+    monkeypatch.setattr(running.groups.log, "leads", look)
+    assert running.run(running.groups.ready()) == 3
+    assert looked == [0, 1, 2]
+    for _ in range(5):
+        running.run(running.groups.ready())
+    assert looked == [0, 1, 2]
+    # Another leader, say: the registry has another state of the topic.
+    topic = running.parts.store.state.topics["__consumer_offsets"]
+    changed = replace(topic, config={**topic.config, "segment.bytes": "1048576"})
+    running.run(running.parts.store.commit(lambda state: state.with_topics(changed)))
+    running.run(running.groups.ready())
+    assert looked == [0, 1, 2] * 2
+    running.groups.stop()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group.shard import ShardState
+from broker.coordinator.group.shard_parts import ShardState
 from kafkalog.protocol.errors import (
     CoordinatorNotAvailableError,
     ErrorCode,

@@ -121,8 +121,8 @@ class ConsumerMembership:
 
         def done(error: ErrorCode | None, then: Moment) -> None:
             self._storing.pop(change, None)
-            if error is not None and error is not ErrorCode.REQUEST_TIMED_OUT and change == self._changes:
-                # Nothing of it is in the log.
+            failed = error is not None and error is not ErrorCode.REQUEST_TIMED_OUT
+            if failed:
                 self.group, self._timers = group, timers
                 self._plan_wake()
             told = answer if error is None else Answer(token, error_for(_STORE_ERRORS.get(error, error)))
@@ -130,7 +130,7 @@ class ConsumerMembership:
             if not self._storing:
                 answers += self._waiting
                 self._waiting = []
-            if error is not None and on_failure is not None:
+            if failed and on_failure is not None:
                 on_failure(answers)
             else:
                 self.out += answers
@@ -282,6 +282,11 @@ class ConsumerMembership:
         self.out += [Answer(token, error) for token in tokens if token is not None]
         self._storing, self._waiting = {}, []
         self.wake_at = None
+
+    def carry_on(self, answers: list[Answer]) -> None:
+        """What was to take the place of the group could not be stored: it is the group as before."""
+        self.out += answers
+        self._plan_wake()
 
 
 def encoded(records: list[GroupRecord]) -> list[StateRecord]:

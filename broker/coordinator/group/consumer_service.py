@@ -27,7 +27,8 @@ from broker.coordinator.group.modern.model import JOIN_EPOCH, LEAVE_EPOCH, Membe
 from broker.coordinator.group.offsets import GroupOffsets
 from broker.coordinator.group.records import UnreadableRecordError
 from broker.coordinator.group.service import GroupCoordinator
-from broker.coordinator.group.shard import Group, Shard
+from broker.coordinator.group.shard import Shard
+from broker.coordinator.group.shard_parts import Group
 from broker.metadata.store import MetadataStore
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -196,8 +197,14 @@ class ConsumerGroups:
         shard.settle(group)
 
         def done(error: ErrorCode | None, then: Moment) -> None:
-            if answer is not None:
-                classic.out.append(answer if error is None else Answer(answer.token, error_for(error)))
+            told = [] if answer is None else [answer if error is None else Answer(answer.token, error_for(error))]
+            if error is None or error is ErrorCode.REQUEST_TIMED_OUT:
+                classic.out += told
+                return
+            classic.unload()
+            told += [each for each in classic.out if isinstance(each, Answer)]
+            group.membership = membership
+            membership.carry_on(told)
 
         records = [*membership.tombstones(group_id), classic.record()]
         group.membership = classic

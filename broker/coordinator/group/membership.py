@@ -37,7 +37,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Records to be stored in one batch. ``done`` is called with the error, or None, once they are replicated."""
+    """Records to be stored in one batch. ``done`` is called with the error, or None, once they are replicated.
+
+    An error other than REQUEST_TIMED_OUT is told before anything else happens, and nothing of the batch is in the log
+    then; after REQUEST_TIMED_OUT all of it is. What is lost after it was appended is never told: the shard is unloaded.
+    """
 
     records: list[StateRecord]
     done: Callable[[ErrorCode | None, Moment], None]

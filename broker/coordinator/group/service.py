@@ -23,9 +23,11 @@ from broker.coordinator.group.classic_state import ClassicSettings, State
 from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest, SyncResult
 from broker.coordinator.group.membership import CommitRequest, GroupSummary, Membership, Moment
 from broker.coordinator.group.offsets import Committed, TopicPartition
-from broker.coordinator.group.shard import Group, GroupCounters, Shard, ShardParts, ShardState
+from broker.coordinator.group.shard import Shard
+from broker.coordinator.group.shard_parts import Group, GroupCounters, ShardParts, ShardState
 from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateLog, Written
 from broker.coordinator.state_topic import CONSUMER_OFFSETS, consumer_offsets_topic
+from broker.metadata.model import TopicState
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import (
@@ -105,7 +107,8 @@ class GroupCoordinator:
             load_membership=lambda *loaded: self.load_membership(*loaded),
         )
         self._shards: dict[int, Shard] = {}
-        self._failed_at: dict[int, int] = {}
+        self._looked_at: TopicState | None = None
+        """The topic when all of its partitions were looked at last."""
         self._loading = asyncio.Semaphore(LOADS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
@@ -142,7 +145,8 @@ class GroupCoordinator:
             CoordinatorNotAvailableError: it cannot be made.
         """
         count = await self.log.ensure()
-        self._load_all()
+        if self.log.state is not self._looked_at:
+            self._load_all()
         return count
 
     def partition_for(self, group_id: str) -> int:
@@ -154,6 +158,7 @@ class GroupCoordinator:
         return self.log.partition_for(group_id)
 
     def _load_all(self) -> None:
+        self._looked_at = self.log.state
         for index in range(self.log.partitions or 0):
             self._current(index)
 
@@ -195,7 +200,7 @@ class GroupCoordinator:
         shard = self._shards.get(index)
         if shard is not None:
             same = shard.partition is partition and shard.leader_epoch == partition.leader_epoch
-            failed = shard.state is ShardState.FAILED and self.now().ms - self._failed_at[index] >= RETRY_LOAD_MS
+            failed = shard.state is ShardState.FAILED and self.now().ms - shard.failed_ms >= RETRY_LOAD_MS
             if same and not failed:
                 return shard
             del self._shards[index]
@@ -212,8 +217,6 @@ class GroupCoordinator:
     async def _load(self, shard: Shard) -> None:
         async with self._loading:
             await shard.load()
-        if shard.state is ShardState.FAILED:
-            self._failed_at[shard.index] = self.now().ms
 
     def _topic_deleted(self, topic: str) -> None:
         if topic == CONSUMER_OFFSETS:

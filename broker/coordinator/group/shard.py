@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.classic_state import ClassicSettings
 from broker.coordinator.group.consumer_membership import ConsumerMembership
-from broker.coordinator.group.membership import Answer, CommitRequest, Membership, Moment, Store
+from broker.coordinator.group.membership import Answer, CommitRequest, Membership, Store
 from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicPartition, tombstones
 from broker.coordinator.group.replay import Replay
-from broker.coordinator.state_log import StateLog, Written
+from broker.coordinator.group.shard_parts import Group, ShardParts, ShardState
+from broker.coordinator.state_log import DEFAULT_TIMEOUT_MS, Written
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -30,6 +29,7 @@ from kafkalog.protocol.errors import (
     MessageTooLargeError,
     NotCoordinatorError,
     RecordListTooLargeError,
+    RequestTimedOutError,
 )
 
 logger = logging.getLogger("kafkalog.broker.groups")
@@ -46,60 +46,6 @@ MEMBER_EPOCH_VERSION = 9
 """The version of OffsetCommit that tells GROUP_ID_NOT_FOUND, for the consumer protocol."""
 
 
-class ShardState(Enum):
-    """Whether a shard's groups can be asked for."""
-
-    LOADING = "loading"
-    ACTIVE = "active"
-    FAILED = "failed"
-    CLOSED = "closed"
-
-
-class Group:
-    """A group: its members, of either protocol, and what they have committed."""
-
-    __slots__ = ("id", "membership", "offsets", "timer")
-
-    def __init__(self, group_id: str, membership: Membership, offsets: GroupOffsets) -> None:
-        self.id = group_id
-        self.membership = membership
-        self.offsets = offsets
-        self.timer: asyncio.TimerHandle | None = None
-
-
-@dataclass(slots=True)
-class GroupCounters:
-    """What is counted over all shards since the broker started."""
-
-    offset_commits: int = 0
-    offset_deletions: int = 0
-    offset_expirations: int = 0
-    completed_rebalances: int = 0
-    loads: int = 0
-    load_ms: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class ShardParts:
-    """What shards share.
-
-    Attributes:
-        settings: of classic groups.
-        new_member_id: an id that nobody has, which begins with the text given.
-        commit_timeout_ms: how long a commit waits for its replicas.
-        load_membership: makes a membership of what a reader of other records kept (`replay.Replay.others`).
-    """
-
-    loop: asyncio.AbstractEventLoop
-    log: StateLog
-    settings: Callable[[], ClassicSettings]
-    now: Callable[[], Moment]
-    new_member_id: Callable[[str], str]
-    commit_timeout_ms: Callable[[], int]
-    counters: GroupCounters
-    load_membership: Callable[[str, object, Moment], Membership]
-
-
 class Shard:
     """See the module. Used on the event loop's thread only.
 
@@ -107,6 +53,7 @@ class Shard:
         partition: of the log.
         leader_epoch: in which this broker leads it.
         groups: by id.
+        failed_ms: when it became FAILED, of the clock of timers.
     """
 
     def __init__(self, index: int, partition: Partition, parts: ShardParts) -> None:
@@ -114,6 +61,7 @@ class Shard:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.state = ShardState.LOADING
+        self.failed_ms = 0
         self.groups: dict[str, Group] = {}
         self._parts = parts
         self._producers: dict[int, set[str]] = {}
@@ -144,9 +92,7 @@ class Shard:
             await self._resume()
         except Exception as error:
             if self.state is ShardState.LOADING:
-                self.unload()
-                self.state = ShardState.FAILED
-                logger.error("the groups of %s-%d cannot be loaded: %s", parts.log.topic, self.index, error)
+                self.fail(f"cannot be loaded: {error}")
             return
         if self.state is not ShardState.LOADING:
             return
@@ -246,9 +192,9 @@ class Shard:
 
     def settle(self, group: Group) -> None:
         """Do what the group wants done, and see to it that it is woken in time. To be called after every change."""
-        out = group.membership.out
-        while out:
-            effect = out.pop(0)
+        # What cannot be stored may bring back the membership that was there before.
+        while group.membership.out:
+            effect = group.membership.out.pop(0)
             if isinstance(effect, Answer):
                 _answer(effect)
             else:
@@ -256,13 +202,21 @@ class Shard:
         self._arm(group)
 
     def _store(self, group: Group, effect: Store) -> None:
+        log = self._parts.log
+        try:
+            written = log.write(self.index, effect.records)
+        except Exception as error:
+            logger.warning("group %s could not be stored: %s", group.id, error)
+            effect.done(_code(error), self._parts.now())
+            return
         membership = group.membership
-        future = self._parts.log.append(self.index, effect.records, timeout_ms=self._parts.commit_timeout_ms())
+        future = log.acknowledged(written, self._parts.commit_timeout_ms())
 
         def done(future: asyncio.Future[int]) -> None:
             error = future.exception()
             if error is not None:
-                logger.warning("group %s could not be stored: %s", group.id, error)
+                logger.warning("group %s was not replicated: %s", group.id, error)
+                self._lost(error)
             if self.groups.get(group.id) is group and group.membership is membership:
                 effect.done(None if error is None else _code(error), self._parts.now())
                 self.settle(group)
@@ -271,6 +225,26 @@ class Shard:
             done(future)
         else:
             future.add_done_callback(done)
+
+    async def _acknowledged(self, written: Written, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+        try:
+            await self._parts.log.acknowledged(written, timeout_ms)
+        except KafkaError as error:
+            self._lost(error)
+            raise
+
+    def _lost(self, error: BaseException) -> None:
+        """What was appended is not replicated, and may be lost: unless that may yet come, the groups are read anew."""
+        if self.state is ShardState.ACTIVE and not isinstance(error, RequestTimedOutError):
+            self.fail(f"are read anew, for what was appended may be lost: {error}")
+
+    def fail(self, reason: str) -> None:
+        """Forget the groups, of which it is not known what the log says, until they are loaded again."""
+        parts = self._parts
+        self.unload()
+        self.state = ShardState.FAILED
+        self.failed_ms = parts.now().ms
+        logger.error("the groups of %s-%d %s", parts.log.topic, self.index, reason)
 
     def _arm(self, group: Group) -> None:
         at = group.membership.wake_at
@@ -328,7 +302,7 @@ class Shard:
             written = self._write_offsets(group, offsets, producer)
         except (MessageTooLargeError, RecordListTooLargeError) as error:
             raise InvalidCommitOffsetSizeError from error
-        await self._parts.log.acknowledged(written, self._parts.commit_timeout_ms())
+        await self._acknowledged(written, self._parts.commit_timeout_ms())
         self._parts.counters.offset_commits += len(offsets)
 
     def _write_offsets(
@@ -379,7 +353,7 @@ class Shard:
         removed = group.offsets.known()
         self._parts.counters.offset_deletions += len(removed)
         for written in [*self._remove_offsets(group, removed), *self._drop(group)]:
-            await self._parts.log.acknowledged(written)
+            await self._acknowledged(written)
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget offsets of a group.
@@ -394,7 +368,7 @@ class Shard:
         removed = [partition for partition in dict.fromkeys(partitions) if partition in known]
         self._parts.counters.offset_deletions += len(removed)
         for written in [*self._remove_offsets(group, removed), *self._drop_if_done(group)]:
-            await self._parts.log.acknowledged(written)
+            await self._acknowledged(written)
 
     async def forget_topic(self, topic: str) -> int:
         """Forget what was committed of a topic that was deleted; how many offsets."""

@@ -6,11 +6,16 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from broker.coordinator.state_log import StateBatch
+from broker.coordinator.state_log import StateBatch, read_batches
 from broker.coordinator.transaction.machine import NO_PRODUCER_ID, Transaction, TransactionMachine
 from broker.coordinator.transaction.records import UnknownRecordError, decode_key, decode_value, largest_producer_id
+from broker.log.partition_log import PartitionLog
+from kafkalog.protocol.errors import KafkaError
+from kafkalog.records.errors import RecordsError
 
 logger = logging.getLogger("kafkalog.broker.transaction")
+
+NO_EPOCH = -1
 
 
 class TransactionShard:
@@ -80,3 +85,17 @@ class TransactionShard:
     def expired(self, now_ms: int, expiration_ms: int) -> list[TransactionMachine]:
         """Those that were not used for ``expiration_ms``, and have nothing open."""
         return [machine for machine in self if machine.has_expired(now_ms, expiration_ms)]
+
+
+def largest_producer_id_in(index: int, log: PartitionLog, piece_bytes: int) -> int:
+    """The largest producer id that a partition of ``__transaction_state`` names, -1 for none. It blocks.
+
+    An unreadable rest is left out, with an error in the log of this broker.
+    """
+    shard = TransactionShard(index, NO_EPOCH, None)
+    try:
+        for batches in read_batches(log, piece_bytes):
+            shard.replay(batches)
+    except (KafkaError, RecordsError, OSError) as error:
+        logger.error("__transaction_state-%d cannot be read for the producer ids that it names: %s", index, error)
+    return shard.largest_producer_id

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from broker.coordinator.state_log import StateBatch
+from collections.abc import Callable
+
+from broker.coordinator.state_log import StateBatch, StateRecord
 from broker.coordinator.transaction.machine import Transaction, TransactionState
 from broker.coordinator.transaction.records import encode_key, encode_value
-from broker.coordinator.transaction.shard import TransactionShard
+from broker.coordinator.transaction.shard import TransactionShard, largest_producer_id_in
 from kafkalog.records.batch import Record
+from tests.coordinator.support import Stored
 
 
 def batch(first: int, *stored: tuple[str, bytes | None]) -> StateBatch:
@@ -49,3 +52,23 @@ def test_an_id_keeps_the_state_before_a_record_that_cannot_be_read() -> None:
         ]
     )
     assert epochs(shard) == {"a": 1}
+
+
+def test_producer_ids_of_a_log_that_is_adopted_are_known_before_anything_is_loaded(
+    stored: Callable[..., Stored],
+) -> None:
+    parts = stored()
+    log = parts.state_log()
+    parts.run(log.ensure())
+    partition = log.leads(0)
+    assert partition is not None
+    assert largest_producer_id_in(0, partition.log, 1) == -1
+    for producer_id in (3, 900, 5):
+        parts.append(log, 0, [StateRecord(encode_key("a"), state(0, producer_id))])
+    # Piece by piece, those that were superseded with the others.
+    assert largest_producer_id_in(0, partition.log, 1) == 900
+    name = partition.log.dir / "00000000000000000000.log"
+    data = bytearray(name.read_bytes())
+    data[-1] ^= 1
+    name.write_bytes(data)
+    assert largest_producer_id_in(0, partition.log, 1) == 900
