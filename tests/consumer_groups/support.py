@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import count
 from uuid import UUID
 
 from broker.coordinator.group.modern.config import ConsumerGroupConfig
-from broker.coordinator.group.modern.context import Context, Outcome, Timer, TimerKind
+from broker.coordinator.group.modern.context import Context, Matched, Outcome, Timer, TimerKind
 from broker.coordinator.group.modern.group import ConsumerGroup
 from broker.coordinator.group.modern.heartbeat import check_request, heartbeat, is_leaving, leave
 from broker.coordinator.group.modern.log_records import GroupRecord, decode_record
 from broker.coordinator.group.modern.membership import remove
 from broker.coordinator.group.modern.model import Assignment, TopicMetadata
+from broker.coordinator.group.modern.regex import compile_regex
 from kafkalog.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -48,8 +48,8 @@ class FakeTopics:
     def name_of(self, topic_id: UUID) -> str | None:
         return next((name for name, topic in self.by_name.items() if topic.topic_id == topic_id), None)
 
-    def names(self) -> Iterable[str]:
-        return list(self.by_name)
+    def matching(self, regex: str) -> Matched | None:
+        return Matched(frozenset(compile_regex(regex).matching(self.by_name)), self.version)
 
 
 def wire(assignment: Assignment) -> list[TopicPartitions]:

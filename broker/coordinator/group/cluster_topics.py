@@ -1,13 +1,24 @@
-"""The cluster's topics as groups of the consumer protocol see them (`modern.context.Topics`)."""
+"""The cluster's topics as groups of the consumer protocol see them (`modern.context.Topics`).
+
+Regular expressions are matched on a worker, one at a time: one from a hostile member may take some tenths of a second,
+and so may a good one where there are many topics.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from broker.coordinator.group.modern.context import Matched
 from broker.coordinator.group.modern.model import TopicMetadata
+from broker.coordinator.group.modern.regex import compile_regex
 from broker.metadata.model import TopicState
 from broker.metadata.store import MetadataStore
+from kafkalog.protocol.errors import InvalidRegularExpressionError
+
+REGEXES_KEPT = 256
+"""Expressions of which is known what they match; the groups keep it for themselves."""
 
 
 class ClusterTopics:
@@ -22,6 +33,10 @@ class ClusterTopics:
         self._seen: Mapping[str, TopicState] | None = None
         self._version = -1
         self._names: dict[UUID, str] = {}
+        self._matching = asyncio.Lock()
+        self._matched: dict[str, Matched | InvalidRegularExpressionError] = {}
+        self._known: dict[str, int] = {}
+        """The version in which each of these was matched."""
 
     @property
     def version(self) -> int:
@@ -36,8 +51,31 @@ class ClusterTopics:
         self._look()
         return self._names.get(topic_id)
 
-    def names(self) -> Iterable[str]:
-        return self._store.state.topics
+    def matching(self, regex: str) -> Matched | None:
+        found = self._matched.get(regex)
+        if isinstance(found, InvalidRegularExpressionError):
+            raise InvalidRegularExpressionError(*found.args)
+        return found
+
+    async def match(self, regexes: Iterable[str]) -> None:
+        """Work out what these match among the present topics, for `matching` to tell."""
+        for regex in regexes:
+            async with self._matching:
+                version = self.version
+                if self._known.get(regex) == version:
+                    continue
+                names = tuple(self._store.state.topics)
+                found: Matched | InvalidRegularExpressionError
+                try:
+                    topics = await asyncio.get_running_loop().run_in_executor(None, _match, regex, names)
+                    found = Matched(topics, version)
+                except InvalidRegularExpressionError as error:
+                    found = error
+                # The latest ones are at the end.
+                self._matched.pop(regex, None)
+                self._matched[regex], self._known[regex] = found, version
+                while len(self._matched) > REGEXES_KEPT:
+                    del self._known[oldest := next(iter(self._matched))], self._matched[oldest]
 
     def _look(self) -> None:
         state = self._store.state
@@ -46,3 +84,8 @@ class ClusterTopics:
             self._seen = state.topics
             self._version = max(state.revision, self._version + 1)
             self._names = {topic.topic_id: name for name, topic in state.topics.items()}
+
+
+def _match(regex: str, names: tuple[str, ...]) -> frozenset[str]:
+    """On a worker."""
+    return frozenset(compile_regex(regex).matching(names))

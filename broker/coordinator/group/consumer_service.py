@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from broker.config.group import GROUP_CONFIG
@@ -16,6 +16,7 @@ from broker.coordinator.group.cluster_topics import ClusterTopics
 from broker.coordinator.group.consumer_membership import ConsumerMembership
 from broker.coordinator.group.conversion import can_downgrade, can_upgrade, downgraded, upgraded
 from broker.coordinator.group.membership import Answer, Membership, Moment, Store
+from broker.coordinator.group.modern.advance import stale_regexes
 from broker.coordinator.group.modern.assignors import ASSIGNORS
 from broker.coordinator.group.modern.config import ConsumerGroupConfig, MigrationPolicy
 from broker.coordinator.group.modern.context import Context
@@ -23,7 +24,7 @@ from broker.coordinator.group.modern.describe import describe
 from broker.coordinator.group.modern.group import ConsumerGroup
 from broker.coordinator.group.modern.heartbeat import check_request, heartbeat, is_leaving, leave, leaver
 from broker.coordinator.group.modern.log_records import TYPES, decode_record
-from broker.coordinator.group.modern.model import JOIN_EPOCH, LEAVE_EPOCH, Member
+from broker.coordinator.group.modern.model import JOIN_EPOCH, LEAVE_EPOCH, Member, ResolvedRegex
 from broker.coordinator.group.offsets import GroupOffsets
 from broker.coordinator.group.records import UnreadableRecordError
 from broker.coordinator.group.service import GroupCoordinator
@@ -90,6 +91,12 @@ class ConsumerGroups:
         now = self._coordinator.now()
         context = self._context(request.group_id, now, client_id, client_host)
         check_request(request, version, context.config)
+        wanted = _regexes(request, shard.groups.get(request.group_id), context)
+        if wanted:
+            await self._topics.match(wanted)
+            shard = self._coordinator.shard_of(request.group_id)
+            now = self._coordinator.now()
+            context = self._context(request.group_id, now, client_id, client_host)
         group = shard.groups.get(request.group_id)
         present = group.membership if group is not None else None
         token = asyncio.get_running_loop().create_future()
@@ -259,6 +266,17 @@ class ConsumerGroups:
         membership = self._membership(loaded)
         membership.resume(now)
         return membership
+
+
+def _regexes(request: ConsumerGroupHeartbeatRequest, group: Group | None, context: Context) -> list[str]:
+    """The regular expressions that have to be matched before the request can be carried out."""
+    known: Mapping[str, ResolvedRegex] = {}
+    if group is not None and isinstance(group.membership, ConsumerMembership):
+        known = group.membership.group.regexes
+    wanted = stale_regexes(known, context)
+    if request.subscribed_topic_regex and request.subscribed_topic_regex not in known:
+        wanted.append(request.subscribed_topic_regex)
+    return wanted
 
 
 def _read(loading: replay.Replay, key: bytes, value: bytes | None) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from broker.coordinator.group.modern import group_records
 from broker.coordinator.group.modern.assignors import ASSIGNORS, AssignorError, GroupSpec, MemberSpec
-from broker.coordinator.group.modern.context import Context, Timer, TimerKind
+from broker.coordinator.group.modern.context import Context, Matched, Timer, TimerKind
 from broker.coordinator.group.modern.group import ConsumerGroup, subscribed_names
 from broker.coordinator.group.modern.log_records import GroupRecord
 from broker.coordinator.group.modern.model import (
@@ -22,8 +22,7 @@ from broker.coordinator.group.modern.model import (
     TopicMetadata,
 )
 from broker.coordinator.group.modern.reconcile import next_step
-from broker.coordinator.group.modern.regex import compile_regex
-from kafkalog.protocol.errors import InvalidRegularExpressionError, UnknownServerError
+from kafkalog.protocol.errors import CoordinatorNotAvailableError, InvalidRegularExpressionError, UnknownServerError
 
 
 @dataclass(slots=True)
@@ -136,6 +135,15 @@ def dropped_regexes(group: ConsumerGroup, members: Iterable[Member]) -> list[str
     return [regex for regex in group.regexes if regex not in used]
 
 
+def stale_regexes(regexes: Mapping[str, ResolvedRegex], context: Context) -> list[str]:
+    """Regular expressions of a group that are to be matched anew: the topics changed since, and some time ago."""
+    last = max((resolved.timestamp_ms for resolved in regexes.values()), default=0)
+    if last <= context.now_ms < last + context.config.regex_refresh_ms:
+        return []
+    version = context.topics.version
+    return [regex for regex, resolved in regexes.items() if resolved.version != version]
+
+
 def _resolve(
     group: ConsumerGroup,
     old: Member,
@@ -150,22 +158,24 @@ def _resolve(
     for regex in dropped_regexes(group, members.values()):
         del regexes[regex]
         records.append(group_records.regex_tombstone(group.group_id, regex))
-    version = context.topics.version
-    last = max((resolved.timestamp_ms for resolved in regexes.values()), default=0)
-    stale = [regex for regex, resolved in regexes.items() if resolved.version != version]
-    if context.now_ms < last + context.config.regex_refresh_ms and last <= context.now_ms:
-        stale = []
+    wanted = stale_regexes(regexes, context)
     if new.topic_regex and new.topic_regex not in regexes:
-        stale.append(new.topic_regex)
-    for regex in stale:
+        wanted.append(new.topic_regex)
+    for regex in wanted:
         try:
-            topics = frozenset(compile_regex(regex).matching(context.topics.names()))
+            matched = context.topics.matching(regex)
         except InvalidRegularExpressionError:
             if regex not in regexes:
                 raise
             # It was fine for fewer topics, or for another release: other members are not to suffer.
-            topics = regexes[regex].topics
-        resolved = ResolvedRegex(topics, version, context.now_ms)
+            matched = Matched(regexes[regex].topics, context.topics.version)
+        if matched is None:
+            if regex not in regexes:
+                raise CoordinatorNotAvailableError
+            # It is looked at with a later heartbeat.
+            continue
+        topics = matched.topics
+        resolved = ResolvedRegex(topics, matched.version, context.now_ms)
         changed = changed or regex not in regexes or regexes[regex].topics != topics
         regexes[regex] = resolved
         records.append(group_records.resolved_regex(group.group_id, regex, resolved))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from broker.coordinator.group.modern.config import ConsumerGroupConfig
@@ -13,6 +13,13 @@ from broker.coordinator.group.modern.log_records import GroupRecord
 from broker.coordinator.group.modern.model import TopicMetadata
 
 T = TypeVar("T")
+
+
+class Matched(NamedTuple):
+    """The topics that a regular expression matches, in ``version`` of the cluster's topics."""
+
+    topics: frozenset[str]
+    version: int
 
 
 class Topics(Protocol):
@@ -26,7 +33,12 @@ class Topics(Protocol):
 
     def name_of(self, topic_id: UUID) -> str | None: ...
 
-    def names(self) -> Iterable[str]: ...
+    def matching(self, regex: str) -> Matched | None:
+        """What an expression matches, maybe in an older version; None where that was not worked out.
+
+        Raises:
+            InvalidRegularExpressionError
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,36 +1,19 @@
-"""Regular expressions over topic names, in RE2's syntax and in time linear in the name.
-
-A member's expression comes from the network, and Python's ``re`` can be made to take for ever. This module runs a
-Thompson automaton, whose sets of states it remembers as the states of a deterministic one. As topic names consist of
-65 characters (letters, digits, ``.``, ``_``, ``-``), a character class is a set of those, and lines never end within a
-name. An expression must match the whole name, as in Apache Kafka 4 (which uses RE2/J).
-
-Syntax: https://github.com/google/re2/wiki/Syntax. As there, backreferences and lookaround are errors, and so is what
-would take too long: repetitions above 1,000, automata of more than `MAX_PROGRAM` instructions, and matching against the
-cluster's topics in more than `MAX_WORK` steps.
-"""
+"""RE2's syntax over the characters of topic names: from the text of an expression to its tree."""
 
 from __future__ import annotations
 
 import string
 import unicodedata
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple, TypeAlias
-
-from kafkalog.protocol.errors import InvalidRegularExpressionError
 
 MAX_REPEAT = 1_000
 MAX_DEPTH = 100
-MAX_PROGRAM = 2_000
-MAX_WORK = 1_000_000
-_MAX_REMEMBERED = 20_000
 
 ALPHABET = frozenset(string.ascii_letters + string.digits + "._-")
 _DIGITS = frozenset(string.digits)
-_WORD = frozenset(string.ascii_letters + string.digits + "_")
-_PERL = {"d": _DIGITS, "w": _WORD, "s": frozenset[str]()}
+WORD = frozenset(string.ascii_letters + string.digits + "_")
+_PERL = {"d": _DIGITS, "w": WORD, "s": frozenset[str]()}
 _POSIX = {
     "alnum": frozenset(string.ascii_letters + string.digits),
     "alpha": frozenset(string.ascii_letters),
@@ -44,14 +27,11 @@ _POSIX = {
     "punct": frozenset("._-"),
     "space": frozenset[str](),
     "upper": frozenset(string.ascii_uppercase),
-    "word": _WORD,
+    "word": WORD,
     "xdigit": frozenset(string.hexdigits),
 }
 _ESCAPED = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
 _LETTERS_OF_SCRIPT = {"Latin": frozenset(string.ascii_letters), "Common": ALPHABET - frozenset(string.ascii_letters)}
-
-
-# The syntax tree.
 
 
 class Char(NamedTuple):
@@ -85,26 +65,7 @@ class Repeat(NamedTuple):
 Node: TypeAlias = Char | Assertion | Sequence | Choice | Repeat
 
 
-def compile_regex(text: str) -> TopicRegex:
-    """The automaton of an expression.
-
-    Raises:
-        InvalidRegularExpressionError: it is not one of RE2's, or too large.
-    """
-    try:
-        return _compiled(text)
-    except _SyntaxError as error:
-        raise InvalidRegularExpressionError(
-            f"SubscribedTopicRegex `{text}` is not a valid regular expression: {error}."
-        ) from None
-
-
-@lru_cache(maxsize=256)
-def _compiled(text: str) -> TopicRegex:
-    return TopicRegex(text, _Parser(text).parse())
-
-
-class _SyntaxError(Exception):
+class RegexSyntaxError(Exception):
     """What is wrong, in RE2's words."""
 
 
@@ -113,7 +74,7 @@ class _Flags:
     fold_case: bool = False
 
 
-class _Parser:
+class Parser:
     """Recursive descent over RE2's syntax."""
 
     def __init__(self, text: str) -> None:
@@ -125,7 +86,7 @@ class _Parser:
     def parse(self) -> Node:
         node = self._choice(_Flags())
         if self._at < len(self._text):
-            raise _SyntaxError(f"unexpected ): `{self._text}`")
+            raise RegexSyntaxError(f"unexpected ): `{self._text}`")
         return node
 
     def _peek(self) -> str:
@@ -140,7 +101,7 @@ class _Parser:
     def _choice(self, flags: _Flags) -> Node:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise _SyntaxError("expression nests too deeply")
+            raise RegexSyntaxError("expression nests too deeply")
         parts = [self._sequence(flags)]
         while self._take("|"):
             parts.append(self._sequence(flags))
@@ -178,7 +139,7 @@ class _Parser:
         if char == "\\":
             return self._escape(flags)
         if char in "*+?":
-            raise _SyntaxError(f"missing argument to repetition operator: `{char}`")
+            raise RegexSyntaxError(f"missing argument to repetition operator: `{char}`")
         return _literal(char, flags)
 
     def _repeated(self, node: Node) -> Node:
@@ -191,7 +152,7 @@ class _Parser:
             operators += 1
             lazy = self._take("?")
             if operators > 1:
-                raise _SyntaxError(f"invalid nested repetition operator: `{self._text[start - 1 : self._at]}`")
+                raise RegexSyntaxError(f"invalid nested repetition operator: `{self._text[start - 1 : self._at]}`")
             del lazy  # What a whole name matches does not depend on who takes more.
             node = Repeat(node, *bounds)
 
@@ -208,7 +169,7 @@ class _Parser:
             return None
         first, last = int(least), int(most) if most else None if comma else int(least)
         if first > MAX_REPEAT or (last is not None and (last > MAX_REPEAT or last < first)):
-            raise _SyntaxError(f"invalid repeat count: `{self._text[self._at : end + 1]}`")
+            raise RegexSyntaxError(f"invalid repeat count: `{self._text[self._at : end + 1]}`")
         self._at = end + 1
         return first, last
 
@@ -223,14 +184,14 @@ class _Parser:
                 return None
         node = self._choice(inner)
         if not self._take(")"):
-            raise _SyntaxError(f"missing closing ): `{self._text}`")
+            raise RegexSyntaxError(f"missing closing ): `{self._text}`")
         return node
 
     def _name(self) -> None:
         end = self._text.find(">", self._at)
         name = self._text[self._at : max(end, self._at)]
-        if end < 0 or not name or not all(char in _WORD for char in name) or name in self._names:
-            raise _SyntaxError(f"invalid named capture: `{name}`")
+        if end < 0 or not name or not all(char in WORD for char in name) or name in self._names:
+            raise RegexSyntaxError(f"invalid named capture: `{name}`")
         self._names.add(name)
         self._at = end + 1
 
@@ -252,7 +213,7 @@ class _Parser:
             elif char not in ("m", "s", "U") or not char:
                 # Lines do not end within a name, so that m and s say nothing; U is about who takes more.
                 break
-        raise _SyntaxError(f"invalid or unsupported Perl syntax: `(?{self._text[start : self._at]}`")
+        raise RegexSyntaxError(f"invalid or unsupported Perl syntax: `(?{self._text[start : self._at]}`")
 
     def _escape(self, flags: _Flags) -> Node:
         char = self._peek()
@@ -303,8 +264,8 @@ class _Parser:
         elif char and not char.isalnum() and ord(char) < 0x80:
             return char
         if not char:
-            raise _SyntaxError("trailing backslash at end of expression: ``")
-        raise _SyntaxError(f"invalid escape sequence: `\\{self._text[start : start + 1]}`")
+            raise RegexSyntaxError("trailing backslash at end of expression: ``")
+        raise RegexSyntaxError(f"invalid escape sequence: `\\{self._text[start : start + 1]}`")
 
     def _octal(self, digits: str) -> bool:
         return all(digit in "01234567" for digit in digits) and (digits[0] == "0" or len(digits) > 1)
@@ -322,7 +283,7 @@ class _Parser:
             name, negated = name[1:], not negated
         found = _unicode(name)
         if end < 0 or found is None:
-            raise _SyntaxError(f"invalid character class range: `\\p{{{name}}}`")
+            raise RegexSyntaxError(f"invalid character class range: `\\p{{{name}}}`")
         return ALPHABET - found if negated else found
 
     def _class(self, flags: _Flags) -> frozenset[str]:
@@ -333,11 +294,11 @@ class _Parser:
         while first or self._peek() != "]":
             first = False
             if self._at >= len(self._text):
-                raise _SyntaxError(f"missing closing ]: `{self._text[start:]}`")
+                raise RegexSyntaxError(f"missing closing ]: `{self._text[start:]}`")
             if self._text.startswith("[:", self._at) and (end := self._text.find(":]", self._at)) >= 0:
                 name = self._text[self._at + 2 : end]
                 if name.removeprefix("^") not in _POSIX:
-                    raise _SyntaxError(f"invalid character class range: `[:{name}:]`")
+                    raise RegexSyntaxError(f"invalid character class range: `[:{name}:]`")
                 found = _POSIX[name.removeprefix("^")]
                 members |= ALPHABET - found if name.startswith("^") else found
                 self._at = end + 2
@@ -356,14 +317,14 @@ class _Parser:
             self._at += 1
             high = self._class_char()
             if high < low:
-                raise _SyntaxError(f"invalid character class range: `{self._text[start : self._at]}`")
+                raise RegexSyntaxError(f"invalid character class range: `{self._text[start : self._at]}`")
         return _folded(frozenset(char for char in ALPHABET if low <= char <= high), flags)
 
     def _class_char(self) -> str:
         char = self._peek()
         self._at += 1
         if not char:
-            raise _SyntaxError(f"missing closing ]: `{self._text}`")
+            raise RegexSyntaxError(f"missing closing ]: `{self._text}`")
         return self._escaped_char() if char == "\\" else char
 
 
@@ -393,127 +354,3 @@ def _unicode(name: str) -> frozenset[str] | None:
     if len(name) <= 2 and name[:1] in tuple("LMNPSZC"):
         return frozenset(char for char in ALPHABET if unicodedata.category(char).startswith(name))
     return None
-
-
-# The automaton. An instruction is a character, an assertion, a fork, or the end.
-
-
-@dataclass(slots=True)
-class _Instruction:
-    node: Char | Assertion | None
-    following: list[int]
-
-
-_START, _AFTER_WORD, _AFTER_OTHER = range(3)
-_State: TypeAlias = tuple[frozenset[int], int]
-
-
-class TopicRegex:
-    """The automaton of one expression; see `compile_regex`."""
-
-    def __init__(self, text: str, node: Node) -> None:
-        self.text = text
-        self._program: list[_Instruction] = []
-        self._end = self._add(None, [])
-        self._first = self._compile(node, self._end)
-        self._steps: dict[tuple[_State, str], _State] = {}
-        self._work = 0
-
-    def matches(self, name: str) -> bool:
-        """Whether the whole of a topic's name matches.
-
-        Raises:
-            InvalidRegularExpressionError: this takes too many steps.
-        """
-        return bool(self.matching([name]))
-
-    def matching(self, names: Iterable[str]) -> list[str]:
-        """Those of the names that match.
-
-        Raises:
-            InvalidRegularExpressionError: this takes too many steps.
-        """
-        self._work = 0
-        try:
-            return [name for name in names if self._matches(name)]
-        finally:
-            # The expression may be kept for long, and its states hold up to `MAX_WORK` instructions.
-            self._steps.clear()
-
-    def _matches(self, name: str) -> bool:
-        state: _State = (frozenset((self._first,)), _START)
-        for char in name:
-            following = self._steps.get((state, char))
-            if following is None:
-                following = self._step(state, char)
-            state = following
-            if not state[0]:
-                return False
-        return self._end in self._closure(state, "")
-
-    def _step(self, state: _State, char: str) -> _State:
-        reached = frozenset(
-            self._program[at].following[0]
-            for at in self._closure(state, char)
-            if isinstance(node := self._program[at].node, Char) and char in node.of
-        )
-        following = reached, _AFTER_WORD if char in _WORD else _AFTER_OTHER
-        if len(self._steps) >= _MAX_REMEMBERED:
-            self._steps.clear()
-        self._steps[state, char] = following
-        return following
-
-    def _closure(self, state: _State, char: str) -> set[int]:
-        """The instructions that are reached without a character, before ``char`` (empty: the end of the name)."""
-        starts, before = state
-        at_edge = (before == _AFTER_WORD) != (char in _WORD if char else False)
-        holds = {"^": before == _START, "$": not char, "b": at_edge, "B": not at_edge}
-        seen = set(starts)
-        waiting = list(starts)
-        while waiting:
-            instruction = self._program[waiting.pop()]
-            node = instruction.node
-            if isinstance(node, Char) or (node is not None and not holds[node.kind]):
-                continue
-            for at in instruction.following:
-                if at not in seen:
-                    seen.add(at)
-                    waiting.append(at)
-        self._work += len(seen)
-        if self._work > MAX_WORK:
-            raise InvalidRegularExpressionError(
-                f"SubscribedTopicRegex `{self.text}` takes too many steps to be matched against the topics."
-            )
-        return seen
-
-    def _add(self, node: Char | Assertion | None, following: list[int]) -> int:
-        if len(self._program) >= MAX_PROGRAM:
-            raise _SyntaxError("expression too large")
-        self._program.append(_Instruction(node, following))
-        return len(self._program) - 1
-
-    def _compile(self, node: Node, end: int) -> int:
-        """Add what matches ``node`` and goes on at ``end``; where it begins."""
-        if isinstance(node, Char | Assertion):
-            return self._add(node, [end])
-        if isinstance(node, Choice):
-            return self._add(None, [self._compile(part, end) for part in node.parts])
-        if isinstance(node, Sequence):
-            for part in reversed(node.parts):
-                end = self._compile(part, end)
-            return end
-        if node.most is None:
-            fork = self._add(None, [end])
-            self._program[fork].following.append(self._compile(node.part, fork))
-            end = fork
-        else:
-            past = end
-            for _ in range(node.most - node.least):
-                end = self._add(None, [past, self._compile(node.part, end)])
-        for _ in range(node.least):
-            start = self._compile(node.part, end)
-            if start == end:
-                # Nothing, however often, is nothing.
-                break
-            end = start
-        return end
