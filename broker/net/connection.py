@@ -64,7 +64,7 @@ class Connection:
 
     __slots__ = (
         "_busy", "_corked", "_dispatcher", "_frames", "_loop", "_memory", "_on_close", "_out", "_out_bytes",
-        "_reading", "_ready_to", "_resume_scheduled", "_sock", "_waiting_for_disk", "_writing", "closed",
+        "_reading", "_ready_to", "_resume_scheduled", "_sock", "_unanswered", "_waiting_for_disk", "_writing", "closed",
         "endpoint", "fd", "last_active", "peer", "state",
     )  # fmt: skip
 
@@ -87,6 +87,9 @@ class Connection:
         self._out: deque[Chunk] = deque()
         self._out_bytes = 0
         self._busy = False
+        """The next request waits: for the one under way, or until responses are written."""
+        self._unanswered = False
+        """The request under way has no response yet; those before it may still be on their way."""
         self._corked = False
         self._writing = False
         self._waiting_for_disk = False
@@ -147,7 +150,7 @@ class Connection:
                 if frame is None:
                     break
                 budget -= 1
-                self._busy = True
+                self._busy = self._unanswered = True
                 self._dispatcher.dispatch(self, frame)
         except (FrameError, BadRequestError) as error:
             self.refuse(error)
@@ -200,6 +203,7 @@ class Connection:
         if self.closed:
             return
         self.state = None
+        self._unanswered = False
         out = self._out
         for chunk in chunks:
             size = len(chunk)
@@ -209,17 +213,19 @@ class Connection:
         if self._corked and self._out_bytes < CORK_LIMIT:
             self._busy = False
             return
-        if not self._writing:
+        if not self._writing and not self._waiting_for_disk:
             self._flush()
 
     def skip_reply(self) -> None:
         """The request under way has no response (a produce with acks=0)."""
         self.state = None
-        self._request_done()
+        self._unanswered = False
+        if not self._writing and not self._waiting_for_disk:
+            self._request_done()
 
     def _request_done(self) -> None:
-        self._busy = False
-        if not self._corked and (self._frames.buffered or not self._reading):
+        self._busy = self._unanswered
+        if not self._busy and not self._corked and (self._frames.buffered or not self._reading):
             self._schedule_resume()
 
     def _flush(self) -> None:

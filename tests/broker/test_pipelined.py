@@ -1,0 +1,45 @@
+"""Requests that a client sends before it has the answer to the one before: served and answered in their order."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from kafkalog.protocol.codec import decode_response, encode_request
+from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalog.records.batch import Record
+from kafkalog.records.compression import Codec
+from kafkalog.records.message_set import encode_message_set
+from tests.support.wire import batch, end_offset, fetch_request, produce_request, receive_frame
+
+VERSIONS = ApiVersionsRequest(client_software_name="wire-test", client_software_version="1")
+
+
+def exchange_all(sock: socket.socket, requests: list[tuple[Any, int]]) -> list[Any]:
+    """Send all requests at once; their responses, which come in the order of the requests."""
+    sock.sendall(b"".join(encode_request(message, v, at, "wire-test") for at, (message, v) in enumerate(requests)))
+    responses = []
+    for at, (message, version) in enumerate(requests):
+        answered, response = decode_response(type(message), version, receive_frame(sock))
+        assert answered == at
+        responses.append(response)
+    return responses
+
+
+def test_a_fetch_that_waits_is_answered_before_what_follows(wire: socket.socket, topic: str) -> None:
+    waiting = fetch_request(topic, {0: 0}, max_wait_ms=500, min_bytes=1)
+    requests = [(VERSIONS, 3), (waiting, 12), (VERSIONS, 3), (waiting, 12), (VERSIONS, 3)]
+    _, first, _, second, _ = exchange_all(wire, requests)
+    assert [response.responses[0].partitions[0].error_code for response in (first, second)] == [0, 0]
+
+
+def test_records_that_workers_convert_keep_their_place(wire: socket.socket, topic: str) -> None:
+    large = encode_message_set([Record(at, at, None, b"x" * 100) for at in range(2000)], magic=1, codec=Codec.GZIP)
+    requests = [
+        (produce_request(topic, {0: batch([b"first"])}), 9),
+        (produce_request(topic, {0: large}), 2),
+        (produce_request(topic, {0: batch([b"last"])}), 9),
+    ]
+    found = [response.responses[0].partition_responses[0] for response in exchange_all(wire, requests)]
+    assert [(each.error_code, each.base_offset) for each in found] == [(0, 0), (0, 1), (0, 2001)]
+    assert end_offset(wire, topic) == 2002
