@@ -18,6 +18,7 @@ def main() -> int:
     wanted: dict[str, Callable[[], str | None]] = {
         f"Apache Kafka {version}": partial(kafka.missing, version) for version in (*kafka.VERSIONS, kafka.KAFKA_2)
     }
+    wanted["Kafka Streams"] = kafka.streams_missing
     wanted[f"HDFS {hdfs.HADOOP}"] = hdfs.missing
     wanted |= {name: client.missing for name, client in PROGRAMS.items()}
     reasons = {name: missing() for name, missing in wanted.items()}

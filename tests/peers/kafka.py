@@ -120,6 +120,22 @@ def missing(version: str = KAFKA_4) -> str | None:
     return None
 
 
+def streams_classpath() -> list[Path]:
+    """Jars of Kafka Streams; MissingPeerError when they cannot be fetched."""
+    return maven.classpath([f"org.apache.kafka:kafka-streams:{KAFKA_3}", *_LOGGING["3"]])
+
+
+def streams_missing() -> str | None:
+    """Why Kafka Streams cannot run here, or None. Fetches it the first time."""
+    if reason := java.missing():
+        return reason
+    try:
+        streams_classpath()
+    except MissingPeerError as error:
+        return str(error)
+    return None
+
+
 def logging_options(version: str, directory: Path) -> list[str]:
     """JVM options that send warnings to standard error, with the file they need written into `directory`."""
     if not version.startswith("4"):
