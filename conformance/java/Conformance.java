@@ -3,18 +3,12 @@
 
 import java.util.LinkedHashMap;
 import java.util.Map;
+import org.apache.kafka.common.errors.UnsupportedVersionException;
 
 public class Conformance {
     /** A check throws what is wrong. */
     interface Check {
         void run(Kafka kafka) throws Exception;
-    }
-
-    /** The broker or these clients lack what the check needs. */
-    static class Skipped extends RuntimeException {
-        Skipped(String why) {
-            super(why);
-        }
     }
 
     public static void main(String[] args) {
@@ -40,12 +34,10 @@ public class Conformance {
         String why = "";
         try {
             check.run(kafka);
-        } catch (Skipped skipped) {
-            outcome = "skipped";
-            why = skipped.getMessage();
         } catch (Throwable error) {
-            outcome = "failed";
-            why = error.toString();
+            boolean lacks = caused(UnsupportedVersionException.class, error) != null;
+            outcome = lacks ? "skipped" : "failed";
+            why = lacks ? "the broker does not serve this protocol" : error.toString();
             error.printStackTrace();
         }
         System.out.println(name + "\t" + outcome + "\t" + why.replaceAll("\\s+", " "));
@@ -72,13 +64,21 @@ public class Conformance {
         try {
             act.run();
         } catch (Exception error) {
-            for (Throwable each = error; each != null; each = each.getCause()) {
-                if (type.isInstance(each)) {
-                    return type.cast(each);
-                }
+            T found = caused(type, error);
+            if (found != null) {
+                return found;
             }
             throw error;
         }
         throw new AssertionError("no " + type.getSimpleName());
+    }
+
+    private static <T extends Throwable> T caused(Class<T> type, Throwable error) {
+        for (Throwable each = error; each != null; each = each.getCause()) {
+            if (type.isInstance(each)) {
+                return type.cast(each);
+            }
+        }
+        return null;
     }
 }

@@ -65,7 +65,7 @@ class Groups {
     }
 
     private static void waitDivided(Kafka kafka, List<Member> members, int each, String... topics) throws Exception {
-        Kafka.waitFor(members.size() + " members have the partitions once", () ->
+        Kafka.waitFor(() -> "the partitions are divided among " + members, () ->
             divided(kafka, members, topics) && members.stream().allMatch(member -> member.assignment.size() == each));
     }
 
@@ -81,7 +81,6 @@ class Groups {
                 members.add(new Member(kafka, group, List.of(one, two), settings));
             }
             waitDivided(kafka, members, 4, one, two);
-            Set<String> seen = new HashSet<>();
             Member gone = members.remove(0);
             gone.close();
             waitDivided(kafka, members, 6, one, two);
@@ -89,10 +88,11 @@ class Groups {
             kafka.write(two, 60, 120);
             Set<String> wanted = new HashSet<>(Kafka.values(one, 0, 120));
             wanted.addAll(Kafka.values(two, 0, 120));
-            Kafka.waitFor("all records are consumed", () -> {
-                seen.addAll(gone.seen);
-                members.forEach(member -> seen.addAll(member.seen));
-                return seen.equals(wanted);
+            Set<String> missing = new HashSet<>(wanted);
+            Kafka.waitFor(() -> "the records " + missing + " are consumed by " + members, () -> {
+                missing.removeAll(gone.seen);
+                members.forEach(member -> missing.removeAll(member.seen));
+                return missing.isEmpty();
             });
         } finally {
             for (Member member : members) {

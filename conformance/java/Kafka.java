@@ -6,6 +6,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.Callable;
+import java.util.concurrent.Future;
+import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.apache.kafka.clients.admin.Admin;
@@ -14,6 +16,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
@@ -62,10 +65,13 @@ class Kafka implements AutoCloseable {
     void write(String topic, int from, int to) throws Exception {
         try (KafkaProducer<String, String> producer = producer(Map.of())) {
             int partitions = producer.partitionsFor(topic).size();
+            List<Future<RecordMetadata>> sent = new ArrayList<>();
             for (int each = from; each < to; each++) {
-                producer.send(new ProducerRecord<>(topic, each % partitions, null, topic + " " + each));
+                sent.add(producer.send(new ProducerRecord<>(topic, each % partitions, null, topic + " " + each)));
             }
-            producer.flush();
+            for (Future<RecordMetadata> each : sent) {
+                each.get();
+            }
         }
     }
 
@@ -97,10 +103,14 @@ class Kafka implements AutoCloseable {
     }
 
     static void waitFor(String what, Callable<Boolean> holds) throws Exception {
+        waitFor(() -> what, holds);
+    }
+
+    static void waitFor(Supplier<String> what, Callable<Boolean> holds) throws Exception {
         long end = System.nanoTime() + DEADLINE_MS * 1_000_000;
         while (!holds.call()) {
             if (System.nanoTime() > end) {
-                throw new AssertionError("never: " + what);
+                throw new AssertionError("never: " + what.get());
             }
             Thread.sleep(20);
         }

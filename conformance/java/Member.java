@@ -65,6 +65,11 @@ class Member implements AutoCloseable, ConsumerRebalanceListener {
     }
 
     @Override
+    public String toString() {
+        return "a member with " + assignment + (error == null ? "" : " that failed: " + error);
+    }
+
+    @Override
     public void close() throws InterruptedException {
         closing = true;
         consumer.wakeup();
