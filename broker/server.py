@@ -31,11 +31,13 @@ from broker.controller.leadership import with_new_epochs
 from broker.controller.topics import INTERNAL_TOPICS
 from broker.coordinator.state_topic import TRANSACTION_STATE
 from broker.coordinator.transaction.shard import largest_producer_id_in
+from broker.log import names
 from broker.log.cleaner.cleaner import LogCleaner
 from broker.log.cold import read_largest_timestamp
 from broker.log.file_ops import OS, FileOps
 from broker.log.log_dir import LogDirUnusableError
 from broker.log.manager import LogManager
+from broker.log.moving.startup import read_topic_id
 from broker.log.open_files import OPEN_FILES, default_limit
 from broker.log.retention import RetentionPolicy, RetentionPolicyError, load_policy
 from broker.log.segment import UNKNOWN_TIMESTAMP
@@ -167,6 +169,7 @@ class Server:
         self._remove_strays(state)
         for topic in state.topics.values():
             self.replicas.host(topic, is_new=False)
+        self.replicas.resume_moves()
         if not self.logs.online_dirs:
             raise LogDirUnusableError(self.all_failed)
         self.dispatcher = ApiDispatcher(self.broker)
@@ -206,6 +209,7 @@ class Server:
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        await self.replicas.moves.stop()
         await self.cleaner.stop()
         # Before connections are closed: members wait for their groups, and are told to look for them elsewhere.
         self.broker.groups.stop()
@@ -309,8 +313,20 @@ class Server:
                 or log.partition >= len(topic.partitions)
             ):
                 self.logs.set_aside(log.topic, log.partition)
+        self._remove_stray_copies(state)
         if state.deleting and not self.logs.offline_dirs:
             self.store.write(replace(state, deleting=frozenset()))
+
+    def _remove_stray_copies(self, state: ClusterState) -> None:
+        """Take away what moves have copied of logs that are not there."""
+        futures = self.logs.futures
+        for key, path in list(futures.found.items()):
+            log, topic_id = self.logs.get(*key), read_topic_id(path)
+            if topic_id in state.deleting or (log is not None and log.topic_id != topic_id):
+                futures.cancel(key)
+            elif log is None and not self.logs.offline_dirs:
+                logger.warning("%s is the copy of a log that is not there; it is kept as a stray", path)
+                futures.discard(key, futures.found.pop(key), names.STRAY_DIR)
 
     # -- failing log directories
 

@@ -55,6 +55,7 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("leader.replication.throttled.rate", Type.LONG, MAX_LONG, "Bytes a second that leaders send to throttled followers; of no effect on a broker that has none, accepted for Kafka's reassignment tool.", at_least(0), Update.PER_BROKER),
         ConfigKey("follower.replication.throttled.rate", Type.LONG, MAX_LONG, "Bytes a second that throttled followers take; of no effect on a broker that has none, accepted for Kafka's reassignment tool.", at_least(0), Update.PER_BROKER),
         ConfigKey("replica.alter.log.dirs.io.max.bytes.per.second", Type.LONG, MAX_LONG, "Bytes a second that all moves of partitions between log directories together may copy.", at_least(0), Update.PER_BROKER),
+        ConfigKey("num.replica.alter.log.dirs.threads", Type.INT, None, "Partitions that are moved between log directories at once; by default as many as there are log directories.", at_least(1)),
         # Log
         ConfigKey("compression.type", Type.STRING, "producer", "Default of compression.type.", one_of(*COMPRESSION_TYPES), _DYNAMIC),
         ConfigKey("message.max.bytes", Type.INT, 1_048_588, "Default of max.message.bytes.", at_least(0), _DYNAMIC),

@@ -67,6 +67,8 @@ class CheckpointWriter:
             offset = value(log)
             if offset is not None:
                 rows[log.log_dir][key] = offset
+                if (also := log.also_in) is not None:
+                    rows[also][key] = offset
         still: Set[TopicPartition] = frozenset()
         full = False
         for directory in self._log_dirs:

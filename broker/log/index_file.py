@@ -79,6 +79,17 @@ class IndexFile:
         written, pending = self._tail
         return (written + len(pending)) // self.ENTRY_SIZE
 
+    @property
+    def written(self) -> int:
+        """Bytes of entries in the file; the others are in memory."""
+        return self._tail[0]
+
+    def relocate(self, path: str) -> None:
+        """A copy of the file, with what was written to it, is at ``path``; that is the file from now on."""
+        self.path = path
+        self._map = None
+        self._unsynced = True
+
     # -- life of the file --------------------------------------------------------------------------------------------
 
     def create(self) -> None:

@@ -139,9 +139,11 @@ class LeaderEpochCache:
         """Whether the latest epoch has records before ``end_offset``."""
         return bool(self._starts) and self._starts[-1] < end_offset
 
-    def move(self, path: str) -> None:
-        """The file has moved with its directory."""
+    def relocate(self, path: str, stored: list[tuple[int, int]]) -> None:
+        """The file is at ``path`` from now on, where these entries are on the device."""
         self._path = path
+        self._stored = stored
+        self.dirty = stored != self.entries()
 
     def flush(self) -> None:
         """Write the checkpoint file.

@@ -35,10 +35,10 @@ class LogState:
     __slots__ = (
         "_active", "_bases", "_complained_at", "_complaints", "_config", "_deletions", "_dir_unsynced",
         "_flushed_rolls", "_flushing", "_high_watermark", "_label", "_last_append_ms", "_leaving", "_ops",
-        "_recovery_lock", "_rolls", "_segments", "_truncations", "_unflushed_since_ms", "being_cleaned",
-        "cleaned_offset", "dir", "epochs", "fetch_message_conversions", "log_dir", "log_end_offset", "log_start_offset",
-        "offline", "on_offline", "partition", "produce_message_conversions", "producers", "recovery_point", "topic",
-        "topic_id",
+        "_recovery_lock", "_rolls", "_segments", "_truncations", "_unflushed_since_ms", "also_in", "being_cleaned",
+        "being_moved", "cleaned_offset", "dir", "epochs", "fetch_message_conversions", "log_dir", "log_end_offset",
+        "log_start_offset", "offline", "on_offline", "partition", "produce_message_conversions", "producers",
+        "recovery_point", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +89,10 @@ class LogState:
         # else may take segments out.
         self.cleaned_offset: int | None = None
         self.being_cleaned = False
+        # Whether it is being moved to another log directory, when nothing may be compacted; and the one whose
+        # checkpoints tell of it, too, while nobody can say where a crash would leave it.
+        self.being_moved = False
+        self.also_in: Path | None = None
         # Records converted from one message format to another, since the log was opened.
         self.produce_message_conversions = 0
         self.fetch_message_conversions = 0

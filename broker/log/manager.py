@@ -32,6 +32,9 @@ from broker.log.config import LogConfig
 from broker.log.deletions import Deletions
 from broker.log.file_ops import OS, FileOps
 from broker.log.log_dir import LogDir, LogDirUnusableError
+from broker.log.moving.future import FutureLog
+from broker.log.moving.futures import Futures
+from broker.log.moving.startup import settle_moves
 from broker.log.partition_log import PartitionLog
 from broker.log.retention import TIME_AND_SIZE, RetentionPolicy
 from kafkalog.protocol.errors import KafkaError, KafkaStorageError
@@ -56,6 +59,7 @@ class LogManager:
         num_recovery_threads: how many partitions of each log directory are recovered at once.
 
     Attributes:
+        futures: the copies that moves to other log directories are making.
         on_directory_failure: called with its path, on whichever thread it happened, when a directory goes offline.
 
     Raises:
@@ -87,6 +91,7 @@ class LogManager:
         self.log_dirs: list[LogDir] = []
         self._checkpoints = CheckpointWriter(self.log_dirs, self.fail_directory)
         self._deletions = Deletions(ops, self.fail_directory)
+        self.futures = Futures(ops, self._deletions, clock)
         try:
             self._lock_all([Path(path).absolute() for path in log_dirs])
         except BaseException:
@@ -181,6 +186,8 @@ class LogManager:
         configs = configs_by_topic or {}
         failures = (OSError, CorruptCheckpointError, RecordsError)
         loading: list[tuple[LogDir, Iterator[PartitionLog]]] = []
+        offline = [directory.path for directory in self.offline_dirs]
+        self.futures.found = settle_moves(self.online_dirs, offline, self._ops, self.fail_directory)
         with ExitStack() as pools:
             for directory in self.online_dirs:
                 pool = pools.enter_context(ThreadPoolExecutor(self._threads, thread_name_prefix="log-recovery"))
@@ -271,9 +278,9 @@ class LogManager:
                 logger.warning("Ignoring %s, which is not named topic-partition", path)
             elif name.endswith(names.DELETE_DIR):
                 self._deletions.add(Path(path), now_ms)
-            elif name.endswith((names.FUTURE_DIR, names.STRAY_DIR)):
+            elif name.endswith(names.STRAY_DIR):
                 logger.warning("Ignoring %s, a replica that is not in use", path)
-            else:
+            elif not name.endswith(names.FUTURE_DIR):
                 yield path, key
 
     # -- the logs --------------------------------------------------------------------------------------------
@@ -325,7 +332,7 @@ class LogManager:
             raise KafkaStorageError(
                 f"Can not create log for {topic}-{partition} because log directories {offline} are offline"
             )
-        directory = min(online, key=self._count_in) if len(online) > 1 else online[0]
+        directory = self._place((topic, partition), online)
         self._forget_rows((topic, partition))
         self._deletions.settle((topic, partition), besides=directory.path)
         if directory.offline is not None:
@@ -350,8 +357,11 @@ class LogManager:
             raise KafkaStorageError(f"Cannot create {topic}-{partition}: {directory.path} is offline")
         return log
 
-    def _count_in(self, directory: LogDir) -> int:
-        return self._counts[directory.path]
+    def _place(self, key: TopicPartition, online: Sequence[LogDir]) -> LogDir:
+        """Where a new log is made: where it was asked for, if that is online, or else in the one with the fewest."""
+        preferred = self.futures.take_preferred(key)
+        wanted = [directory for directory in online if directory.path == preferred]
+        return min(wanted or online, key=lambda directory: self._counts[directory.path])
 
     def delete(self, topic: str, partition: int, *, sync: bool = True) -> None:
         """Take a partition out of service: its directory is renamed now and removed ``file.delete.delay.ms``
@@ -366,6 +376,7 @@ class LogManager:
         if log.offline is not None:
             raise KafkaStorageError(f"{topic}-{partition} is offline: {log.offline}")
         delay = log.config.file_delete_delay_ms
+        self.futures.cancel((topic, partition))
         path = log.rename_for_delete(sync=sync)
         if not sync:
             self._deletions.renamed((topic, partition), path)
@@ -382,6 +393,45 @@ class LogManager:
         for directory in self.online_dirs:
             self._deletions.sync(directory.path)
 
+    # -- moves to other log directories ----------------------------------------------------------------------
+
+    @property
+    def ops(self) -> FileOps:
+        """How files are written here."""
+        return self._ops
+
+    def replace_by_future(self, future: FutureLog, epochs: list[tuple[int, int]]) -> Path:
+        """Let the log be the copy that a move has made of it; returns the new name of its old directory.
+
+        Both log directories have rows of it in their checkpoints until the caller knows that the names are safe, and
+        resets ``log.also_in``.
+
+        Raises:
+            KafkaStorageError, OSError: as `PartitionLog.relocate`.
+        """
+        log, source = future.log, future.log.log_dir
+        doomed = log.relocate(future.dir, epochs)
+        log.also_in = source
+        self._counts[source] -= 1
+        self._counts[log.log_dir] += 1
+        self._deletions.renamed((log.topic, log.partition), doomed)
+        self.futures.done(future)
+        return doomed
+
+    def sync_directory(self, path: Path) -> None:
+        """Force the names of the partitions' directories in one log directory to the device. Blocks.
+
+        Raises:
+            KafkaStorageError: the disk failed, and the log directory with it.
+        """
+        self._deletions.sync(path)
+
+    def remove_later(self, path: Path, delay_ms: int) -> None:
+        """Have a directory that was renamed removed after a delay."""
+        self._deletions.add(path, self._clock() + delay_ms)
+
+    # -- removing --------------------------------------------------------------------------------------------
+
     def set_aside(self, topic: str, partition: int) -> None:
         """Take a log that belongs to no known topic out of service, and keep it: its directory is renamed
         ``…-stray``.
@@ -391,6 +441,7 @@ class LogManager:
         """
         log = self._logs.pop((topic, partition), None)
         if log is not None:
+            self.futures.cancel((topic, partition))
             self._counts[log.log_dir] -= 1
             path = log.rename_for_delete(names.STRAY_DIR)
             logger.warning("%s-%d belongs to no known topic; its log is kept as %s", topic, partition, path)
@@ -456,7 +507,15 @@ class LogManager:
             except OSError as error:
                 self.fail_directory(directory.path, f"cannot remove {names.RECOVERY_POINT_CHECKPOINT}: {error}")
 
-    def checkpoint_log_start_offsets(self) -> None:
+    def checkpoint_all(self) -> bool:
+        """Write every checkpoint; whether every log directory that is online had room for them."""
+        results = (
+            self.checkpoint_recovery_points(), self.checkpoint_log_start_offsets(),
+            self.checkpoint_high_watermarks(), self.checkpoint_cleaned_offsets(),
+        )  # fmt: skip
+        return all(results)
+
+    def checkpoint_log_start_offsets(self) -> bool:
         """Write where each log begins, for those that begin within their first segment.
 
         And those whose segments may be back after a power failure, for nothing has forced their removal yet.
@@ -466,15 +525,15 @@ class LogManager:
             start = log.log_start_offset
             return start if start > log.segments[0].base_offset or (start and log.names_unsynced) else None
 
-        self._checkpoint(LogDir.write_log_start_offsets, value)
+        return self._checkpoint(LogDir.write_log_start_offsets, value)
 
-    def checkpoint_high_watermarks(self) -> None:
+    def checkpoint_high_watermarks(self) -> bool:
         """Write each log's high watermark."""
-        self._checkpoint(LogDir.write_high_watermarks, lambda log: log.high_watermark)
+        return self._checkpoint(LogDir.write_high_watermarks, lambda log: log.high_watermark)
 
-    def checkpoint_cleaned_offsets(self) -> None:
+    def checkpoint_cleaned_offsets(self) -> bool:
         """Write up to where each log was compacted, for those that were."""
-        self._checkpoint(LogDir.write_cleaned_offsets, lambda log: log.cleaned_offset)
+        return self._checkpoint(LogDir.write_cleaned_offsets, lambda log: log.cleaned_offset)
 
     def _forget_rows(self, key: TopicPartition) -> None:
         """Rewrite the checkpoints that have a row of a partition that is not there any more.
@@ -484,10 +543,7 @@ class LogManager:
         """
         if not self._checkpoints.mentions(key):
             return
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
-        self.checkpoint_high_watermarks()
-        self.checkpoint_cleaned_offsets()
+        self.checkpoint_all()
         if self._checkpoints.mentions(key):
             raise KafkaStorageError(f"Cannot create {key[0]}-{key[1]}: no space left for the checkpoints")
 
@@ -505,6 +561,7 @@ class LogManager:
         for log in self:
             if log.log_dir == path and log.offline is None:
                 log.offline = reason
+        self.futures.fail(path)
         self.on_directory_failure(path)
 
     def truncate_to(self, topic: str, partition: int, offset: int) -> None:

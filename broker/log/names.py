@@ -43,6 +43,7 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
+MOVED_FROM = "kafkalog.moved-from"
 
 # What the file systems in use allow for one name.
 MAX_NAME = 255
@@ -68,6 +69,11 @@ def delete_dir(topic: str, partition: int, kind: str = DELETE_DIR) -> str:
     """A fresh directory name for a partition out of service; the topic is cut to fit the file system."""
     ending = f"-{partition}.{uuid.uuid4().hex}{kind}"
     return topic[: MAX_NAME - len(ending)] + ending
+
+
+def future_dir(topic: str, partition: int) -> str:
+    """A fresh directory name for the copy that a move makes; not cut, for it tells whose copy it is."""
+    return f"{topic}-{partition}.{uuid.uuid4().hex}{FUTURE_DIR}"
 
 
 def parse_partition_dir(name: str) -> tuple[str, int] | None:

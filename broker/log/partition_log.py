@@ -19,6 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from uuid import UUID
 
 from broker.log import names, recovery
@@ -27,6 +28,7 @@ from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps
 from broker.log.index_file import NoSpaceError
 from broker.log.log_appender import LogAppender
+from broker.log.moving.plan import Extent
 from broker.log.retention import TIME_AND_SIZE, RetentionPolicy, deletable
 from broker.log.segment import Segment
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError, OffsetOutOfRangeError
@@ -445,6 +447,55 @@ class PartitionLog(LogAppender):
         for segment in self._segments:
             segment.release()
         return target
+
+    def files(self) -> dict[str, Extent]:
+        """The files that make the log, by name, as they are now; of each segment the ``.log`` file last."""
+        found = dict(extent for segment in self._segments for extent in segment.extents())
+        for offset in self.producers.snapshot_offsets:
+            found[names.segment_name(offset, names.SNAPSHOT)] = Extent(None, ())
+        # What a truncation took away may have been written again, with the same length.
+        return {name: extent._replace(stamp=(extent.stamp, self._truncations)) for name, extent in found.items()}
+
+    @property
+    def flushes(self) -> Lock:
+        """Held by whoever flushes; a worker that holds it keeps the recovery point where it is."""
+        return self._flushing
+
+    def relocate(self, future: Path, epochs: list[tuple[int, int]]) -> Path:
+        """Be what lies in ``future``, a directory of another log directory, from now on; returns the old one's name.
+
+        ``future`` has copies of `files`, on the device up to the recovery point, and these leader epochs. The caller
+        holds `flushes`, and forces both parent directories to the device afterwards.
+
+        Raises:
+            KafkaStorageError: the old directory could not be renamed.
+            OSError: the new one could not be; the log is where it was, or offline when that is not so.
+        """
+        source = self.dir
+        target = future.parent / source.name
+        doomed = source.parent / names.delete_dir(self.topic, self.partition)
+        # The old one first: killed in between, there is none, and the next start takes the copy.
+        try:
+            self._ops.rename(str(source), str(doomed))
+        except OSError as error:
+            raise self._storage_error("move", error) from error
+        try:
+            self._ops.rename(str(future), str(target))
+        except OSError:
+            try:
+                self._ops.rename(str(doomed), str(source))
+            except OSError as error:
+                self._go_offline(f"cannot give {doomed} its name back: {error}")
+            raise
+        self.dir, self.log_dir = target, target.parent
+        for segment in self._segments:
+            segment.relocate(str(target))
+        self.epochs.relocate(str(target / names.LEADER_EPOCH_CHECKPOINT), epochs)
+        self.producers.relocate(str(target))
+        # They went with the old directory.
+        self._deletions.clear()
+        self._dir_unsynced = True
+        return doomed
 
     def _move_segments(self, directory: Path) -> None:
         for segment in self._segments:

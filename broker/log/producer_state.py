@@ -417,9 +417,10 @@ class ProducerStateManager:
             if offset != strays[-1] or offset < last_base:
                 self.remove_snapshot(offset)
 
-    def move(self, directory: str) -> None:
-        """The files have moved with their directory."""
+    def relocate(self, directory: str) -> None:
+        """Copies of all snapshots are in ``directory``, on the device, and those are the snapshots from now on."""
         self._directory = directory
+        self._unsynced.clear()
 
     def _load(self, row: SnapshotEntry, now_ms: int) -> None:
         if row.transaction_first_offset < 0 and now_ms - row.timestamp >= self.expiration_ms:

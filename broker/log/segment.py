@@ -24,6 +24,7 @@ from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps, write_all
 from broker.log.flush_stats import FLUSH_STATS
 from broker.log.index_file import CorruptIndexError, IndexFile
+from broker.log.moving.plan import Extent
 from broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from broker.log.open_files import OPEN_FILES
 from broker.log.segment_file import FileSlice, SegmentFile
@@ -48,8 +49,8 @@ class Segment:
     __slots__ = (
         "__weakref__", "_aborted_changes", "_distrusted", "_file", "_index", "_last_file", "_none_aborted_at",
         "_ops", "_positions", "_roll_timestamp", "_time_index", "_writable", "base_offset", "bytes_since_index",
-        "config", "created_ms", "directory", "jitter_ms", "max_timestamp", "max_timestamp_offset", "size", "suffix",
-        "used",
+        "config", "created_ms", "directory", "index_builds", "jitter_ms", "max_timestamp", "max_timestamp_offset",
+        "size", "suffix", "used",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +80,8 @@ class Segment:
         self._aborted_changes = 0
         self._none_aborted_at = -1
         self._positions = BatchPositions()
+        # How often its indexes were begun anew.
+        self.index_builds = 0
         # Its index was found not to fit the log, and was built anew.
         self._distrusted = False
 
@@ -218,6 +221,7 @@ class Segment:
         index.create()
         time_index.create()
         self._index, self._time_index = index, time_index
+        self.index_builds += 1
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self.bytes_since_index = 0
         self._roll_timestamp = None
@@ -520,6 +524,33 @@ class Segment:
         for index, kind in ((self._index, names.INDEX), (self._time_index, names.TIME_INDEX)):
             if index is not None:
                 index.path = self.path(kind)
+
+    def extents(self) -> list[tuple[str, Extent]]:
+        """Its files, by name, as they are now; the ``.log`` file last."""
+        found = []
+        for kind, index in ((names.INDEX, self._index), (names.TIME_INDEX, self._time_index)):
+            extent = Extent(None, (self, self.index_builds))
+            if self._writable and index is not None:
+                extent = Extent(index.written, extent.stamp, index.max_entries * index.ENTRY_SIZE)
+            found.append((kind, extent))
+        aborted = Extent(None, (self, self._aborted_changes))
+        if self._writable and os.path.exists(path := self.path(names.TXN_INDEX)):
+            aborted = Extent(os.stat(path).st_size, self)
+        found.append((names.TXN_INDEX, aborted))
+        reserve = self.config.segment_bytes if self._writable and self.config.preallocate else 0
+        found.append((names.LOG, Extent(self.size, self, reserve)))
+        return [(names.segment_name(self.base_offset, kind), extent) for kind, extent in found]
+
+    def relocate(self, directory: str) -> None:
+        """Copies of its files are in ``directory``, and those are its files from now on; slices in flight keep theirs.
+
+        What is in memory of its indexes stays there.
+        """
+        self.directory = directory
+        self._file = self._last_file = None
+        for index, kind in ((self._index, names.INDEX), (self._time_index, names.TIME_INDEX)):
+            if index is not None:
+                index.relocate(self.path(kind))
 
     def release(self) -> None:
         """Let go of the descriptor and the maps; slices in flight keep the file open."""

@@ -10,12 +10,20 @@ from pathlib import Path
 from broker.config.definition import Value
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
+from broker.log import names
 from broker.log.manager import LogManager
+from broker.log.moving.mover import LogMover
 from broker.metadata.model import ClusterState, TopicState
 from broker.metrics.counters import BrokerCounters
 from broker.replica.partition import Partition
 from broker.replica.purgatory import Purgatory
-from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError, UnknownTopicOrPartitionError
+from kafkalog.protocol.errors import (
+    InconsistentTopicIdError,
+    InvalidTopicError,
+    KafkaStorageError,
+    LogDirNotFoundError,
+    UnknownTopicOrPartitionError,
+)
 
 logger = logging.getLogger("kafkalog.broker.replica")
 
@@ -36,6 +44,12 @@ class ReplicaManager:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: set[tuple[str, int]] = set()
         self._loop = loop
+        self.moves = LogMover(
+            logs,
+            loop,
+            config["num.replica.alter.log.dirs.threads"] or len(logs.log_dirs),
+            lambda: float(self.config["replica.alter.log.dirs.io.max.bytes.per.second"]),
+        )
         self._syncing: dict[tuple[str, int], int] = {}
         """Partitions whose log is being forced to the device, and up to which offset somebody waits for it."""
 
@@ -135,6 +149,53 @@ class ReplicaManager:
         self._offline = {key for key in self._offline if key[0] != topic}
         self.counters.forget(topic)
         return dropped
+
+    # -- log directories -------------------------------------------------------------------------------------
+
+    def alter_log_dir(self, topic: str, index: int, path: str) -> None:
+        """Begin to move a partition to the log directory ``path``; nothing to do where it is there, or on its way.
+
+        A move to another directory is cancelled. For a partition that is not here the directory is remembered, in
+        case it is made later.
+
+        Raises:
+            InvalidTopicError: the topic's name is too long for the name of a copy.
+            LogDirNotFoundError: the path is none of ``log.dirs``.
+            KafkaStorageError: a log directory is offline, or the copy cannot be made.
+            UnknownTopicOrPartitionError: the partition is not here.
+        """
+        if len(names.future_dir(topic, index)) > names.MAX_NAME:
+            raise InvalidTopicError("The topic name is too long.")
+        logs, key = self.logs, (topic, index)
+        target = next((entry for entry in logs.log_dirs if str(entry.path) == path), None)
+        if target is None:
+            raise LogDirNotFoundError(f"Log dir {path} is not found in the config.")
+        if target.offline is not None:
+            raise KafkaStorageError(f"Log directory {path} is offline")
+        if key not in self._partitions and key not in self._offline:
+            logs.futures.prefer(key, target.path)
+        log = self.require(topic, index).log
+        future = logs.futures.get(key)
+        if future is not None and future.log_dir == target.path:
+            return
+        logs.futures.cancel(key)
+        if log.log_dir == target.path:
+            return
+        if logs.offline_dirs:
+            # One of them may have a copy of its own.
+            offline = ", ".join(str(directory.path) for directory in logs.offline_dirs)
+            raise KafkaStorageError(
+                f"Can not create log for {topic}-{index} because log directories {offline} are offline"
+            )
+        self.moves.begin(log, target)
+
+    def resume_moves(self) -> None:
+        """Go on with the moves that the last stop, or a crash, interrupted."""
+        for key, path in list(self.logs.futures.found.items()):
+            partition = self._partitions.get(key)
+            if partition is not None and partition.log.offline is None:
+                del self.logs.futures.found[key]
+                self.moves.resume(partition.log, path)
 
     def directory_failed(self, path: Path) -> None:
         """Wake what waits for partitions of a log directory that has failed, so that clients learn of it."""

@@ -165,7 +165,7 @@ class LogCleaner:
         now_ms = self._clock()
         total = 0
         for log in list(self._uncleanable):
-            if log.log_dir != directory or log.offline is not None:
+            if log.log_dir != directory or log.offline is not None or log.being_moved:
                 continue
             try:
                 total += examine(facts_of(log), now_ms).cleanable_bytes
@@ -179,7 +179,8 @@ class LogCleaner:
         return self._clock() - self.metrics.last_run_ms
 
     def _may_be_cleaned(self, log: PartitionLog) -> bool:
-        return log.config.compact and log.offline is None and not log.being_cleaned and log not in self._uncleanable
+        busy = log.being_cleaned or log.being_moved
+        return log.config.compact and log.offline is None and not busy and log not in self._uncleanable
 
     async def _grab(self, number: int) -> tuple[PartitionLog, Cleanable] | None:
         """The log to clean next, marked as being cleaned."""

@@ -21,7 +21,9 @@ class LastRecord(NamedTuple):
 
 
 class CleaningAbortedError(Exception):
-    """The cleaning has to stop: the log was deleted, truncated, is not compacted any more, or the broker stops."""
+    """The cleaning has to stop: the log was deleted, truncated or moved, is not compacted any more, or the broker
+    stops.
+    """
 
 
 @dataclass(slots=True)
@@ -107,6 +109,8 @@ def make_job(log: PartitionLog, cleanable: Cleanable, now_ms: int, stopped: Call
             raise CleaningAbortedError("the cleaner stops")
         if log.offline is not None:
             raise CleaningAbortedError(f"it is offline: {log.offline}")
+        if log.being_moved:
+            raise CleaningAbortedError("it is being moved to another log directory")
         if log.truncations != truncations:
             raise CleaningAbortedError("it was truncated")
         if not log.config.compact:
