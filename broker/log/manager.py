@@ -34,7 +34,7 @@ from broker.log.file_ops import OS, FileOps
 from broker.log.log_dir import LogDir, LogDirUnusableError
 from broker.log.moving.future import FutureLog
 from broker.log.moving.futures import Futures
-from broker.log.moving.startup import settle_moves
+from broker.log.moving.startup import forget_moves, settle_moves
 from broker.log.partition_log import PartitionLog
 from broker.log.retention import TIME_AND_SIZE, RetentionPolicy
 from kafkalog.protocol.errors import KafkaError, KafkaStorageError
@@ -213,6 +213,9 @@ class LogManager:
                     self._counts[log.log_dir] += 1
         if not self.online_dirs:
             self._refuse_start()
+        if not self.offline_dirs:
+            unclean = [str(log.dir) for log in self if log.log_dir in self._unclean]
+            forget_moves(unclean, self._ops, self.fail_directory)
         if self._lowered:
             self._lower_recovery_points()
             self.checkpoint_cleaned_offsets()

@@ -418,9 +418,11 @@ class ProducerStateManager:
                 self.remove_snapshot(offset)
 
     def relocate(self, directory: str) -> None:
-        """Copies of all snapshots are in ``directory``, on the device, and those are the snapshots from now on."""
+        """Copies of all snapshots are in ``directory``, on the device where the originals are, and those are the
+        snapshots from now on.
+        """
         self._directory = directory
-        self._unsynced.clear()
+        self._unsynced = [os.path.join(directory, os.path.basename(path)) for path in self._unsynced]
 
     def _load(self, row: SnapshotEntry, now_ms: int) -> None:
         if row.transaction_first_offset < 0 and now_ms - row.timestamp >= self.expiration_ms:

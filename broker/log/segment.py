@@ -530,8 +530,9 @@ class Segment:
         found = []
         for kind, index in ((names.INDEX, self._index), (names.TIME_INDEX, self._time_index)):
             extent = Extent(None, (self, self.index_builds))
-            if self._writable and index is not None:
-                extent = Extent(index.written, extent.stamp, index.max_entries * index.ENTRY_SIZE)
+            if index is not None:
+                reserve = index.max_entries * index.ENTRY_SIZE if self._writable else 0
+                extent = Extent(index.written, extent.stamp, reserve)
             found.append((kind, extent))
         aborted = Extent(None, (self, self._aborted_changes))
         if self._writable and os.path.exists(path := self.path(names.TXN_INDEX)):

@@ -155,12 +155,9 @@ class Copier:
                 self._ops.fsync(target)
                 since_sync = 0
             self._pace(len(data))
-        if copy.end is None:
-            # It was preallocated as long as the log wrote to it.
-            self._ops.ftruncate(target, position)
-        elif extent.reserve > position:
-            self._ops.ftruncate(target, extent.reserve)
-        self.have[copy.name] = Copied(position, extent.stamp, copy.end is None)
+        # It is preallocated as long as the log writes to it.
+        self._ops.ftruncate(target, max(position, extent.reserve))
+        self.have[copy.name] = Copied(position, extent.stamp, copy.end is None, extent.reserve)
 
     # -- safety ------------------------------------------------------------------------------------------------------
 

@@ -166,18 +166,19 @@ class LogMover:
             future.size = copier.size
             future.log_end_offset = max(future.log_end_offset, reached(listing.files, copier.have, 0))
             if not future.settling:
-                self._throttle.rate = self._rate()
-                self._stopping.wait(self._throttle.delay(size))
+                self._wait(future, size)
 
         copier = Copier(future.dir, self._ops, pace)
         # Left by a move that ended before its last step: it must not speak for this one.
         forget_moved_from(str(log.dir), self._ops)
         copier.take_over(listing.directory, listing.files)
+        begun = False
         while True:
             try:
                 listing = self._list(future)
-                if next_step(copier.lacks(listing.files), settled=False) is Step.COPY:
+                if next_step(copier.lacks(listing.files), begun=begun) is Step.COPY:
                     self._copy(future, copier, listing)
+                    begun = True
                     copier.sync(listing.directory, listing.files)
                     continue
                 # From here on the recovery point stands still, and so a crash finds all that was flushed in the copy.
@@ -187,6 +188,13 @@ class LogMover:
                     return self._finish(future, doomed)
             except StaleError:
                 time.sleep(_PAUSE)
+
+    def _wait(self, future: FutureLog, size: int) -> None:
+        """Keep to the rate after ``size`` bytes more; another rate, or the move's end, ends the waiting."""
+        rate = self._throttle.rate = self._rate()
+        end = time.monotonic() + self._throttle.delay(size)
+        while (left := end - time.monotonic()) > 0 and self._rate() == rate and not self._is_over(future):
+            self._stopping.wait(min(left, 0.1))
 
     def _copy(self, future: FutureLog, copier: Copier, listing: _Listing) -> None:
         copier.apply(listing.directory, listing.files, copier.lacks(listing.files))

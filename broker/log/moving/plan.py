@@ -23,11 +23,15 @@ class Extent(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """A file of the copy: so many bytes of the file that had this stamp; ``complete`` if that was all of it."""
+    """A file of the copy: so many bytes of the file that had this stamp; ``complete`` if that was all of it.
+
+    ``reserve`` is what it is preallocated to.
+    """
 
     length: int
     stamp: Hashable
     complete: bool = False
+    reserve: int = 0
 
 
 class Copy(NamedTuple):
@@ -55,9 +59,11 @@ class Round:
         return sum(copy.end - copy.start for copy in self.copies if copy.end is not None)
 
     def is_tail(self, limit: int) -> bool:
-        """Whether nothing is left but at most ``limit`` bytes at the ends of files that the copy has."""
-        ends = all(copy.end is not None and copy.start > 0 for copy in self.copies)
-        return ends and not self.removals and self.known_bytes <= limit
+        """Whether nothing is left but at most ``limit`` bytes of a few files.
+
+        Those of unknown length are small: producer snapshots, and aborted transactions.
+        """
+        return not self.removals and len(self.copies) <= TAIL_FILES and self.known_bytes <= limit
 
 
 def plan(wanted: Mapping[str, Extent], have: Mapping[str, Copied]) -> Round:
@@ -67,9 +73,10 @@ def plan(wanted: Mapping[str, Extent], have: Mapping[str, Copied]) -> Round:
         copied = have.get(name)
         start = 0
         if copied is not None and copied.stamp == extent.stamp:
-            if extent.length == copied.length or (extent.length is None and copied.complete):
+            same = copied.complete if extent.length is None else extent.length == copied.length
+            if same and extent.reserve == copied.reserve:
                 continue
-            if extent.length is None or extent.length > copied.length:
+            if extent.length is None or extent.length >= copied.length:
                 start = copied.length
         copies.append(Copy(name, start, extent.length))
     return Round(copies, [name for name in have if name not in wanted])
@@ -90,17 +97,24 @@ class Step(Enum):
 
 TAIL_BYTES = 4 << 20
 """What the event loop copies itself, in a millisecond or two."""
+TAIL_FILES = 20
+"""Those of the newest segment, and of some that were begun meanwhile."""
 NEARLY_THERE_BYTES = 64 << 20
 """What is copied while flushes are held, in part of a second."""
 NEARLY_THERE_FILES = 32
 
 
-def next_step(round_: Round, *, settled: bool) -> Step:
-    """What to do where ``round_`` is lacking; ``settled`` when flushes are held and the copy is on the device up to
-    the recovery point.
+def next_step(round_: Round, *, begun: bool = True, settled: bool = False) -> Step:
+    """What to do where ``round_`` is lacking.
+
+    Args:
+        begun: whether a round was copied before; the first is copied at the pace that moves are allowed.
+        settled: whether flushes are held and the copy is on the device up to the recovery point.
     """
     if settled:
         return Step.SWAP if round_.is_tail(TAIL_BYTES) else Step.CATCH_UP
+    if not begun:
+        return Step.COPY
     many = len(round_.copies) > NEARLY_THERE_FILES or round_.known_bytes > NEARLY_THERE_BYTES
     return Step.COPY if many else Step.SETTLE
 

@@ -6,14 +6,14 @@ import logging
 import os
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from broker.log import names
 from broker.log.checkpoints import CorruptCheckpointError, read_partition_metadata
 from broker.log.file_ops import FileOps
 from broker.log.log_dir import LogDir
-from broker.log.moving.marker import read_moved_from
+from broker.log.moving.marker import forget_moved_from, read_moved_from
 from broker.log.moving.plan import Found, settle
 
 logger = logging.getLogger("kafkalog.broker.moves")
@@ -62,6 +62,17 @@ def settle_moves(
             )
             fail(Path(log_dir), f"cannot settle the moves of {key[0]}-{key[1]}: {error}")
     return resume
+
+
+def forget_moves(directories: Iterable[str], ops: FileOps, fail: Callable[[Path, str], None]) -> None:
+    """Remove what says where these partitions, which are served, were moved from: every log directory was read and
+    forced to the device, so the old ones are gone.
+    """
+    for directory in directories:
+        try:
+            forget_moved_from(directory, ops)
+        except OSError as error:
+            fail(Path(directory).parent, f"cannot remove {names.MOVED_FROM}: {error}")
 
 
 def read_topic_id(path: Path) -> uuid.UUID | None:
