@@ -6,7 +6,7 @@ OffsetCommit and OffsetFetch of version 0, which were about offsets in ZooKeeper
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from broker.api.context import Broker, Request
@@ -40,12 +40,30 @@ def _all_failed(wanted: Iterable[TopicPartition], code: ErrorCode) -> dict[Topic
 
 
 def _unknown(broker: Broker, topics: Iterable[Any]) -> dict[TopicPartition, ErrorCode]:
-    return {
-        (topic.name, partition.partition_index): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {at: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for at, _ in _each(topics) if not _exists(broker, *at)}
+
+
+def _each(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:
+    """The partitions of a request, each with what it says of it."""
+    for topic in topics:
+        for partition in topic.partitions:
+            yield (topic.name, partition.partition_index), partition
+
+
+def _answers(
+    topics: Iterable[Any], errors: Mapping[TopicPartition, ErrorCode], topic_kind: Any, partition_kind: Any
+) -> list[Any]:
+    """How it went with each partition of a request, in its order."""
+    return [
+        topic_kind(
+            name=topic.name,
+            partitions=[
+                partition_kind(partition_index=index, error_code=errors.get((name, index), ErrorCode.NONE))
+                for (name, index), _ in _each([topic])
+            ],
+        )
         for topic in topics
-        for partition in topic.partitions
-        if not _exists(broker, topic.name, partition.partition_index)
-    }
+    ]
 
 
 # -- OffsetCommit
@@ -58,16 +76,15 @@ async def handle_offset_commit(request: Request) -> None:
     retention_ms = message.retention_time_ms
     errors = _unknown(broker, message.topics)
     offsets = {
-        (topic.name, partition.partition_index): Committed(
+        at: Committed(
             offset=partition.committed_offset,
             leader_epoch=partition.committed_leader_epoch,
             metadata=partition.committed_metadata or "",
             timestamp=now_ms if partition.commit_timestamp == -1 else partition.commit_timestamp,
             expires=-1 if retention_ms == -1 else min(now_ms + retention_ms, LAST_TIMESTAMP),
         )
-        for topic in message.topics
-        for partition in topic.partitions
-        if (topic.name, partition.partition_index) not in errors
+        for at, partition in _each(message.topics)
+        if at not in errors
     }
     if offsets:
         committing = CommitRequest(
@@ -79,20 +96,8 @@ async def handle_offset_commit(request: Request) -> None:
             errors |= await broker.groups.commit(message.group_id, committing, offsets)
         except Exception as error:
             errors |= _all_failed(offsets, error_code(error))
-    topics = [
-        offset_commit.OffsetCommitResponseTopic(
-            name=topic.name,
-            partitions=[
-                offset_commit.OffsetCommitResponsePartition(
-                    partition_index=partition.partition_index,
-                    error_code=errors.get((topic.name, partition.partition_index), ErrorCode.NONE),
-                )
-                for partition in topic.partitions
-            ],
-        )
-        for topic in message.topics
-    ]
-    request.reply(offset_commit.OffsetCommitResponse(topics=topics))
+    kinds = offset_commit.OffsetCommitResponseTopic, offset_commit.OffsetCommitResponsePartition
+    request.reply(offset_commit.OffsetCommitResponse(topics=_answers(message.topics, errors, *kinds)))
 
 
 # -- TxnOffsetCommit
@@ -104,15 +109,14 @@ async def handle_txn_offset_commit(request: Request) -> None:
     now_ms = broker.now_ms()
     errors = _unknown(broker, message.topics)
     offsets = {
-        (topic.name, partition.partition_index): Committed(
+        at: Committed(
             offset=partition.committed_offset,
             leader_epoch=partition.committed_leader_epoch,
             metadata=partition.committed_metadata or "",
             timestamp=now_ms,
         )
-        for topic in message.topics
-        for partition in topic.partitions
-        if (topic.name, partition.partition_index) not in errors
+        for at, partition in _each(message.topics)
+        if at not in errors
     }
     if offsets:
         committing = CommitRequest(
@@ -124,20 +128,8 @@ async def handle_txn_offset_commit(request: Request) -> None:
             errors |= await broker.groups.commit(message.group_id, committing, offsets, producer, admit)
         except Exception as error:
             errors |= _all_failed(offsets, _txn_code(request, error_code(error)))
-    topics = [
-        txn_offset_commit.TxnOffsetCommitResponseTopic(
-            name=topic.name,
-            partitions=[
-                txn_offset_commit.TxnOffsetCommitResponsePartition(
-                    partition_index=partition.partition_index,
-                    error_code=errors.get((topic.name, partition.partition_index), ErrorCode.NONE),
-                )
-                for partition in topic.partitions
-            ],
-        )
-        for topic in message.topics
-    ]
-    request.reply(txn_offset_commit.TxnOffsetCommitResponse(topics=topics))
+    kinds = txn_offset_commit.TxnOffsetCommitResponseTopic, txn_offset_commit.TxnOffsetCommitResponsePartition
+    request.reply(txn_offset_commit.TxnOffsetCommitResponse(topics=_answers(message.topics, errors, *kinds)))
 
 
 def _admission(request: Request) -> Admit:
@@ -252,31 +244,14 @@ async def handle_offset_delete(request: Request) -> None:
     message: offset_delete.OffsetDeleteRequest = request.message
     broker = request.broker
     errors = _unknown(broker, message.topics)
-    wanted = [
-        (topic.name, partition.partition_index)
-        for topic in message.topics
-        for partition in topic.partitions
-        if (topic.name, partition.partition_index) not in errors
-    ]
+    wanted = [at for at, _ in _each(message.topics) if at not in errors]
     try:
         errors |= await broker.groups.delete_offsets(message.group_id, wanted)
     except Exception as error:
         request.reply(offset_delete.OffsetDeleteResponse(error_code=error_code(error)))
         return
-    topics = [
-        offset_delete.OffsetDeleteResponseTopic(
-            name=topic.name,
-            partitions=[
-                offset_delete.OffsetDeleteResponsePartition(
-                    partition_index=partition.partition_index,
-                    error_code=errors.get((topic.name, partition.partition_index), ErrorCode.NONE),
-                )
-                for partition in topic.partitions
-            ],
-        )
-        for topic in message.topics
-    ]
-    request.reply(offset_delete.OffsetDeleteResponse(topics=topics))
+    kinds = offset_delete.OffsetDeleteResponseTopic, offset_delete.OffsetDeleteResponsePartition
+    request.reply(offset_delete.OffsetDeleteResponse(topics=_answers(message.topics, errors, *kinds)))
 
 
 HANDLERS = {

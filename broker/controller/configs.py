@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from broker.config.definition import ConfigError, ConfigKey, Type, Update, Value
+from broker.config.definition import ConfigDefinition, ConfigError, ConfigKey, Type, Update, Value
 from broker.config.group import GROUP_CONFIG, parse_group_config
 from broker.config.server import SERVER_CONFIG, BrokerConfig
 from broker.config.topic import TOPIC_CONFIG, parse_topic_config
@@ -183,7 +183,7 @@ class ConfigController:
         Raises:
             UnknownTopicOrPartitionError, InvalidConfigError, KafkaStorageError
         """
-        await self._alter_topic(name, lambda _: {k: v for k, v in config.items() if v is not None}, validate_only)
+        await self._alter_topic(name, lambda _: _given(config), validate_only)
 
     async def alter_topic(self, name: str, alterations: Sequence[Alteration], *, validate_only: bool) -> None:
         """IncrementalAlterConfigs of a topic.
@@ -194,14 +194,10 @@ class ConfigController:
         _check_alterations(alterations)
 
         def altered(topic: TopicState) -> dict[str, str]:
-            result = dict(topic.config)
-            for alteration in alterations:
-                key = TOPIC_CONFIG.get(alteration.name)
-                if key is None:
-                    raise InvalidConfigError(f"Unknown topic config name: {alteration.name}")
-                present = result.get(key.name, key.format(self._replicas.config.topic_default(key.name)[0]))
-                _apply(result, key, alteration, present)
-            return result
+            return _altered(topic.config, alterations, "topic", TOPIC_CONFIG, default)
+
+        def default(key: ConfigKey) -> str | None:
+            return key.format(self._replicas.config.topic_default(key.name)[0])
 
         await self._alter_topic(name, altered, validate_only)
 
@@ -223,7 +219,7 @@ class ConfigController:
 
     async def replace_broker(self, name: str, config: Mapping[str, str | None], *, validate_only: bool) -> None:
         """AlterConfigs of a broker: ``config`` becomes all of its dynamic values."""
-        await self._alter_broker(name, lambda _: {k: v for k, v in config.items() if v is not None}, validate_only)
+        await self._alter_broker(name, lambda _: _given(config), validate_only)
 
     async def alter_broker(self, name: str, alterations: Sequence[Alteration], *, validate_only: bool) -> None:
         """IncrementalAlterConfigs of a broker, or with an empty name of all brokers.
@@ -234,13 +230,10 @@ class ConfigController:
         _check_alterations(alterations)
 
         def altered(present: dict[str, str]) -> dict[str, str]:
-            result = dict(present)
-            for alteration in alterations:
-                key = SERVER_CONFIG.get(alteration.name)
-                if key is None:
-                    raise InvalidConfigError(f"Unknown broker config name: {alteration.name}")
-                _apply(result, key, alteration, result.get(key.name, key.format(self._replicas.config[key.name])))
-            return result
+            return _altered(present, alterations, "broker", SERVER_CONFIG, default)
+
+        def default(key: ConfigKey) -> str | None:
+            return key.format(self._replicas.config[key.name])
 
         await self._alter_broker(name, altered, validate_only)
 
@@ -265,7 +258,7 @@ class ConfigController:
 
     async def replace_group(self, name: str, config: Mapping[str, str | None], *, validate_only: bool) -> None:
         """AlterConfigs of a group: ``config`` becomes all of its overrides."""
-        await self._alter_group(name, lambda _: {k: v for k, v in config.items() if v is not None}, validate_only)
+        await self._alter_group(name, lambda _: _given(config), validate_only)
 
     async def alter_group(self, name: str, alterations: Sequence[Alteration], *, validate_only: bool) -> None:
         """IncrementalAlterConfigs of a group, whether or not there is such a group.
@@ -276,13 +269,7 @@ class ConfigController:
         _check_alterations(alterations)
 
         def altered(present: dict[str, str]) -> dict[str, str]:
-            result = dict(present)
-            for alteration in alterations:
-                key = GROUP_CONFIG.get(alteration.name)
-                if key is None:
-                    raise InvalidConfigError(f"Unknown group config name: {alteration.name}")
-                _apply(result, key, alteration, result.get(key.name))
-            return result
+            return _altered(present, alterations, "group", GROUP_CONFIG, lambda key: None)
 
         await self._alter_group(name, altered, validate_only)
 
@@ -334,6 +321,34 @@ def _check_alterations(alterations: Iterable[Alteration]) -> None:
         seen.add(alteration.name)
         if alteration.op is not Op.DELETE and alteration.value is None:
             raise InvalidRequestError(f"Null value not supported for : {alteration.name}")
+
+
+def _given(config: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in config.items() if value is not None}
+
+
+def _altered(
+    present: Mapping[str, str],
+    alterations: Iterable[Alteration],
+    kind: str,
+    keys: ConfigDefinition,
+    default: Callable[[ConfigKey], str | None],
+) -> dict[str, str]:
+    """The values of a ``kind`` of resource, whose ``keys`` are these, once they are altered.
+
+    Args:
+        default: the value in force of a key that is not among ``present``.
+
+    Raises:
+        InvalidConfigError
+    """
+    result = dict(present)
+    for alteration in alterations:
+        key = keys.get(alteration.name)
+        if key is None:
+            raise InvalidConfigError(f"Unknown {kind} config name: {alteration.name}")
+        _apply(result, key, alteration, result[key.name] if key.name in result else default(key))
+    return result
 
 
 def _apply(config: dict[str, str], key: ConfigKey, alteration: Alteration, present: str | None) -> None:

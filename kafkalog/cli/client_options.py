@@ -6,7 +6,7 @@ import argparse
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,34 @@ def add_bootstrap(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="brokers to learn the cluster from"
     )
+
+
+def add_action(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str, epilog: str
+) -> argparse.ArgumentParser:
+    """A command of an administrator's: its parser, with the options that say which cluster, and ``epilog`` as it is."""
+    parser = commands.add_parser(
+        name,
+        help=purpose,
+        description=purpose[0].upper() + purpose[1:] + ".",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_bootstrap(parser)
+    parser.add_argument("--command-config", metavar="FILE", help="a file of client properties")
+    return parser
+
+
+def examples_of(examples: str, command: str) -> str:
+    """The lines of ``examples`` that use a command, under a heading."""
+    return "\n".join(["examples:", *(line for line in examples.splitlines() if f" {command} " in line)])
+
+
+def aligned(rows: Sequence[Sequence[str]], least: Sequence[int], gap: str) -> Iterator[str]:
+    """Lines of a table: each column as wide as its longest value and no less than ``least``, the last not filled up."""
+    widths = [max(width, *(len(row[number]) for row in rows)) for number, width in enumerate(least)]
+    for row in rows:
+        yield gap.join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip()
 
 
 def key_values(pairs: Iterable[str], option: str) -> dict[str, str]:

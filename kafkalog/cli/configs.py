@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.cli.client_options import (
     UsageError,
-    add_bootstrap,
+    add_action,
     client_properties,
     print_json,
     reporting,
@@ -74,15 +74,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _add(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str
 ) -> argparse.ArgumentParser:
-    parser = commands.add_parser(
-        name,
-        help=purpose,
-        description=purpose[0].upper() + purpose[1:] + ".",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_bootstrap(parser)
-    parser.add_argument("--command-config", metavar="FILE", help="a file of client properties")
+    parser = add_action(commands, name, purpose, EXAMPLES)
     parser.add_argument("--entity-type", choices=tuple(SHORT.values()), help="what has the configuration")
     parser.add_argument("--entity-name", metavar="NAME", help="which one: a topic, a broker's id, a group")
     parser.add_argument("--entity-default", action="store_true", help="the default of all brokers")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkalog.cli.client_options import (
     UsageError,
-    add_bootstrap,
+    add_action,
     client_properties,
     complain,
+    examples_of,
     key_values,
     positive,
     reporting,
@@ -60,16 +61,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _add(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str, *, topic: bool
 ) -> argparse.ArgumentParser:
-    examples = [line for line in EXAMPLES.splitlines() if f" topics {name} " in line]
-    parser = commands.add_parser(
-        name,
-        help=purpose,
-        description=purpose[0].upper() + purpose[1:] + ".",
-        epilog="\n".join(["examples:", *examples]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_bootstrap(parser)
-    parser.add_argument("--command-config", metavar="FILE", help="a file of client properties")
+    parser = add_action(commands, name, purpose, examples_of(EXAMPLES, f"topics {name}"))
     parser.add_argument("--topic", required=topic, metavar="TOPIC", help="the topic's name")
     return parser
 

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.cli.client_options import (
     UsageError,
-    add_bootstrap,
+    add_action,
+    aligned,
     client_properties,
     complain,
+    examples_of,
     natural,
     reporting,
     warn_unknown,
@@ -56,16 +58,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _add(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str, run: Any
 ) -> argparse.ArgumentParser:
-    examples = [line for line in EXAMPLES.splitlines() if f" transactions {name} " in line]
-    parser = commands.add_parser(
-        name,
-        help=purpose,
-        description=purpose[0].upper() + purpose[1:] + ".",
-        epilog="\n".join(["examples:", *examples]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_bootstrap(parser)
-    parser.add_argument("--command-config", metavar="FILE", help="a file of client properties")
+    parser = add_action(commands, name, purpose, examples_of(EXAMPLES, f"transactions {name}"))
     if name != "abort":
         parser.add_argument("--json", action="store_true", help="one object a line, in place of the table")
     parser.set_defaults(run=run)
@@ -275,9 +268,8 @@ def _show(arguments: argparse.Namespace, heads: Sequence[str], rows: Iterable[Se
             print(json.dumps({_key(head): value for head, value in zip(heads, row, strict=True)}))
         return
     texts = [list(heads), *([_text(value) for value in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    for line in texts:
-        print("\t".join(value.ljust(width) for value, width in zip(line, widths, strict=True)).rstrip())
+    for line in aligned(texts, [0] * len(heads), "\t"):
+        print(line)
 
 
 def _key(head: str) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.cli.client_options import (
     UsageError,
-    add_bootstrap,
+    add_action,
+    aligned,
     client_properties,
     positive,
     print_json,
@@ -27,15 +28,7 @@ def add_command(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str, more: str
 ) -> argparse.ArgumentParser:
     """A parser with the options of every command, and examples at its end."""
-    parser = commands.add_parser(
-        name,
-        help=purpose,
-        description=purpose[0].upper() + purpose[1:] + ".",
-        epilog=more,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_bootstrap(parser)
-    parser.add_argument("--command-config", metavar="FILE", help="a file of client properties")
+    parser = add_action(commands, name, purpose, more)
     parser.add_argument("--timeout", type=positive, metavar="MS", help="ms that brokers may take (default: 60000)")
     return parser
 
@@ -131,9 +124,7 @@ def show(columns: Sequence[Column], rows: Collection[Sequence[Any]], *, as_json:
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
     """Lines of a table, each column as wide as its longest value; the last one is not filled up."""
     texts = [[column.heading for column in columns], *([_text(value) for value in row] for row in rows)]
-    widths = [max(column.width, *(len(row[number]) for row in texts)) for number, column in enumerate(columns)]
-    for row in texts:
-        yield " ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip()
+    return aligned(texts, [column.width for column in columns], " ")
 
 
 def _text(value: Any) -> str:
