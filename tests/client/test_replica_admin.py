@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.replica_admin import ElectionType, ReplicaAdmin
+from kafkalog.client.replica_admin import ElectionType, ReplicaAdmin, ReplicaOnBroker
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
     ElectionNotNeededError,
     InvalidReplicaAssignmentError,
     KafkaError,
+    LogDirNotFoundError,
     NoReassignmentInProgressError,
     UnknownTopicOrPartitionError,
 )
+from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.waiting import wait_until
+from tests.support.wire import batch, produce
 
 
 @pytest.fixture
@@ -55,3 +61,31 @@ def test_reassignments(replicas: ReplicaAdmin, new_topic: Callable[..., str]) ->
     assert replicas.list_partition_reassignments() == {}
     assert replicas.list_partition_reassignments(tps) == {}
     assert replicas.alter_partition_reassignments({}) == {}
+
+
+def test_moves_between_log_directories(start_broker: Callable[..., KafkalogBroker], tmp_path: Path) -> None:
+    dirs = [str(tmp_path / name) for name in ("one", "two")]
+    broker = start_broker({"log.dirs": ",".join(dirs)})
+    config = ClientConfig.from_dict({"bootstrap.servers": broker.bootstrap})
+    tp = TopicPartition("t", 0)
+    with Admin(config) as admin, ReplicaAdmin(config) as replicas, broker.connect() as sock:
+        admin.create_topics([NewTopic("t", 1, 1)])
+        assert produce(sock, "t", batch([b"x" * 100])).error_code == 0
+
+        def place() -> list[tuple[str, bool]]:
+            (found,) = replicas.describe_log_dirs().values()
+            return [(path, info.replicas[tp].is_future) for path, info in found.items() if tp in info.replicas]
+
+        ((source, _),) = place()
+        (target,) = set(dirs) - {source}
+        here, unknown = ReplicaOnBroker(tp, 0), ReplicaOnBroker(TopicPartition("u", 1), 0)
+        assert replicas.alter_replica_log_dirs({here: target}) == {here: None}
+        wait_until(lambda: place() == [(target, False)], "the partition was moved")
+        outcomes = replicas.alter_replica_log_dirs({here: "/no/such/directory", unknown: source})
+        assert isinstance(outcomes[here], LogDirNotFoundError)
+        assert isinstance(outcomes[unknown], UnknownTopicOrPartitionError)
+        info = replicas.describe_log_dirs([0])[0][target]
+        assert info.error is None
+        assert info.replicas[tp].size > 100
+        assert info.replicas[tp].offset_lag == 0
+        assert 0 < info.usable_bytes <= info.total_bytes

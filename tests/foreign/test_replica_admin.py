@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import confluent_kafka
@@ -15,6 +15,9 @@ from confluent_kafka.admin import AdminClient
 from tests.peers import kafka as apache
 from tests.peers import require
 from tests.peers.clients.base import ForeignClient
+from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.waiting import wait_until
+from tests.support.wire import batch, create_topic, produce
 
 ELECTION_NOT_NEEDED, UNKNOWN_TOPIC_OR_PARTITION = 84, 3
 LEADER_ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
@@ -78,3 +81,44 @@ def test_javas_reassignment_tool(bootstrap: str, referee: ForeignClient, topic: 
     assert f"Successfully started partition reassignment for {topic}-0" in tool(REASSIGN, *words, "--execute")
     assert f"Reassignment of partition {topic}-0 is completed." in tool(REASSIGN, *words, "--verify")
     assert tool(REASSIGN, "--bootstrap-server", bootstrap, "--list") == ["No partition reassignments found."]
+
+
+@pytest.fixture
+def two_dirs(start_broker: Callable[..., KafkalogBroker], tmp_path: Path) -> KafkalogBroker:
+    """A broker with two log directories."""
+    return start_broker({"log.dirs": f"{tmp_path / 'one'},{tmp_path / 'two'}"})
+
+
+def move_away(broker: KafkalogBroker, topic: str, tmp_path: Path) -> Path:
+    """Make a topic with a record; the log directory that it is not in."""
+    with broker.connect() as sock:
+        create_topic(sock, topic, 1)
+        assert produce(sock, topic, batch([b"x"])).error_code == 0
+    return next(path for path in (tmp_path / "one", tmp_path / "two") if not (path / f"{topic}-0").exists())
+
+
+def test_kafka_python_moves(two_dirs: KafkalogBroker, topic: str, tmp_path: Path) -> None:
+    target = move_away(two_dirs, topic, tmp_path)
+    admin = kafka.KafkaAdminClient(bootstrap_servers=two_dirs.bootstrap)
+    try:
+        replica = kafka.TopicPartitionReplica(topic, 0, 0)
+        assert admin.alter_replica_log_dirs({replica: str(target)}) == {replica: kafka.errors.NoError}
+        wait_until(lambda: (target / f"{topic}-0").exists(), "it was moved")
+        assert admin.alter_replica_log_dirs({replica: str(tmp_path)}) == {replica: kafka.errors.LogDirNotFoundError}
+    finally:
+        admin.close()
+
+
+@pytest.mark.peer
+def test_javas_reassignment_tool_moves(two_dirs: KafkalogBroker, topic: str, tmp_path: Path) -> None:
+    target = move_away(two_dirs, topic, tmp_path)
+    plan = tmp_path / "plan.json"
+    rows = [{"topic": topic, "partition": 0, "replicas": [0], "log_dirs": [str(target)]}]
+    plan.write_text(json.dumps({"version": 1, "partitions": rows}))
+    words = ("--bootstrap-server", two_dirs.bootstrap, "--reassignment-json-file", str(plan))
+    done = tool(REASSIGN, *words, "--execute", "--replica-alter-log-dirs-throttle", "1000000")
+    begun = f"Successfully started moving log directory to {target} for replica {topic}-0 with broker 0"
+    assert begun in [line.strip() for line in done]
+    wait_until(lambda: (target / f"{topic}-0").exists(), "it was moved")
+    done = tool(REASSIGN, *words, "--verify")
+    assert f"Reassignment of replica {topic}-0-0 completed successfully." in done
