@@ -40,9 +40,8 @@ def wire(broker: KafkalogBroker) -> Iterator[socket.socket]:
 
 
 def url(broker: KafkalogBroker) -> str:
-    found = re.search(r"metrics are served on (http\S+)", broker.logged())
-    assert found is not None
-    return found[1]
+    # The last one, where the broker was started again.
+    return str(re.findall(r"metrics are served on (http\S+)", broker.logged())[-1])
 
 
 def scrape(broker: KafkalogBroker) -> Samples:
