@@ -5,8 +5,8 @@
 - `subscription`  what is wanted and where the consumer stands, `positions` and `chunk` what it is made of
 - `polling`       what a poll does; `guard` who may call
 - `beginnings`    where it begins; `taking` and `delivery` what was fetched, on its way to the application
-- `fetching`      the thread that fetches; `leaders` its connections, `validation` positions after a change of leaders
-                  (KIP-320)
+- `fetching`      the thread that fetches; `leaders` its connections, `watching` metadata, `lookups` offsets of
+                  timestamps, `validation` positions after a change of leaders (KIP-320)
 - `coordinator`   the application's side of a membership, `commits` and `group` its requests
 - `classic`       under the classic protocol: `joining` the group, `heartbeat`, `membership` the member's state,
                   `protocol` what members tell each other

@@ -138,7 +138,7 @@ class ClassicCoordinator(Coordinator):
     def _wants_join(self) -> bool:
         """Whether the member is to join, having looked at what has changed."""
         subscription = self._subscription
-        if subscription.kind is Kind.PATTERN and self._known is None:
+        if subscription.kind is Kind.PATTERN and not subscription.matched:
             return False
         joined = self._joined
         if joined is not None and self.membership.rejoin is None and self._join is None:

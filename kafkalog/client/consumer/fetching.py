@@ -5,7 +5,7 @@ It also finds the offsets of partitions that begin at a timestamp, validates pos
 are left with their partition, or with the consumer, for the application's next call.
 
 It waits for nobody in particular: requests to leaders are in flight side by side (`leaders`), and what can only be
-waited for, metadata and offsets of timestamps, is asked for by threads of its own.
+waited for, metadata (`watching`) and offsets of timestamps (`lookups`), is asked for by threads of its own.
 """
 
 from __future__ import annotations
@@ -15,20 +15,13 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass
 
 from kafkalog.client.cluster import Broker, Cluster, ClusterMetadata
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError, is_retriable
 from kafkalog.client.fetcher import MAX_VERSION, MIN_VERSION, fetch_request, read_partition
-from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from kafkalog.protocol.errors import (
-    InvalidTopicError,
-    OffsetOutOfRangeError,
-    TopicAuthorizationFailedError,
-    error_for,
-)
+from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
 from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
 from kafkalog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 
@@ -36,22 +29,20 @@ from .chunk import Chunk
 from .config import ConsumerConfig
 from .errors import LogTruncationError
 from .leaders import Leaders
+from .lookups import Lookup, Lookups
 from .positions import NO_EPOCH, Position
-from .shared import Shared, Waker, Worker
-from .subscription import Kind, PartitionState, SubscriptionState
+from .shared import Shared, Waker
+from .subscription import PartitionState, SubscriptionState
 from .validation import Truncated, epochs_request, judge
+from .watching import MetadataWatch
 
 _log = logging.getLogger(__name__)
 
 RESET_TIMESTAMPS = {"earliest": EARLIEST, "latest": LATEST}
-_RESOLVE_S = 5.0
-"""How long finding offsets at one leader may take before metadata is looked at again."""
 _IMPATIENT_S = 0.025
 """What a leader waits for records while partitions of its are left out because enough of them was fetched: they are
 asked for soon after the application has taken it."""
 _IDLE_S = 5.0
-_MISSING_S = 1.0
-"""How often is looked for topics that are not there."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +53,6 @@ class _Asked:
     version: int
     position: Position
     leader_epoch: int
-
-
-@dataclass(frozen=True)
-class _Finding:
-    """Offsets of timestamps that a leader is asked for; ``wanted`` are states and their versions."""
-
-    wanted: dict[TopicPartition, tuple[PartitionState, int]]
-    found: Future[dict[TopicPartition, OffsetAndTimestamp]]
 
 
 class Fetcher(threading.Thread):
@@ -84,19 +67,15 @@ class Fetcher(threading.Thread):
         on_metadata: Callable[[ClusterMetadata], None],
     ) -> None:
         super().__init__(name="kafkalog-consumer-fetch", daemon=True)
-        self._config, self._client = config, config.client
+        self._client = config.client
         self._cluster, self._subscription, self._shared = cluster, subscription, shared
-        self._on_metadata = on_metadata
         self._waker = Waker()
         self._stopping = False
         self._leaders = Leaders(cluster, self._waker)
         self._busy: set[TopicPartition] = set()
         """Partitions of which something is asked."""
-        self._finding: dict[int, _Finding] = {}
-        self._watcher = Worker("kafkalog-consumer-metadata", self._waker.wake)
-        self._watching: Future[ClusterMetadata] | None = None
-        self._watch_at = self._watch_again_at = 0.0
-        self._watched: frozenset[str] | None = frozenset()
+        self._watch = MetadataWatch(config, cluster, subscription, shared, on_metadata, self._waker.wake)
+        self._lookups = Lookups(cluster, config.client.isolation_level, self._waker.wake)
         self._nothing_before = 0.0
         self.columns: tuple[str, ...] | None = None
         """Arrow columns that chunks are decoded to as they come."""
@@ -112,7 +91,7 @@ class Fetcher(threading.Thread):
 
     def refresh_metadata(self) -> None:
         """Look at the topics of interest now."""
-        self._watch_at = 0.0
+        self._watch.refresh()
         self._waker.wake()
 
     def stop(self, timeout: float) -> None:
@@ -134,7 +113,7 @@ class Fetcher(threading.Thread):
                     self._report(error)
         finally:
             self._leaders.close()
-            self._watcher.stop(0)
+            self._watch.stop()
             self._waker.close()
 
     def _report(self, error: Exception) -> None:
@@ -152,7 +131,7 @@ class Fetcher(threading.Thread):
     def _once(self) -> None:
         pause = self._nothing_before - time.monotonic()
         if pause <= 0:
-            self._watch()
+            self._watch.step()
             self._look_up()
             self._ask()
         self._leaders.wait(self._patience())
@@ -162,100 +141,40 @@ class Fetcher(threading.Thread):
         now = time.monotonic()
         with self._shared.lock:
             retries = [state.retry_at for state in self._subscription.partitions.values() if state.retry_at > now]
-        times = [now + _IDLE_S, *retries, self._leaders.next_deadline()]
-        if self._watching is None:
-            times.append(self._watch_at)
+        times = [now + _IDLE_S, *retries, self._leaders.next_deadline(), self._watch.next_time()]
         if self._nothing_before > now:
             times = [self._nothing_before]
         return max(min(times) - now, 0.001)
 
-    # Metadata
-
-    def _watch(self) -> None:
-        """Have the metadata of the topics of interest fetched where that is due, and note what came."""
-        if self._watching is not None:
-            if self._watching.done():
-                watching, self._watching = self._watching, None
-                self._note_metadata(watching.result())
-            return
-        now = time.monotonic()
-        with self._shared.lock:
-            kind = self._subscription.kind
-            wanted = None if self._subscription.watches_all else self._subscription.watched
-        if kind is Kind.NONE or wanted == frozenset():
-            self._watch_at = now + _IDLE_S
-            return
-        if now < self._watch_at and wanted == self._watched:
-            return
-        self._watch_at = self._watch_again_at = now + max(self._client.retry_backoff, 0.01)
-        self._watched = wanted
-        create = self._config.allow_auto_create_topics and kind is Kind.TOPICS
-        self._watching = self._watcher.submit(
-            lambda: self._cluster.metadata(
-                wanted, refresh=True, deadline=now + self._client.request_timeout, allow_auto_topic_creation=create
-            )
-        )
-
-    def _note_metadata(self, found: ClusterMetadata) -> None:
-        missing = False
-        for topic in found.topics.values():
-            error = error_for(topic.error_code, f"topic {topic.name}") if topic.error_code else None
-            if isinstance(error, InvalidTopicError | TopicAuthorizationFailedError) and self._watched is not None:
-                raise error
-            missing |= error is not None
-        age = self._client.metadata_max_age
-        self._watch_at = max(self._watch_again_at, time.monotonic() + (min(_MISSING_S, age) if missing else age))
-        self._on_metadata(found)
-        self._shared.notify()
-
-    def _watch_soon(self) -> None:
-        """A leader is not known, or not any more."""
-        self._watch_at = min(self._watch_at, self._watch_again_at)
-
     # Positions
 
     def _look_up(self) -> None:
-        """Find the positions of partitions that begin at a timestamp, at each leader by itself."""
-        for node_id in [node_id for node_id, each in self._finding.items() if each.found.done()]:
-            self._found(self._finding.pop(node_id))
-        now = time.monotonic()
-        under_way = {tp for each in self._finding.values() for tp in each.wanted}
+        """Find the positions of partitions that begin at a timestamp."""
+        for lookup, answer in self._lookups.finished():
+            self._found(lookup, answer)
+        now, busy = time.monotonic(), self._lookups.partitions
         with self._shared.lock:
-            states = [
-                (state, state.version, state.reset)
+            wanted = [
+                Lookup(state, state.version, state.reset)
                 for tp, state in self._subscription.partitions.items()
-                if state.reset is not None and state.retry_at <= now and state.error is None and tp not in under_way
+                if state.reset is not None and state.retry_at <= now and state.error is None and tp not in busy
             ]
-        by_leader: dict[int, dict[TopicPartition, tuple[PartitionState, int, int]]] = defaultdict(dict)
-        for state, version, reset in states:
-            broker, _ = self._leader_of(state, version)
-            if broker is not None and broker.node_id not in self._finding:
-                by_leader[broker.node_id][state.tp] = state, version, reset
-        for node_id, wanted in by_leader.items():
-            timestamps = {tp: reset for tp, (_, _, reset) in wanted.items()}
-            worker = Worker(f"kafkalog-consumer-offsets-{node_id}", self._waker.wake)
-            self._finding[node_id] = _Finding(
-                {tp: (state, version) for tp, (state, version, _) in wanted.items()},
-                worker.submit(self._lookup(timestamps, now + _RESOLVE_S)),
-            )
-            worker.stop(0)
+        by_leader: dict[int, dict[TopicPartition, Lookup]] = defaultdict(dict)
+        for each in wanted:
+            broker, _ = self._leader_of(each.state, each.version)
+            if broker is not None and self._lookups.idle(broker.node_id):
+                by_leader[broker.node_id][each.state.tp] = each
+        for node_id, lookups in by_leader.items():
+            self._lookups.begin(node_id, lookups)
 
-    def _lookup(
-        self, timestamps: dict[TopicPartition, int], deadline: float
-    ) -> Callable[[], dict[TopicPartition, OffsetAndTimestamp]]:
-        return lambda: list_offsets(self._cluster, timestamps, self._client.isolation_level, deadline)
-
-    def _found(self, finding: _Finding) -> None:
-        error = finding.found.exception()
-        found = {} if error is not None else finding.found.result()
+    def _found(self, lookup: Lookup, answer: OffsetAndTimestamp | Exception) -> None:
+        state = lookup.state
         with self._shared.lock:
-            for tp, (state, version) in finding.wanted.items():
-                if state.version != version:
-                    continue
-                if tp in found:
-                    state.move(Position(max(found[tp].offset, 0), found[tp].leader_epoch))
-                elif isinstance(error, Exception):
-                    self._fail(state, error)
+            if state.version == lookup.version:
+                if isinstance(answer, Exception):
+                    self._fail(state, answer)
+                else:
+                    state.move(Position(max(answer.offset, 0), answer.leader_epoch))
         self._shared.notify()
 
     def _leader_of(self, state: PartitionState, version: int) -> tuple[Broker, int] | tuple[None, int]:
@@ -266,7 +185,7 @@ class Fetcher(threading.Thread):
             self._partition_failed(state, version, error)
             return None, NO_EPOCH
         if leader is None:
-            self._watch_soon()
+            self._watch.soon()
             return None, NO_EPOCH
         return leader.broker, leader.epoch
 

@@ -122,6 +122,8 @@ class SubscriptionState:
         self.topics: frozenset[str] = frozenset()
         """What the member tells the group that it wants."""
         self.filter: TopicFilter | None = None
+        self.matched = False
+        """Whether topics have been looked through for those that the filter allows."""
         self.regex: str | None = None
         """What the coordinator matches with topics; ``topics`` are then those of the assignment."""
         self.group_topics: frozenset[str] = frozenset()
@@ -145,7 +147,7 @@ class SubscriptionState:
     def subscribe_pattern(self, wanted: TopicFilter) -> None:
         """Want the topics that a filter allows, among those there are: `found` says which they are."""
         self._become(Kind.PATTERN)
-        self.filter, self.regex = wanted, None
+        self.filter, self.regex, self.matched = wanted, None, False
 
     def subscribe_regex(self, regex: str) -> None:
         """Want the topics that the coordinator finds to match."""
@@ -156,6 +158,7 @@ class SubscriptionState:
     def found(self, topics: Iterable[str]) -> bool:
         """These are the topics that there are; whether that changes what is wanted."""
         assert self.filter is not None
+        self.matched = True
         before, self.topics = self.topics, self.filter.select(topics)
         return before != self.topics
 

@@ -238,6 +238,12 @@ def test_regular_expressions_here_and_there(modern: Live) -> None:
         poll_until([theirs], lambda: theirs.subscription() == {more}, "the later topic")
         modern.produce(more, 1, values(1))
         assert take(theirs, 1)[0].topic == more
+        noting = Noting()
+        mine.subscribe([prefix, more], listener=noting)
+        poll_until([mine], lambda: member_of(mine).member.due(time.monotonic()) > 0, "it is told")
+        mine.subscribe(pattern=f"{prefix}.*", listener=noting)
+        poll_until([mine], lambda: mine.subscription() == {prefix, more}, "they are found again")
+        assert noting.calls == [], "nothing is given up in between"
         theirs.subscribe([prefix])
         poll_until([theirs], lambda: theirs.subscription() == {prefix} == topics_of(theirs), "a topic by its name")
         theirs.subscribe(pattern=SubscriptionPattern("("))

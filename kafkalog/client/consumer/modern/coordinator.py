@@ -126,8 +126,9 @@ class ModernCoordinator(Coordinator):
         subscription = self._subscription
         if subscription.regex is not None:
             return Wanted(frozenset(), subscription.regex)
-        if subscription.kind is Kind.PATTERN and not subscription.topics and self.member.wanted is None:
-            # Apache Kafka 3.9 takes nobody in who wants nothing.
+        # Apache Kafka 3.9 takes nobody in who wants nothing.
+        nothing = not subscription.topics and self.member.wanted is None
+        if subscription.kind is Kind.PATTERN and (nothing or not subscription.matched):
             return None
         return Wanted(subscription.topics)
 

@@ -1,0 +1,67 @@
+"""Finding the offsets of timestamps, at each leader by itself and in a thread of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.offsets import list_offsets
+from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
+
+from .shared import Worker
+from .subscription import PartitionState
+
+_PATIENCE_S = 5.0
+"""How long one leader may take before metadata is looked at again."""
+
+
+class Lookup(NamedTuple):
+    """A partition, the version of its state, and the timestamp (ms) whose offset is wanted."""
+
+    state: PartitionState
+    version: int
+    timestamp: int
+
+
+class Lookups:
+    """What leaders are asked at present. ``wake`` is called when an answer is there."""
+
+    def __init__(self, cluster: Cluster, isolation_level: int, wake: Callable[[], None]) -> None:
+        self._cluster, self._isolation_level, self._wake = cluster, isolation_level, wake
+        self._asked: dict[
+            int, tuple[Mapping[TopicPartition, Lookup], Future[dict[TopicPartition, OffsetAndTimestamp]]]
+        ] = {}
+
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """Those that are being looked up."""
+        return {tp for wanted, _ in self._asked.values() for tp in wanted}
+
+    def idle(self, node_id: int) -> bool:
+        """Whether this leader can be asked."""
+        return node_id not in self._asked
+
+    def begin(self, node_id: int, wanted: Mapping[TopicPartition, Lookup]) -> None:
+        """Ask a leader that is `idle`."""
+        timestamps = {tp: each.timestamp for tp, each in wanted.items()}
+        deadline = time.monotonic() + _PATIENCE_S
+        worker = Worker(f"kafkalog-consumer-offsets-{node_id}", self._wake)
+        found = worker.submit(lambda: list_offsets(self._cluster, timestamps, self._isolation_level, deadline))
+        worker.stop(0)
+        self._asked[node_id] = wanted, found
+
+    def finished(self) -> list[tuple[Lookup, OffsetAndTimestamp | Exception]]:
+        """What has been found since the last call, or why it was not."""
+        ended: list[tuple[Lookup, OffsetAndTimestamp | Exception]] = []
+        for node_id in [node_id for node_id, (_, future) in self._asked.items() if future.done()]:
+            wanted, future = self._asked.pop(node_id)
+            try:
+                found = future.result()
+            except Exception as error:
+                ended += [(each, error) for each in wanted.values()]
+            else:
+                ended += [(each, found[tp]) for tp, each in wanted.items()]
+        return ended

@@ -1,0 +1,95 @@
+"""Keeping an eye on the metadata of the topics of interest; asked for by a thread of its own, for it may take long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from kafkalog.client.cluster import Cluster, ClusterMetadata
+from kafkalog.protocol.errors import InvalidTopicError, TopicAuthorizationFailedError, error_for
+
+from .config import ConsumerConfig
+from .shared import Shared, Worker
+from .subscription import Kind, SubscriptionState
+
+_IDLE_S = 5.0
+_MISSING_S = 1.0
+"""How often is looked for topics that are not there."""
+
+
+class MetadataWatch:
+    """Used by the fetcher's thread, but for `refresh`. ``wake`` ends its wait; ``on_metadata`` is told what came."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        cluster: Cluster,
+        subscription: SubscriptionState,
+        shared: Shared,
+        on_metadata: Callable[[ClusterMetadata], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self._config, self._client, self._cluster = config, config.client, cluster
+        self._subscription, self._shared = subscription, shared
+        self._on_metadata = on_metadata
+        self._worker = Worker("kafkalog-consumer-metadata", wake)
+        self._asking: Future[ClusterMetadata] | None = None
+        self._at = self._again_at = 0.0
+        self._watched: frozenset[str] | None = frozenset()
+
+    def refresh(self) -> None:
+        """Look now."""
+        self._at = 0.0
+
+    def soon(self) -> None:
+        """Look as soon as ``retry.backoff.ms`` after the last look: a leader is not known, or not any more."""
+        self._at = min(self._at, self._again_at)
+
+    def next_time(self) -> float:
+        """When `step` is to be called, though nothing has come (``time.monotonic``)."""
+        return self._at if self._asking is None else float("inf")
+
+    def stop(self) -> None:
+        """Let the thread end."""
+        self._worker.stop(0)
+
+    def step(self) -> None:
+        """Have metadata fetched where that is due, or note what came. Raises what the application is to be told."""
+        if self._asking is not None:
+            if self._asking.done():
+                asking, self._asking = self._asking, None
+                self._note(asking.result())
+            return
+        now = time.monotonic()
+        with self._shared.lock:
+            kind = self._subscription.kind
+            wanted = None if self._subscription.watches_all else self._subscription.watched
+        if kind is Kind.NONE or wanted == frozenset():
+            self._at = now + _IDLE_S
+            return
+        if now < self._at and wanted == self._watched:
+            return
+        self._at = self._again_at = now + max(self._client.retry_backoff, 0.01)
+        self._watched = wanted
+        create = self._config.allow_auto_create_topics and kind is Kind.TOPICS
+        self._asking = self._worker.submit(
+            lambda: self._cluster.metadata(
+                wanted, refresh=True, deadline=now + self._client.request_timeout, allow_auto_topic_creation=create
+            )
+        )
+
+    def _note(self, found: ClusterMetadata) -> None:
+        if self._watched is not None and self._subscription.watches_all:
+            # These were some topics, and by now all are of interest.
+            return
+        missing = False
+        for topic in found.topics.values():
+            error = error_for(topic.error_code, f"topic {topic.name}") if topic.error_code else None
+            if isinstance(error, InvalidTopicError | TopicAuthorizationFailedError) and self._watched is not None:
+                raise error
+            missing |= error is not None
+        age = self._client.metadata_max_age
+        self._at = max(self._again_at, time.monotonic() + (min(_MISSING_S, age) if missing else age))
+        self._on_metadata(found)
+        self._shared.notify()
