@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafkalog.client.consumer.membership import NO_GENERATION, Next
 from kafkalog.client.consumer.modern.member import (
@@ -264,6 +264,9 @@ def test_refused_commits() -> None:
 # Against the coordinator's state machine
 
 
+Reply = ConsumerGroupHeartbeatResponse | KafkaError | None
+
+
 class Client:
     """A consumer: its member, and what its application reads."""
 
@@ -271,6 +274,7 @@ class Client:
         self.member = Member(Settings("g", 1e6), member_id)
         self.reads: Partitions = NOTHING
         self.plan: Reconciliation | None = None
+        self.answers: list[tuple[Beat, Reply]] = []
 
     def poll(self, coordinator: Coordinator, wanted: Wanted, *, halfway: bool = False) -> None:
         """One poll of the application; ``halfway`` through a reconciliation it stops."""
@@ -292,65 +296,76 @@ class Client:
         self.plan = None
 
 
-DELIVERED, LOST, ANSWER_LOST = "delivered", "lost", "its answer lost"
-clients = st.integers(0, 2)
-wants = st.sampled_from([Wanted(frozenset(names)) for names in (("t0",), ("t1",), ("t0", "t1"), ())])
+WANTS = [Wanted(frozenset(names)) for names in (("t0",), ("t1",), ("t0", "t1"), ())]
 
 
-class GroupOfMembers(RuleBasedStateMachine):
+class GroupOfMembers:
     """Three members, a coordinator, and a network that loses requests and answers."""
 
-    @initialize(assignor=st.sampled_from(["uniform", "range"]))
-    def begin(self, assignor: str) -> None:
+    def __init__(self, assignor: str) -> None:
         self.now = 1000.0
         self.coordinator = Coordinator(FakeTopics(4, 3), assignors=(assignor,))
         self.clients = [Client(f"m{number}") for number in range(3)]
         self.wanted = [BOTH_TOPICS] * 3
         self.made = 3
 
-    def exchange(self, client: Client, fate: str) -> None:
+    def send(self, client: Client, *, lost: bool = False) -> None:
+        """A heartbeat that is due; its answer waits."""
         member = client.member
         if member.due(self.now) > 0:
             return
         beat = member.beat(self.now)
-        reply: ConsumerGroupHeartbeatResponse | KafkaError | None = None
-        if fate != LOST:
+        reply: Reply = None
+        if not lost:
             try:
                 reply = self.coordinator.request(beat.request)
-            except KafkaError as error:
+            except (FencedMemberEpochError, UnknownMemberIdError) as error:
                 reply = error
-        if reply is None or fate == ANSWER_LOST:
-            member.failed(beat, self.now)
-        elif isinstance(reply, KafkaError):
-            assert isinstance(reply, FencedMemberEpochError) or reply.code is ErrorCode.UNKNOWN_MEMBER_ID, reply
-            member.refused(beat, reply.code, reply.message, self.now)
-        else:
-            member.answered(beat, reply)
+        client.answers.append((beat, reply))
 
-    @rule(number=clients, halfway=st.booleans())
+    def deliver(self, client: Client, *, lost: bool = False) -> None:
+        """The oldest answer that waits."""
+        if not client.answers:
+            return
+        beat, reply = client.answers.pop(0)
+        if reply is None or lost:
+            client.member.failed(beat, self.now)
+        elif isinstance(reply, KafkaError):
+            client.member.refused(beat, reply.code, reply.message, self.now)
+        else:
+            client.member.answered(beat, reply)
+
+    # What happens, to a client by its number, one way or the other
+
+    def round(self, number: int, settled: bool) -> None:
+        """What a client does when all is well."""
+        client = self.clients[number]
+        client.poll(self.coordinator, self.wanted[number])
+        self.send(client)
+        self.deliver(client)
+
     def poll(self, number: int, halfway: bool) -> None:
         self.clients[number].poll(self.coordinator, self.wanted[number], halfway=halfway)
 
-    @rule(number=clients, fate=st.sampled_from([DELIVERED, DELIVERED, DELIVERED, LOST, ANSWER_LOST]))
-    def heartbeat(self, number: int, fate: str) -> None:
-        self.exchange(self.clients[number], fate)
+    def heartbeat(self, number: int, lost: bool) -> None:
+        self.send(self.clients[number], lost=lost)
 
-    @rule(seconds=st.sampled_from([0.05, 1.0, 6.0]))
-    def time_passes(self, seconds: float) -> None:
+    def answer(self, number: int, lost: bool) -> None:
+        self.deliver(self.clients[number], lost=lost)
+
+    def time_passes(self, number: int, _: bool) -> None:
+        seconds = (0.05, 1.0, 6.0)[number]
         self.now += seconds
         self.coordinator.now_ms += round(seconds * 1000)
 
-    @rule(number=clients, wanted=wants)
-    def subscribe(self, number: int, wanted: Wanted) -> None:
-        self.wanted[number] = wanted
+    def subscribe(self, number: int, back: bool) -> None:
+        self.wanted[number] = BOTH_TOPICS if back else WANTS[number]
 
-    @rule(number=clients)
-    def session_ends(self, number: int) -> None:
+    def session_ends(self, number: int, _: bool) -> None:
         member_id = self.clients[number].member.member_id
         if member_id in self.coordinator.group.members:
             self.coordinator.fence(member_id)
 
-    @rule(number=clients, reaches=st.booleans())
     def leave_and_begin_again(self, number: int, reaches: bool) -> None:
         client = self.clients[number]
         client.reads, client.plan = NOTHING, None
@@ -359,25 +374,30 @@ class GroupOfMembers(RuleBasedStateMachine):
             with contextlib.suppress(UnknownMemberIdError):
                 self.coordinator.request(request)
 
-    @rule(number=clients)
-    def crash(self, number: int) -> None:
+    def crash(self, number: int, _: bool) -> None:
         self.clients[number] = Client(f"m{self.made}")
         self.made += 1
 
-    @rule(topic=st.sampled_from(["t0", "t1"]))
-    def more_partitions(self, topic: str) -> None:
+    def more_partitions(self, number: int, _: bool) -> None:
+        topic = ("t0", "t1", "t1")[number]
         self.coordinator.topics.put(topic, min(self.coordinator.topics.by_name[topic].partitions + 1, 8))
 
-    @invariant()
-    def nobody_reads_what_another_member_reads(self) -> None:
-        """But for those that were fenced and have not heard of it."""
+    # What holds
+
+    def check(self) -> None:
+        """Nobody reads what another member reads, but for those that were fenced and have not heard of it; and what an
+        application reads is what its member says that it has."""
         seen: Partitions = NOTHING
         for client in self.clients:
-            if client.member.member_id in self.coordinator.group.members and client.member.generation.valid:
+            if not client.member.generation.valid:
+                continue
+            if client.member.member_id in self.coordinator.group.members:
                 assert not seen & client.reads
                 seen |= client.reads
+            if client.plan is None:
+                assert client.reads == (client.member.current or NOTHING)
 
-    def teardown(self) -> None:
+    def settle(self) -> None:
         """Once nothing is lost any more everything is read by exactly one of those that want it."""
         mine = {client.member.member_id for client in self.clients}
         for member_id in set(self.coordinator.group.members) - mine:
@@ -388,8 +408,10 @@ class GroupOfMembers(RuleBasedStateMachine):
             assert rounds < 100, [(client.member, client.reads) for client in self.clients]
             for client, wanted in zip(self.clients, self.wanted, strict=True):
                 client.poll(self.coordinator, wanted)
-                self.exchange(client, DELIVERED)
-            self.time_passes(1.0)
+                self.send(client)
+                while client.answers:
+                    self.deliver(client)
+            self.time_passes(1, True)
         topics = self.coordinator.topics.by_name
         expected = {
             TopicIdPartition(topics[name].topic_id, partition)
@@ -416,5 +438,32 @@ class GroupOfMembers(RuleBasedStateMachine):
 
 
 BOTH_TOPICS = Wanted(frozenset({"t0", "t1"}))
-GroupOfMembers.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-TestGroupOfMembers = pytest.mark.timeout(300)(GroupOfMembers.TestCase)
+HAPPENS: list[tuple[Callable[[GroupOfMembers, int, bool], None], int]] = [
+    (GroupOfMembers.round, 6),
+    (GroupOfMembers.poll, 3),
+    (GroupOfMembers.heartbeat, 3),
+    (GroupOfMembers.answer, 3),
+    (GroupOfMembers.time_passes, 2),
+    (GroupOfMembers.subscribe, 2),
+    (GroupOfMembers.session_ends, 1),
+    (GroupOfMembers.leave_and_begin_again, 1),
+    (GroupOfMembers.crash, 1),
+    (GroupOfMembers.more_partitions, 1),
+]
+"""What happens, and how often."""
+events = st.tuples(
+    st.sampled_from([event for event, often in HAPPENS for _ in range(often)]), st.integers(0, 2), st.booleans()
+)
+
+
+@pytest.mark.timeout(300)
+@settings(max_examples=150)
+@given(st.sampled_from(["uniform", "range"]), st.lists(events, min_size=40, max_size=80))
+def test_members_and_their_coordinator(
+    assignor: str, history: list[tuple[Callable[[GroupOfMembers, int, bool], None], int, bool]]
+) -> None:
+    group = GroupOfMembers(assignor)
+    for event, number, flag in history:
+        event(group, number, flag)
+        group.check()
+    group.settle()
