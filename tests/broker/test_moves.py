@@ -216,7 +216,7 @@ def test_a_move_goes_on_after_a_start(start: Callable[..., KafkalogBroker], dirs
     target = others(dirs)[0]
     with broker.connect() as sock:
         assert alter(sock, target) == ErrorCode.NONE
-        wait_until(lambda: any(futures(target)[0].glob("*.log")), "something was copied")
+        wait_until(lambda: any(futures(target)[0].glob("*.index")), "something was copied")
     (before,) = futures(target)
     getattr(broker, end)()
     broker.start()

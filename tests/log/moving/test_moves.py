@@ -217,7 +217,7 @@ def test_a_stop_does_not_wait_for_a_slow_move(tmp_path: Path) -> None:
         # The pace is kept on the average over so long.
         await asyncio.sleep(0.4)
         future = mover.begin(log, target_of(logs))
-        while not future.size:
+        while not list(future.dir.glob("*.index")):
             await asyncio.sleep(0.01)
         assert future.offset_lag > 0
         await mover.stop()
