@@ -1,0 +1,109 @@
+"""Groups that change their protocol while that cannot be stored: they stay what the log says that they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.coordinator.group.consumer_service import ConsumerGroups
+from broker.coordinator.group.member import JoinResult
+from broker.coordinator.group.modern.model import JOIN_EPOCH, LEAVE_EPOCH
+from kafkalog.protocol.errors import CoordinatorNotAvailableError, ErrorCode
+from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tests.broker.groups_support import subscription
+from tests.coordinator.classic_world import SESSION_MS
+from tests.coordinator.running import Start
+
+
+class Changing:
+    """A group ``g`` of one shard, which may change both ways."""
+
+    def __init__(self, start: Start, **settings: str) -> None:
+        self.running = start(
+            offsets_topic_num_partitions="1", group_consumer_migration_policy="bidirectional", **settings
+        )
+        self.consumers = ConsumerGroups(self.running.groups, self.running.parts.store)
+        self.running.ready()
+
+    @property
+    def kind(self) -> str:
+        (group,) = self.running.groups.groups()
+        return group.membership.kind
+
+    @property
+    def in_log(self) -> set[tuple[str, str]]:
+        """The kind and state of the groups that a reload finds."""
+        (shard,) = self.running.groups.shards()
+        shard.partition.leader_epoch += 1
+        self.running.ready()
+        return {(group.membership.kind, group.membership.state_name) for group in self.running.groups.groups()}
+
+    def heartbeat(self, epoch: int) -> Any:
+        """Of the member of the consumer protocol."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id="consumer", member_epoch=epoch, rebalance_timeout_ms=SESSION_MS,
+            subscribed_topic_names=["t"], topic_partitions=[],
+        )  # fmt: skip
+        return self.running.run(self.consumers.heartbeat(request, 0, "client", "/host"))
+
+    def join(self) -> JoinResult:
+        """A member of the classic protocol."""
+
+        async def work() -> JoinResult:
+            protocols = (("range", subscription("t")),)
+            joined = await self.running.joined("g", protocols=protocols)
+            if joined.error is ErrorCode.MEMBER_ID_REQUIRED:
+                joined = await self.running.joined("g", member_id=joined.member_id, protocols=protocols)
+            return joined
+
+        result: JoinResult = self.running.run(work())
+        assert result.error is ErrorCode.NONE
+        return result
+
+    def refuse(self, refuse: bool) -> None:
+        """Whether appends are refused from now on."""
+        (shard,) = self.running.groups.shards()
+        shard.partition.min_insync = 2 if refuse else 1
+
+
+def test_an_upgrade_that_cannot_be_appended_is_undone(start: Start) -> None:
+    group = Changing(start)
+    group.join()
+    group.refuse(True)
+    with pytest.raises(CoordinatorNotAvailableError):
+        group.heartbeat(JOIN_EPOCH)
+    assert group.kind == "classic"
+    group.refuse(False)
+    assert group.heartbeat(JOIN_EPOCH).error_code == ErrorCode.NONE
+    assert group.kind == "consumer"
+    group.running.groups.stop()
+
+
+def test_an_upgrade_that_may_yet_be_replicated_holds(start: Start) -> None:
+    group = Changing(start, offsets_commit_timeout_ms="1")
+    group.join()
+    group.running.hold_replication()
+    with pytest.raises(CoordinatorNotAvailableError):
+        group.heartbeat(JOIN_EPOCH)
+    assert group.kind == "consumer"
+    assert {kind for kind, _ in group.in_log} == {"consumer"}
+    group.running.groups.stop()
+
+
+def test_a_downgrade_that_cannot_be_appended_is_undone(start: Start) -> None:
+    group = Changing(start)
+    assert group.heartbeat(JOIN_EPOCH).error_code == ErrorCode.NONE
+    group.join()
+    (membership,) = (each.membership for each in group.running.groups.groups())
+    group.refuse(True)
+    with pytest.raises(CoordinatorNotAvailableError):
+        group.heartbeat(LEAVE_EPOCH)
+    assert [each.membership for each in group.running.groups.groups()] == [membership]
+    # Sessions go on, and who is late is fenced in time.
+    assert membership.wake_at is not None
+    group.refuse(False)
+    assert group.heartbeat(LEAVE_EPOCH).error_code == ErrorCode.NONE
+    assert group.kind == "classic"
+    assert {kind for kind, _ in group.in_log} == {"classic"}
+    group.running.groups.stop()
