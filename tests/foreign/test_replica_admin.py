@@ -66,9 +66,8 @@ def test_kafka_python_elects_and_reassigns(
 def test_javas_election_tool(bootstrap: str, referee: ForeignClient, topic: str) -> None:
     referee.create_topic(topic)
     words = ("--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0")
-    for kind in ("preferred", "unclean"):
-        said = tool(LEADER_ELECTION, *words, "--election-type", kind)
-        assert said == [f"Valid replica already elected for partitions {topic}-0"]
+    said = tool(LEADER_ELECTION, *words, "--election-type", "preferred")
+    assert said == [f"Valid replica already elected for partitions {topic}-0"]
 
 
 @pytest.mark.peer
