@@ -15,7 +15,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafkalog.client.cluster import Broker, Cluster, ClusterMetadata
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError, is_retriable
@@ -53,6 +53,7 @@ class _Asked:
     version: int
     position: Position
     leader_epoch: int
+    of_follower: bool = False
 
 
 class Fetcher(threading.Thread):
@@ -67,7 +68,7 @@ class Fetcher(threading.Thread):
         on_metadata: Callable[[ClusterMetadata], None],
     ) -> None:
         super().__init__(name="kafkalog-consumer-fetch", daemon=True)
-        self._client = config.client
+        self._client, self._rack = config.client, config.client_rack
         self._cluster, self._subscription, self._shared = cluster, subscription, shared
         self._waker = Waker()
         self._stopping = False
@@ -272,17 +273,34 @@ class Fetcher(threading.Thread):
                 if state.tp not in self._busy and state.fetchable(now)
             ]
             full = any(state.ready() and not state.fetchable(now) for state in states)
-        by_leader: dict[Broker, list[_Asked]] = defaultdict(list)
+        by_broker: dict[Broker, list[_Asked]] = defaultdict(list)
         for state, version, position in open_:
-            broker, epoch = self._leader_of(state, version)
-            if broker is not None and position is not None and self._leaders.idle(broker):
-                by_leader[broker].append(_Asked(state, version, position, epoch))
-        for broker, wanted in by_leader.items():
+            leader, epoch = self._leader_of(state, version)
+            if leader is None or position is None:
+                continue
+            asked = _Asked(state, version, position, epoch)
+            follower = None if self._to_validate(asked) else self._follower_of(state, now)
+            if follower is not None and follower != leader:
+                asked = replace(asked, of_follower=True)
+            broker = follower or leader
+            if self._leaders.idle(broker):
+                by_broker[broker].append(asked)
+        for broker, wanted in by_broker.items():
             try:
                 if self._leaders.connected(broker) is not None:
                     self._send(broker, wanted, impatient=full)
             except Exception as error:
                 self._failed(wanted, error)
+
+    def _follower_of(self, state: PartitionState, now: float) -> Broker | None:
+        """Where the leader would have fetches of a partition sent, as long as that is good."""
+        if state.replica is None:
+            return None
+        node_id, until = state.replica
+        found = self._cluster.metadata([]).brokers.get(node_id) if now < until else None
+        if found is None:
+            state.replica = None
+        return found
 
     def _failed(self, asked: Iterable[_Asked], error: Exception) -> None:
         for each in asked:
@@ -290,6 +308,7 @@ class Fetcher(threading.Thread):
 
     def _partition_failed(self, state: PartitionState, version: int, error: Exception) -> None:
         with self._shared.lock:
+            state.replica = None
             if state.version == version:
                 self._fail(state, error)
         if is_retriable(error):
@@ -319,6 +338,7 @@ class Fetcher(threading.Thread):
             isolation_level=client.isolation_level,
             max_wait=min(_IMPATIENT_S, client.fetch_max_wait) if impatient else None,
         )
+        fetch.rack_id = self._rack
         self._leaders.send(
             broker,
             fetch,
@@ -373,6 +393,8 @@ class Fetcher(threading.Thread):
             state.high_watermark = fetched.high_watermark
             state.last_stable_offset = fetched.last_stable_offset
             state.log_start_offset = fetched.log_start_offset
+            if data.preferred_read_replica >= 0:
+                state.replica = data.preferred_read_replica, time.monotonic() + self._client.metadata_max_age
             if chunk is None:
                 return
             if chunk.next.offset > asked.position.offset:
@@ -385,7 +407,12 @@ class Fetcher(threading.Thread):
         state = asked.state
         reset = RESET_TIMESTAMPS.get(self._client.auto_offset_reset)
         with self._shared.lock:
+            state.replica = None
             if state.version != asked.version:
+                return
+            if asked.of_follower:
+                # It may be behind the leader, or ahead in what it deleted: the leader is asked.
+                state.retry_at = time.monotonic() + self._client.retry_backoff
                 return
             if state.chunks:
                 # What was fetched is handed out first; then it is asked again.

@@ -42,6 +42,8 @@ class PartitionState:
         """Whether the committed offset is being looked up."""
         self.leader_epoch = NO_EPOCH
         """Of the leader at which the position was validated last."""
+        self.replica: tuple[int, float] | None = None
+        """The follower that the leader would have fetches sent to, by its id, and until when (KIP-392)."""
         self.paused = False
         self.held = False
         """Whether it is about to be revoked: nothing is handed out any more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from kafkalog.client.consumer.subscription import PartitionState, SubscriptionSt
 from kafkalog.client.consumer.taking import Taking
 from kafkalog.client.fetcher import FetchedChunk
 from kafkalog.client.types import ConsumerRecord, TopicPartition
+from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkalog.protocol.messages.list_offsets import (
@@ -169,6 +171,67 @@ def test_a_leader_that_does_not_answer_in_time_is_asked_again() -> None:
             wait_until(lambda: quiet.broker.seen[OffsetForLeaderEpochRequest] >= 2 or consumer.poll(0.1) != [], "again")
             quiet.released.set()
             assert len(take(consumer, 4)) == 4
+
+
+# Followers
+
+
+class Site:
+    """A leader that sends fetches of the rack `r` to a follower, which may be away, or without what is asked for."""
+
+    def __init__(self) -> None:
+        self.fetches: list[tuple[str, str, int]] = []
+        self.follower_error = 0
+        self.leader_serves = False
+        self.leader = ScriptedBroker({FetchRequest: self._at_leader})
+        self.follower = ScriptedBroker({FetchRequest: self._at_follower})
+        brokers = {0: self.leader, 1: self.follower}
+        known = metadata(brokers, {(TP.topic, TP.partition): 0}, epoch=1)
+        for broker in brokers.values():
+            broker.handlers[MetadataRequest] = lambda request: known
+
+    def _answer(self, who: str, request: FetchRequest, **fields: Any) -> FetchResponse:
+        offset = request.topics[0].partitions[0].fetch_offset
+        self.fetches.append((who, request.rack_id, offset))
+        records = memoryview(batch(offset)) if "records" not in fields and offset < 20 else None
+        if records is None:
+            time.sleep(0.02)
+        fields = {"records": records, "high_watermark": 20, "last_stable_offset": 20, **fields}
+        data = PartitionData(partition_index=0, **fields)
+        return FetchResponse(responses=[FetchableTopicResponse(topic=TP.topic, partitions=[data])])
+
+    def _at_leader(self, request: FetchRequest) -> FetchResponse:
+        if self.leader_serves:
+            return self._answer("leader", request)
+        return self._answer("leader", request, records=None, preferred_read_replica=1)
+
+    def _at_follower(self, request: FetchRequest) -> FetchResponse:
+        if self.follower_error:
+            self.leader_serves = True
+            return self._answer("follower", request, records=None, error_code=self.follower_error)
+        return self._answer("follower", request)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER, None])
+def test_the_leader_names_a_follower_to_fetch_from(error: ErrorCode | None) -> None:
+    site = Site()
+    with site.leader, site.follower:
+        servers = {"bootstrap.servers": site.leader.address, "client.rack": "r", "auto.offset.reset": "none"}
+        with Consumer({**servers, "max.poll.records": 2, "retry.backoff.ms": 20}) as consumer:
+            consumer.assign([TP])
+            consumer.seek(TP, 0)
+            assert [record.offset for record in take(consumer, 4)] == [0, 1, 2, 3]
+            assert [(who, rack) for who, rack, _ in site.fetches][:2] == [("leader", "r"), ("follower", "r")]
+            assert {who for who, _, _ in site.fetches[1:]} == {"follower"}
+            if error is not None:
+                site.follower_error = error
+            else:
+                site.leader_serves = True
+                site.follower.stop_listening()
+                site.follower.hang_up()
+            # Whatever is wrong with the follower, the leader is asked, and knows.
+            assert [record.offset for record in take(consumer, 16)] == list(range(4, 20))
+            assert site.fetches[-1][0] == "leader"
 
 
 # Truncation while records are taken

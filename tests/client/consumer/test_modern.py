@@ -217,6 +217,11 @@ def test_a_commit_under_an_epoch_that_is_over_is_sent_again(modern: Live) -> Non
         begin(2, time.monotonic() + DEADLINE_S).result(DEADLINE_S)
         assert consumer.committed([tp])[tp].offset == 2
         assert consumer.assignment() == {tp}
+        # Who reads what is committed says who it is, too.
+        mine = coordinator.generation
+        members = iter([mine._replace(id=mine.id - 1), mine])
+        found = coordinator.requests.committed([tp], time.monotonic() + DEADLINE_S, lambda: next(members))
+        assert (found[tp].offset, next(members, None)) == (2, None)
 
 
 @mostly_ours
