@@ -40,9 +40,9 @@ class Beginnings:
 
     def due(self) -> bool:
         """Whether `step` has something to do now."""
-        if self._asking is not None:
-            return self._asking.done()
-        return time.monotonic() >= self._after and self._waiting()
+        if not self._waiting():
+            return False
+        return self._asking.done() if self._asking is not None else time.monotonic() >= self._after
 
     def next_time(self) -> float:
         """When `step` is to be called, though nothing has changed (``time.monotonic``)."""
@@ -58,6 +58,9 @@ class Beginnings:
         """
         states = [state for state in self._subscription.partitions.values() if state.lost]
         if not states:
+            if self._asking is not None and self._asking.done():
+                # All that it was asked for were given up meanwhile, or have positions by `seek`.
+                self._asking = None
             return
         if self._coordinator is None:
             self._reset(states)
