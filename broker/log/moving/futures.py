@@ -51,6 +51,11 @@ class Futures:
         """It has taken its log's place."""
         self._end(future)
 
+    def interrupt(self, future: FutureLog) -> None:
+        """End a move; what it has copied stays for the next start, unless another move is asked for before."""
+        self._end(future)
+        self.found[future.log.topic, future.log.partition] = future.dir
+
     def cancel(self, key: TopicPartition) -> None:
         """End the move of a partition, if there is one, and remove what it has copied."""
         future = self._futures.get(key)

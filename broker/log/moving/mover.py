@@ -125,7 +125,10 @@ class LogMover:
             except (MoveEndedError, asyncio.CancelledError):
                 return
             except SourceError as error:
-                self._give_up(future, error)
+                # What was copied of it may not be readable any more.
+                if not self._is_over(future):
+                    logger.error("The move of %s-%d to %s is interrupted: %s", *self._told(future), error)
+                    self._logs.futures.interrupt(future)
             except OSError as error:
                 if self._is_over(future):
                     return
@@ -148,12 +151,15 @@ class LogMover:
     def _give_up(self, future: FutureLog, error: Exception) -> None:
         if self._is_over(future):
             return
-        log = future.log
         logger.error(
-            "The move of %s-%d to %s is given up: %s", log.topic, log.partition, future.log_dir, error,
+            "The move of %s-%d to %s is given up: %s", *self._told(future), error,
             exc_info=error if not isinstance(error, OSError | KafkaStorageError) else None,
         )  # fmt: skip
-        self._logs.futures.cancel((log.topic, log.partition))
+        self._logs.futures.cancel((future.log.topic, future.log.partition))
+
+    @staticmethod
+    def _told(future: FutureLog) -> tuple[str, int, Path]:
+        return future.log.topic, future.log.partition, future.log_dir
 
     # -- on a worker's thread ----------------------------------------------------------------------------------------
 
@@ -238,8 +244,26 @@ class LogMover:
         except OSError as error:
             if self._logs.holds(log):
                 self._logs.fail_directory(log.log_dir, f"cannot remove {names.MOVED_FROM}: {error}")
+        if all(directory.path != future.log_dir for directory in self._logs.online_dirs):
+            return self._keep(future, doomed)
         self._logs.remove_later(doomed, log.config.file_delete_delay_ms)
         logger.info("Moved %s-%d to %s", log.topic, log.partition, future.log_dir)
+
+    def _keep(self, future: FutureLog, doomed: Path) -> None:
+        """What the log was before the move may be all that is left of it: somebody has to decide."""
+        log = future.log
+        kept = doomed.parent / names.delete_dir(log.topic, log.partition, names.STRAY_DIR)
+        try:
+            self._ops.rename(str(doomed), str(kept))
+            self._ops.fsync_dir(str(kept.parent))
+        except OSError as error:
+            logger.error("Cannot keep %s from being removed at the next start: %s", doomed, error)
+            return
+        logger.error(
+            "%s failed as soon as %s-%d had been moved there. The log as it was before is kept in %s; to go back to it, "
+            "stop the broker, take %s out of log.dirs, and name it %s",
+            future.log_dir, log.topic, log.partition, kept, future.log_dir, kept.with_name(log.dir.name),
+        )  # fmt: skip
 
     def _check(self, future: FutureLog) -> None:
         if self._is_over(future) or future.log.offline is not None:

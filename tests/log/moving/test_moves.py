@@ -148,7 +148,8 @@ def test_whole_segments_that_were_copied_are_not_copied_again(tmp_path: Path) ->
     kept = sorted(future.glob("*.log"))[:-1]
     os.truncate(kept[2], 10)
     (future / "00000000000000000777.log").write_bytes(b"of another life")
-    before = {path.name: path.stat().st_ino for path in kept}
+    # An inode of a file that was removed may be the new file's.
+    before = {path.name: path.stat().st_ctime_ns for path in kept}
 
     async def resume() -> None:
         mover = mover_of(logs)
@@ -160,7 +161,7 @@ def test_whole_segments_that_were_copied_are_not_copied_again(tmp_path: Path) ->
         assert "00000000000000000777.log" not in copied
 
     asyncio.run(resume())
-    after = {name: (log.dir / name).stat().st_ino for name in before}
+    after = {name: (log.dir / name).stat().st_ctime_ns for name in before}
     assert log.log_dir == tmp_path / "two"
     assert [name for name in before if before[name] != after[name]] == [kept[2].name]
     log.high_watermark = log.log_end_offset
@@ -188,6 +189,65 @@ def test_a_target_that_fails_ends_the_move_and_goes_offline(tmp_path: Path, call
             mover.begin(log, LogDir.broken(tmp_path / "missing", "it is not there"))
 
     live(tmp_path, story, ops)
+
+
+def test_a_target_that_fails_after_the_swap_leaves_the_old_log(tmp_path: Path) -> None:
+    class TargetFails(FaultyOps):
+        """The target cannot be forced to the device once the copy has its log's name."""
+
+        def rename(self, source: str, target: str) -> None:
+            super().rename(source, target)
+            if source.endswith(names.FUTURE_DIR) and target.endswith("t-0"):
+                self.fail["fsync_dir"] = 1
+
+    ops = TargetFails(errno.EIO)
+
+    async def story(logs: LogManager, log: PartitionLog, mover: LogMover) -> None:
+        fill(log, 40)
+        mover.begin(log, target_of(logs))
+        await finished(mover)
+        ops.heal()
+        assert target_of(logs).offline is not None
+        assert log.offline is not None
+        logs._deletions.run(NOW + log.config.file_delete_delay_ms)
+        assert directories(tmp_path) == {"one": ["t-0-stray"], "two": ["t-0"]}
+
+    live(tmp_path, story, ops)
+    (kept,) = (tmp_path / "one").glob("*-stray")
+    kept.rename(tmp_path / "one" / "t-0")
+    (tmp_path / "two").rename(tmp_path / "broken")
+    logs = open_manager(tmp_path)
+    check_whole(logs.get("t", 0))
+    assert logs.get("t", 0).log_end_offset == 40
+
+
+def test_a_log_that_cannot_be_read_keeps_its_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = os.pread
+
+    def unreadable(fd: int, size: int, position: int) -> bytes:
+        if os.readlink(f"/proc/self/fd/{fd}").endswith("/one/t-0/00000000000000000016.log"):
+            raise OSError(errno.EIO, "injected failure")
+        return read(fd, size, position)
+
+    async def story(logs: LogManager, log: PartitionLog, mover: LogMover) -> None:
+        fill(log, 40)
+        bases = [segment.base_offset for segment in log.segments]
+        assert 16 in bases
+        monkeypatch.setattr("broker.log.moving.copier.os.pread", unreadable)
+        future = mover.begin(log, target_of(logs))
+        await finished(mover)
+        monkeypatch.undo()
+        assert future.ended.is_set()
+        assert (future.dir / "00000000000000000000.log").stat().st_size > 0
+        assert target_of(logs).offline is None
+        # Who asks for it again gets a new one.
+        logs.futures.cancel(("t", 0))
+        mover.begin(log, target_of(logs))
+        await finished(mover)
+        assert log.log_dir == target_of(logs).path
+        check_whole(log)
+
+    live(tmp_path, story)
 
 
 def test_a_full_target_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
