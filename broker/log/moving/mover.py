@@ -244,10 +244,11 @@ class LogMover:
         except OSError as error:
             if self._logs.holds(log):
                 self._logs.fail_directory(log.log_dir, f"cannot remove {names.MOVED_FROM}: {error}")
-        if all(directory.path != future.log_dir for directory in self._logs.online_dirs):
-            return self._keep(future, doomed)
-        self._logs.remove_later(doomed, log.config.file_delete_delay_ms)
-        logger.info("Moved %s-%d to %s", log.topic, log.partition, future.log_dir)
+        if any(directory.path == future.log_dir for directory in self._logs.online_dirs):
+            self._logs.remove_later(doomed, log.config.file_delete_delay_ms)
+            logger.info("Moved %s-%d to %s", log.topic, log.partition, future.log_dir)
+        else:
+            self._keep(future, doomed)
 
     def _keep(self, future: FutureLog, doomed: Path) -> None:
         """What the log was before the move may be all that is left of it: somebody has to decide."""
@@ -260,8 +261,8 @@ class LogMover:
             logger.error("Cannot keep %s from being removed at the next start: %s", doomed, error)
             return
         logger.error(
-            "%s failed as soon as %s-%d had been moved there. The log as it was before is kept in %s; to go back to it, "
-            "stop the broker, take %s out of log.dirs, and name it %s",
+            "%s failed as soon as %s-%d had been moved there. The log as it was before is kept in %s; "
+            "to go back to it, stop the broker, take %s out of log.dirs, and name it %s",
             future.log_dir, log.topic, log.partition, kept, future.log_dir, kept.with_name(log.dir.name),
         )  # fmt: skip
 

@@ -217,8 +217,10 @@ def test_a_target_that_fails_after_the_swap_leaves_the_old_log(tmp_path: Path) -
     kept.rename(tmp_path / "one" / "t-0")
     (tmp_path / "two").rename(tmp_path / "broken")
     logs = open_manager(tmp_path)
-    check_whole(logs.get("t", 0))
-    assert logs.get("t", 0).log_end_offset == 40
+    log = logs.get("t", 0)
+    assert log is not None
+    check_whole(log)
+    assert log.log_end_offset == 40
 
 
 def test_a_log_that_cannot_be_read_keeps_its_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
