@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from broker.api.context import Request
 from broker.api.errors import error_code
-from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest
+from broker.coordinator.group.member import JoinRequest, JoinResult, Leaver, SyncRequest
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages import (
     delete_groups,
@@ -112,14 +112,14 @@ def handle_heartbeat(request: Request) -> None:
     request.reply(response)
 
 
-def handle_leave_group(request: Request) -> None:
+async def handle_leave_group(request: Request) -> None:
     message: leave_group.LeaveGroupRequest = request.message
-    leaving = [(member.member_id, member.group_instance_id, member.reason) for member in message.members]
+    leaving = [Leaver(member.member_id, member.group_instance_id, member.reason) for member in message.members]
     if request.version < MANY_MEMBERS_SINCE:
-        leaving = [(message.member_id, None, None)]
+        leaving = [Leaver(message.member_id)]
     response = leave_group.LeaveGroupResponse()
     try:
-        errors = request.broker.groups.leave(message.group_id, leaving)
+        errors = await request.broker.groups.leave(message.group_id, leaving)
     except Exception as error:
         response.error_code = error_code(error)
     else:
@@ -127,8 +127,10 @@ def handle_leave_group(request: Request) -> None:
             response.error_code = errors[0]
         else:
             response.members = [
-                leave_group.MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=error)
-                for (member_id, instance_id, _), error in zip(leaving, errors, strict=True)
+                leave_group.MemberResponse(
+                    member_id=member.member_id, group_instance_id=member.instance_id, error_code=error
+                )
+                for member, error in zip(leaving, errors, strict=True)
             ]
     request.reply(response)
 

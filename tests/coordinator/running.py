@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest
+from broker.coordinator.group.member import JoinRequest, JoinResult, Leaver, SyncRequest
 from broker.coordinator.group.membership import CommitRequest
 from broker.coordinator.group.offsets import Committed
 from broker.coordinator.group.service import GroupCoordinator
@@ -93,7 +93,7 @@ class Running:
     async def member_that_leaves(self, group: str) -> None:
         """The group is empty afterwards, and was stored."""
         member = await self.member(group)
-        assert self.groups.leave(group, [(member.member_id, None, None)]) == [ErrorCode.NONE]
+        assert await self.groups.leave(group, [Leaver(member.member_id)]) == [ErrorCode.NONE]
 
     async def mark(self, index: int, committed: bool) -> None:
         """End PRODUCER's transaction in a partition, as its coordinator does; who waits for replicas is not awaited."""

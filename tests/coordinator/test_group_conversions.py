@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from broker.coordinator.group.consumer_membership import ConsumerMembership
 from broker.coordinator.group.consumer_service import ConsumerGroups
-from broker.coordinator.group.member import JoinResult
+from broker.coordinator.group.member import JoinResult, Leaver
 from broker.coordinator.group.modern.model import JOIN_EPOCH, LEAVE_EPOCH
-from kafkalog.protocol.errors import CoordinatorNotAvailableError, ErrorCode
+from kafkalog.protocol.errors import CoordinatorNotAvailableError, ErrorCode, NotCoordinatorError
 from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.broker.groups_support import subscription
 from tests.coordinator.classic_world import SESSION_MS
 from tests.coordinator.running import Start
+
+NONE = ErrorCode.NONE
 
 
 class Changing:
@@ -61,6 +65,19 @@ class Changing:
         assert result.error is ErrorCode.NONE
         return result
 
+    def leave(self, *members: JoinResult) -> list[ErrorCode]:
+        """Members of the classic protocol, in one request."""
+        leavers = [Leaver(member.member_id) for member in members]
+        result: list[ErrorCode] = self.running.run(self.running.groups.leave("g", leavers))
+        return result
+
+    @property
+    def members(self) -> set[str]:
+        """Of a group of the consumer protocol."""
+        (group,) = self.running.groups.groups()
+        assert isinstance(group.membership, ConsumerMembership)
+        return set(group.membership.group.members)
+
     def refuse(self, refuse: bool) -> None:
         """Whether appends are refused from now on."""
         (shard,) = self.running.groups.shards()
@@ -107,3 +124,57 @@ def test_a_downgrade_that_cannot_be_appended_is_undone(start: Start) -> None:
     assert group.kind == "classic"
     assert {kind for kind, _ in group.in_log} == {"classic"}
     group.running.groups.stop()
+
+
+def test_members_that_leave_together_while_that_cannot_be_appended_stay(start: Start) -> None:
+    group = Changing(start)
+    assert group.heartbeat(JOIN_EPOCH).error_code == ErrorCode.NONE
+    first, second = group.join(), group.join()
+    everybody = {"consumer", first.member_id, second.member_id}
+    group.refuse(True)
+    with pytest.raises(CoordinatorNotAvailableError):
+        group.leave(first, second)
+    assert group.members == everybody
+    group.refuse(False)
+    assert {kind for kind, _ in group.in_log} == {"consumer"}
+    assert group.members == everybody
+    assert group.leave(first, JoinResult("nobody"), second) == [NONE, ErrorCode.UNKNOWN_MEMBER_ID, NONE]
+    assert group.members == {"consumer"}
+    assert {kind for kind, _ in group.in_log} == {"consumer"}
+    assert group.members == {"consumer"}
+    group.running.groups.stop()
+
+
+def test_a_member_is_told_that_it_left_once_that_is_stored(start: Start) -> None:
+    group = Changing(start)
+    assert group.heartbeat(JOIN_EPOCH).error_code == ErrorCode.NONE
+    member = group.join()
+    release = group.running.hold_replication()
+
+    async def work() -> None:
+        leaving = asyncio.ensure_future(group.running.groups.leave("g", [Leaver(member.member_id)]))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert group.members == {"consumer"}
+        assert not leaving.done()
+        release()
+        assert await leaving == [NONE]
+
+    group.running.run(work())
+    group.running.groups.stop()
+
+
+def test_a_member_that_left_at_a_moved_coordinator_asks_again(start: Start) -> None:
+    group = Changing(start)
+    assert group.heartbeat(JOIN_EPOCH).error_code == ErrorCode.NONE
+    member = group.join()
+    group.running.hold_replication()
+
+    async def work() -> None:
+        leaving = asyncio.ensure_future(group.running.groups.leave("g", [Leaver(member.member_id)]))
+        await asyncio.sleep(0)
+        group.running.groups.stop()
+        with pytest.raises(NotCoordinatorError):
+            await leaving
+
+    group.running.run(work())

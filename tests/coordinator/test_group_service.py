@@ -13,7 +13,7 @@ from broker.coordinator.group import service
 from broker.coordinator.group import shard as shard_module
 from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.consumer_membership import ConsumerMembership
-from broker.coordinator.group.member import JoinResult, SyncRequest
+from broker.coordinator.group.member import JoinResult, Leaver, SyncRequest
 from broker.coordinator.group.membership import CommitRequest, Moment
 from broker.coordinator.group.modern import group_records
 from broker.coordinator.group.modern.context import Outcome
@@ -221,10 +221,7 @@ def test_offsets_expire_and_groups_with_them_and_stay_away(start: Start) -> None
     running.run(running.groups.commit("stays", member, {T0: at(4, running.parts.now)}))
     running.parts.now += DAY_MS - 1
 
-    async def leave() -> None:
-        running.groups.leave("left", [(joined.member_id, None, None)])
-
-    running.run(leave())
+    running.run(running.groups.leave("left", [Leaver(joined.member_id)]))
     running.commit("new", 2, running.parts.now)
     assert running.run(running.groups.expire_offsets()) == 0
     running.parts.now += 1

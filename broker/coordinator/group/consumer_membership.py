@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest, SyncResult
+from broker.coordinator.group.member import JoinRequest, JoinResult, Leaver, SyncRequest, SyncResult
 from broker.coordinator.group.membership import Answer, CommitRequest, GroupSummary, Moment, Retention, Store
 from broker.coordinator.group.modern import classic_members, group_records, membership
 from broker.coordinator.group.modern.context import Context, Outcome, Timer, TimerKind
@@ -99,6 +99,9 @@ class ConsumerMembership:
         on_failure: Callable[[list[Answer]], None] | None = None,
     ) -> None:
         """Take what a request makes of the group; ``token`` gets the response, or the error, once it is stored.
+
+        What is left in ``out`` has to be done before the next change: one that cannot be appended is undone by taking
+        back the group as it was before.
 
         Args:
             before: records of the same batch that precede the group's.
@@ -190,13 +193,16 @@ class ConsumerMembership:
         self.set_timers(outcome.timers, now)
         return outcome.response
 
-    def leave(self, member_id: str, instance_id: str | None, reason: str | None, now: Moment) -> ErrorCode:
-        """LeaveGroup of one member; a static one may be named by its instance id alone."""
-        context = self._context(self.group.group_id, now)
-        outcome = classic_members.leave(self.group, [(member_id, instance_id)], context)
-        logger.info("member %s of group %s leaves: %s", member_id, self.group.group_id, reason or "not provided")
-        self.apply(outcome, None, now)
-        return outcome.response[0]
+    def leave(self, members: Sequence[Leaver], token: Any, now: Moment) -> None:
+        """LeaveGroup of members, in one change; ``token`` gets for each how it went, once that is stored."""
+        group_id = self.group.group_id
+        named = [(member.member_id, member.instance_id) for member in members]
+        outcome = classic_members.leave(self.group, named, self._context(group_id, now))
+        for member, error in zip(members, outcome.response, strict=True):
+            if error is ErrorCode.NONE:
+                name = member.member_id or member.instance_id
+                logger.info("member %s of group %s leaves: %s", name, group_id, member.reason or "not provided")
+        self.apply(outcome, token, now)
 
     # -- what is asked of any group
 

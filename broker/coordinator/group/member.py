@@ -51,6 +51,14 @@ class SyncRequest:
     assignments: dict[str, bytes] = field(default_factory=dict)
 
 
+class Leaver(NamedTuple):
+    """A member that LeaveGroup names; a static one maybe by its instance id alone."""
+
+    member_id: str
+    instance_id: str | None = None
+    reason: str | None = None
+
+
 class JoinedMember(NamedTuple):
     """A member as the leader is told of it."""
 

@@ -13,14 +13,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from broker.config.server import BrokerConfig
 from broker.controller.topics import TopicController
 from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.classic_state import ClassicSettings, State
-from broker.coordinator.group.member import JoinRequest, JoinResult, SyncRequest, SyncResult
+from broker.coordinator.group.consumer_membership import ConsumerMembership
+from broker.coordinator.group.member import JoinRequest, JoinResult, Leaver, SyncRequest, SyncResult
 from broker.coordinator.group.membership import CommitRequest, GroupSummary, Membership, Moment
 from broker.coordinator.group.offsets import Committed, TopicPartition
 from broker.coordinator.group.shard import Shard
@@ -311,11 +312,14 @@ class GroupCoordinator:
         shard.settle(group)
         return error
 
-    def leave(self, group_id: str, members: Iterable[tuple[str, str | None, str | None]]) -> list[ErrorCode]:
-        """LeaveGroup of members (member id, instance id, reason); for each how it went.
+    async def leave(self, group_id: str, members: Sequence[Leaver]) -> list[ErrorCode]:
+        """LeaveGroup of members; for each how it went.
+
+        From a group of the consumer protocol all of them leave in one change, and who asked is answered once that is
+        stored.
 
         Raises:
-            KafkaError: the group cannot be asked.
+            KafkaError: the group cannot be asked, or the change could not be stored: none of them has left.
         """
         shard = self.shard_of(group_id)
         found = shard.classic(group_id, create=False)
@@ -323,7 +327,12 @@ class GroupCoordinator:
             return [ErrorCode.UNKNOWN_MEMBER_ID for _ in members]
         group, classic = found
         now = self.now()
-        errors = [classic.leave(member_id, instance_id, reason, now) for member_id, instance_id, reason in members]
+        if isinstance(classic, ConsumerMembership):
+            token = self._loop.create_future()
+            classic.leave(members, token, now)
+            shard.settle(group)
+            return cast("list[ErrorCode]", _result(await token))
+        errors = [classic.leave(*member, now) for member in members]
         shard.settle(group)
         return errors
 
