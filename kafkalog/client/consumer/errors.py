@@ -36,7 +36,7 @@ class NoOffsetForPartitionError(ClientError):
 
 
 class LogTruncationError(ClientError):
-    """The log was cut below the position, and ``auto.offset.reset`` is none (KIP-320).
+    """The log was cut below the position, and ``auto.offset.reset`` is none (KIP-320). It comes again until a `seek`.
 
     ``positions`` are where the consumer stood; ``divergent`` where the log that it read ends in the leader's, as far as
     that is known: a safe place to `seek` to.

@@ -204,7 +204,8 @@ class Fetcher(threading.Thread):
             state, epoch = asked.state, asked.leader_epoch
             if epoch > state.leader_epoch and asked.position.epoch != NO_EPOCH:
                 return True
-            state.leader_epoch = max(epoch, state.leader_epoch)
+            if state.version == asked.version:
+                state.leader_epoch = max(epoch, state.leader_epoch)
             return False
 
     def _take_epochs(
@@ -233,7 +234,8 @@ class Fetcher(threading.Thread):
                 if each.state.version == each.version:
                     if divergent is not None:
                         self._truncated(each.state, divergent)
-                    each.state.leader_epoch = each.leader_epoch
+                    if each.state.error is None:
+                        each.state.leader_epoch = each.leader_epoch
         self._shared.notify()
 
     def _truncated(self, state: PartitionState, divergent: Truncated) -> None:

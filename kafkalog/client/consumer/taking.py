@@ -14,7 +14,7 @@ from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.records.errors import RecordsError
 
 from .chunk import Chunk
-from .errors import UnreadableBatchError
+from .errors import LogTruncationError, UnreadableBatchError
 from .positions import Position
 from .shared import Shared
 from .subscription import PartitionState, SubscriptionState
@@ -41,10 +41,10 @@ class Taking:
         taken: list[ConsumerRecord] = []
         self.after = {}
         for state in list(self._subscription.partitions.values()):
-            if len(taken) >= limit or (taken and state.error is not None):
+            if len(taken) >= limit:
                 break
             try:
-                self._raise_error(state)
+                self._raise_error(state, keep=bool(taken))
                 more = self._take_from(state, limit - len(taken)) if state.ready() else []
             except Exception as error:
                 if taken:
@@ -58,12 +58,24 @@ class Taking:
         self.records += len(taken)
         return taken
 
-    def _raise_error(self, state: PartitionState) -> None:
-        if state.error is not None:
-            with self._shared.lock:
-                error, state.error = state.error, None
-            assert error is not None
-            raise error
+    def _raise_error(self, state: PartitionState, *, keep: bool = False) -> None:
+        """Raise what was found wrong with a partition; where it is not to be kept, the fetcher then tries again.
+
+        That the log was truncated is kept in any case: only a seek, or another assignment, makes the position a good
+        one. The other partitions come first the next time.
+        """
+        if state.error is None:
+            return
+        with self._shared.lock:
+            error = state.error
+            if error is None:
+                return
+            if not keep:
+                self._subscription.to_end_of_line(state.tp)
+                if not isinstance(error, LogTruncationError):
+                    state.error = None
+        self._make_room()
+        raise error.with_traceback(None)
 
     def _take_from(self, state: PartitionState, count: int) -> list[ConsumerRecord]:
         with self._shared.lock:

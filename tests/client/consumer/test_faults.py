@@ -11,8 +11,15 @@ from typing import Any
 
 import pytest
 
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.consumer import Consumer, ConsumerConfig, OffsetAndMetadata, UnreadableBatchError
+from kafkalog.client.consumer import (
+    Consumer,
+    ConsumerConfig,
+    LogTruncationError,
+    OffsetAndMetadata,
+    UnreadableBatchError,
+)
 from kafkalog.client.consumer.chunk import Chunk
 from kafkalog.client.consumer.positions import Position
 from kafkalog.client.consumer.shared import Shared
@@ -171,6 +178,52 @@ def test_a_leader_that_does_not_answer_in_time_is_asked_again() -> None:
             wait_until(lambda: quiet.broker.seen[OffsetForLeaderEpochRequest] >= 2 or consumer.poll(0.1) != [], "again")
             quiet.released.set()
             assert len(take(consumer, 4)) == 4
+
+
+# Positions that the leader's log does not have (KIP-320)
+
+
+def test_a_truncated_partition_is_not_read_before_a_seek() -> None:
+    with two_leaders(ListOffsetsRequest) as (leader, _):
+        servers = {"bootstrap.servers": leader.broker.address, "auto.offset.reset": "none", "retry.backoff.ms": 20}
+        with Consumer(servers) as consumer:
+            consumer.assign([TP])
+            # Offsets 0 and 1 of epoch 0 are there; the leader is of epoch 1.
+            consumer.seek(TP, OffsetAndMetadata(5, leader_epoch=0))
+            for _ in range(3):
+                with pytest.raises(LogTruncationError) as failure:
+                    consumer.poll(DEADLINE_S)
+                assert failure.value.positions == {TP: 5}
+                assert failure.value.divergent == {TP: OffsetAndMetadata(2, leader_epoch=0)}
+            assert leader.broker.seen[FetchRequest] == 0
+            consumer.seek(TP, OffsetAndMetadata(1, leader_epoch=0))
+            assert [record.offset for record in take(consumer, 1)] == [1]
+
+
+def test_a_position_that_is_sought_amid_a_request_is_validated(monkeypatch: pytest.MonkeyPatch) -> None:
+    sought, again = threading.Event(), threading.Event()
+    known_leader = Cluster.known_leader
+
+    def seeking(cluster: Cluster, tp: TopicPartition) -> Any:
+        found = known_leader(cluster, tp)
+        if found is not None and not again.is_set():
+            # The fetcher is about to ask for offset 0, of no epoch that is to be validated.
+            assert sought.wait(DEADLINE_S)
+            consumer.seek(TP, OffsetAndMetadata(5, leader_epoch=0))
+            again.set()
+        return found
+
+    monkeypatch.setattr(Cluster, "known_leader", seeking)
+    with (
+        two_leaders(ListOffsetsRequest) as (leader, _),
+        Consumer({"bootstrap.servers": leader.broker.address, "auto.offset.reset": "none"}) as consumer,
+    ):
+        consumer.assign([TP])
+        consumer.seek(TP, 0)
+        sought.set()
+        assert again.wait(DEADLINE_S)
+        with pytest.raises(LogTruncationError):
+            consumer.poll(DEADLINE_S)
 
 
 # Followers

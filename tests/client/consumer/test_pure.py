@@ -33,13 +33,13 @@ from kafkalog.client.consumer.protocol import (
     encode_subscription,
 )
 from kafkalog.client.consumer.shared import Shared
-from kafkalog.client.consumer.subscription import CHUNKS_AHEAD, SubscriptionState
+from kafkalog.client.consumer.subscription import CHUNKS_AHEAD, PartitionState, SubscriptionState
 from kafkalog.client.consumer.taking import Taking
 from kafkalog.client.consumer.validation import Truncated, judge
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.fetcher import FetchedChunk
 from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import ErrorCode, FencedLeaderEpochError
+from kafkalog.protocol.errors import ErrorCode, FencedLeaderEpochError, OffsetOutOfRangeError
 from kafkalog.protocol.messages.offset_for_leader_epoch import EpochEndOffset
 from kafkalog.records.batch import Record, encode_batch
 
@@ -214,12 +214,64 @@ def test_an_error_waits_for_its_turn() -> None:
     batch = memoryview(encode_batch([Record(0, 0, None, b"v", ())]))
     subscription.state(other).move(Position(0))
     subscription.state(other).chunks.append(Chunk(other, 0, FetchedChunk(batch, 1, 1, 0, []), 0))
-    subscription.state(TP).error = LogTruncationError({TP: 5}, {})
+    subscription.state(TP).error = OffsetOutOfRangeError("beyond the end")
     taking = Taking(config, subscription, Shared(), lambda: None)
     assert [record.partition for record in taking.take(10)] == [1]
-    with pytest.raises(LogTruncationError):
+    with pytest.raises(OffsetOutOfRangeError):
         taking.take(10)
     assert taking.take(10) == []
+
+
+class Late(PartitionState):
+    """A partition in which the fetcher notes an error right after the error was looked for."""
+
+    late: Exception | None = None
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name == "error" and self.late is not None:
+            self.error, self.late = self.late, None
+        return found
+
+
+def test_an_error_that_comes_while_records_are_taken_is_kept() -> None:
+    config = ConsumerConfig.from_dict(SERVERS).client
+    subscription = SubscriptionState()
+    other = TopicPartition("t", 1)
+    subscription.assign_manually([other])
+    batch = memoryview(encode_batch([Record(0, 0, None, b"v", ())]))
+    subscription.state(other).move(Position(0))
+    subscription.state(other).chunks.append(Chunk(other, 0, FetchedChunk(batch, 1, 1, 0, []), 0))
+    late = subscription.partitions[TP] = Late(TP)
+    late.late = OffsetOutOfRangeError("beyond the end")
+    taking = Taking(config, subscription, Shared(), lambda: None)
+    assert [record.partition for record in taking.take(10)] == [1]
+    with pytest.raises(OffsetOutOfRangeError):
+        taking.take(10)
+
+
+def test_a_truncation_is_told_until_a_seek() -> None:
+    """And nothing of the partition is handed out, while others go on."""
+    config = ConsumerConfig.from_dict(SERVERS).client
+    subscription = SubscriptionState()
+    other = TopicPartition("t", 1)
+    subscription.assign_manually([TP, other])
+    batch = memoryview(encode_batch([Record(0, 0, None, b"v", ())]))
+    subscription.state(other).move(Position(0))
+    subscription.state(TP).move(Position(5, 1))
+    subscription.state(TP).error = LogTruncationError({TP: 5}, {})
+    taking = Taking(config, subscription, Shared(), lambda: None)
+    with pytest.raises(LogTruncationError, match="t-0 at offset 5"):
+        taking.take(10)
+    subscription.state(other).chunks.append(Chunk(other, 0, FetchedChunk(batch, 1, 1, 0, []), 0))
+    assert [record.partition for record in taking.take(10)] == [1]
+    for take in (lambda: taking.take(10), lambda: taking.take_arrow(("offset",))):
+        with pytest.raises(LogTruncationError):
+            take()
+    assert not subscription.state(TP).fetchable(0)
+    subscription.state(TP).move(Position(3, 1))
+    assert taking.take(10) == []
+    assert subscription.state(TP).fetchable(0)
 
 
 def test_topics_by_expression() -> None:
