@@ -256,6 +256,37 @@ def test_deleted_groups_and_topics_stay_away(start: Start) -> None:
     again.groups.stop()
 
 
+def test_a_topic_is_not_forgotten_for_groups_that_were_read_anew(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_module, "GROUPS_AT_ONCE", 1)
+    running = start(offsets_topic_num_partitions="1")
+    running.ready()
+    names = [f"g{number}" for number in range(4)]
+    for name in names:
+        running.commit(name, 1)
+    [shard] = running.groups.shards()
+
+    async def work() -> None:
+        forgetting = asyncio.ensure_future(shard.forget_topic("t"))
+        await asyncio.sleep(0)
+        shard.partition.leader_epoch += 1
+        [again] = running.groups.shards()
+        assert again is not shard
+        assert await forgetting < len(names)
+        while again.state is ShardState.LOADING:
+            await asyncio.sleep(0.001)
+
+    running.run(work())
+    running.commit(names[-1], 2)
+    running.groups.stop()
+    running.parts.close()
+    later = start()
+    later.ready()
+    assert later.committed(names[-1]) == 2
+    # What was there when the shard was unloaded is.
+    assert [later.committed(name) for name in names[1:-1]] == [1, 1]
+    later.groups.stop()
+
+
 @pytest.mark.parametrize("ends", ["deleted", "classic"])
 def test_who_waits_for_a_group_that_is_replaced_is_answered(start: Callable[..., Running], ends: str) -> None:
     running = start()

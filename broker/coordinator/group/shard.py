@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from broker.coordinator.group.classic import ClassicGroup
@@ -373,22 +373,16 @@ class Shard:
     async def forget_topic(self, topic: str) -> int:
         """Forget what was committed of a topic that was deleted; how many offsets."""
         count = 0
-        for number, group in enumerate(list(self.groups.values()), 1):
+        async for group in self._in_turns():
             partitions = sorted(partition for partition in group.offsets.known() if partition[0] == topic)
             if partitions and self._clear(group, partitions):
                 count += len(partitions)
-            if number % GROUPS_AT_ONCE == 0:
-                await asyncio.sleep(0)
         return count
 
     async def expire(self, retention_ms: int) -> int:
         """Forget offsets whose time is over, and empty groups that have none left; how many offsets."""
         count = 0
-        for number, group in enumerate(list(self.groups.values()), 1):
-            if number % GROUPS_AT_ONCE == 0:
-                await asyncio.sleep(0)
-            if self.groups.get(group.id) is not group:
-                continue
+        async for group in self._in_turns():
             retention = group.membership.retention()
             partitions: list[TopicPartition] = []
             if retention is not None:
@@ -397,6 +391,18 @@ class Shard:
                 count += len(partitions)
         self._parts.counters.offset_expirations += count
         return count
+
+    async def _in_turns(self) -> AsyncIterator[Group]:
+        """The groups, with turns for requests in between; what was removed meanwhile is left out.
+
+        A group that was forgotten may be back as another one, which has committed since: nothing may be written then
+        that is about the one before.
+        """
+        for number, group in enumerate(list(self.groups.values()), 1):
+            if number % GROUPS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if self.groups.get(group.id) is group:
+                yield group
 
     def _clear(self, group: Group, partitions: Sequence[TopicPartition]) -> bool:
         """Forget offsets of a group, and the group if there is nothing else of it; whether that could be stored."""
@@ -432,10 +438,11 @@ class Shard:
         Raises:
             KafkaError: its tombstones cannot be appended, and it stays.
         """
+        if self.groups.get(group.id) is not group:
+            return []
         written = self._bury(group)
-        if self.groups.get(group.id) is group:
-            del self.groups[group.id]
-            _release(group)
+        del self.groups[group.id]
+        _release(group)
         self._arm(group)
         return written
 
