@@ -115,7 +115,7 @@ def test_removed_offsets_are_gone_also_those_under_way() -> None:
     offsets.replicated(0)
     offsets.appended({T1: at(3, stored_at=1)}, 1)
     offsets.appended_transactional(1, {T1: at(7, stored_at=2)})
-    assert offsets.known() == [T0, T1]
+    assert offsets.known() == {T0, T1}
     offsets.remove([T0, T1, ("t", 9)])
     offsets.appended({T1: at(8, stored_at=6)}, 6)
     offsets.replicated(1)

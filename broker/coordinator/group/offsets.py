@@ -132,10 +132,9 @@ class GroupOffsets:
 
     # -- removal
 
-    def known(self) -> list[TopicPartition]:
+    def known(self) -> set[TopicPartition]:
         """The partitions of which there is anything, also such as is under way."""
-        found = {*self.committed, *self._pending}
-        return sorted(found.union(*self.transactions.values()))
+        return {*self.committed, *self._pending}.union(*self.transactions.values())
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget offsets, also those that are under way: their tombstones are in the log."""

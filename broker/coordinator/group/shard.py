@@ -350,7 +350,7 @@ class Shard:
         if group is None:
             raise GroupIdNotFoundError
         group.membership.check_deletable()
-        removed = group.offsets.known()
+        removed = sorted(group.offsets.known())
         self._parts.counters.offset_deletions += len(removed)
         for written in [*self._remove_offsets(group, removed), *self._drop(group)]:
             await self._acknowledged(written)
