@@ -39,7 +39,8 @@ class Chunk:
         self.broken = False
         """Whether an error was met after records that were handed out: what follows is to be fetched again."""
         self.failure: RecordsError | None = None
-        """Why Arrow batches end before the fetch does: at ``next`` is a batch that cannot be read."""
+        """Why it ends before the fetch does: at ``next`` is a batch that cannot be read. Of records that are yet to be
+        decoded, this is known of the first batch alone."""
         self._fetched: FetchedChunk | None = fetched
         self._leader_epoch = leader_epoch
         self._records: Iterator[tuple[list[ConsumerRecord], Position]] | None = None
@@ -47,6 +48,11 @@ class Chunk:
         self._after = Position(start)
         self._arrow: list[tuple[pa.RecordBatch, Position]] = []
         self.next = Position(fetched.next_offset(start), _last_epoch(fetched.records, leader_epoch))
+        if self.next.offset <= start:
+            try:
+                next(iter_any_headers(fetched.records), None)
+            except RecordsError as error:
+                self.failure = error
 
     # Records
 
@@ -133,6 +139,8 @@ class Chunk:
             offset = after
             if batch is not None:
                 found.append((batch, after))
+            if offset >= self.next.offset:
+                return found
 
     def _sound(
         self, records: memoryview, columns: Sequence[str], config: ClientConfig
@@ -187,13 +195,18 @@ def _modern(records: memoryview) -> memoryview:
 
 
 def _last_epoch(records: memoryview, leader_epoch: int) -> int:
-    """The leader epoch of the last whole batch, given the leader's own, which no batch exceeds."""
+    """The leader epoch of the last whole batch before one that cannot be read, if any; -1 where there is none.
+
+    ``leader_epoch`` is the leader's own, which no batch exceeds.
+    """
     if len(records) <= MAGIC_AT or records[MAGIC_AT] != MAGIC:
         return NO_EPOCH
     epoch: int = _EPOCH.unpack_from(records, _EPOCH_AT)[0]
     if epoch == leader_epoch:
         # Epochs do not fall within a log.
         return epoch
-    for position, header in iter_any_headers(records):
-        epoch = _EPOCH.unpack_from(records, position + _EPOCH_AT)[0] if header.magic == MAGIC else NO_EPOCH
+    epoch = NO_EPOCH
+    with contextlib.suppress(RecordsError):
+        for position, header in iter_any_headers(records):
+            epoch = _EPOCH.unpack_from(records, position + _EPOCH_AT)[0] if header.magic == MAGIC else NO_EPOCH
     return epoch

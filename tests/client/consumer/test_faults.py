@@ -44,8 +44,10 @@ from kafkalog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from kafkalog.protocol.schema import Request
-from kafkalog.records.batch import Record, encode_batch
-from kafkalog.records.errors import CorruptRecordError, RecordsError
+from kafkalog.records import arrow
+from kafkalog.records.arrow import decode_arrow
+from kafkalog.records.batch import MAGIC_AT, Record, encode_batch, iter_headers
+from kafkalog.records.errors import CorruptRecordError, RecordsError, UnsupportedMagicError
 from tests.client.consumer.support import DEADLINE_S, Live, take, values
 from tests.client.scripted import ScriptedBroker, api_versions, metadata
 from tests.support.kafkalog_broker import KafkalogBroker
@@ -347,40 +349,84 @@ def damaged(data: bytes) -> bytes:
     return data[:-1] + bytes([data[-1] ^ 1])
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [damaged(batch(4)), batch(4)[:8] + b"\0\0\0\1" + batch(4)[12:], batch(4)[:16] + b"\7" + batch(4)[17:]],
-    ids=["checksum", "length", "magic"],
-)
-def test_arrow_batches_come_before_what_cannot_be_read(broken: bytes) -> None:
+DAMAGED = {
+    "checksum": damaged(batch(4)),
+    "length": batch(4)[:8] + b"\0\0\0\1" + batch(4)[12:],
+    "magic": batch(4)[:16] + b"\7" + batch(4)[17:],
+}
+
+
+@pytest.mark.parametrize("leader_epoch", [0, 3], ids=["same epoch", "later epoch"])
+@pytest.mark.parametrize("broken", DAMAGED.values(), ids=DAMAGED)
+def test_arrow_batches_come_before_what_cannot_be_read(broken: bytes, leader_epoch: int) -> None:
     config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"}).client
     records = memoryview(batch(0) + batch(2) + broken + batch(6))
-    chunk = Chunk(TP, 1, FetchedChunk(records, 8, 8, 0, []), 0)
+    chunk = Chunk(TP, 1, FetchedChunk(records, 8, 8, 0, []), leader_epoch)
     chunk.decode_arrow(("offset",), config)
     assert chunk.arrow_left
     found, position = chunk.take_arrow()
     assert found is not None
     assert (found["offset"].to_pylist(), position.offset) == ([1, 2, 3], 4)
-    assert chunk.next.offset == 4
+    assert chunk.next == position == Position(4, 0)
     for _ in range(2):
         assert chunk.arrow_left
         with pytest.raises(RecordsError):
             chunk.take_arrow()
 
 
-@pytest.fixture
-def damaged_log(tmp_path: Path) -> Iterator[tuple[Live, TopicPartition]]:
-    """A log of three batches of ten records, whose second one is damaged on the disk."""
+@pytest.mark.parametrize("leader_epoch", [0, 3], ids=["same epoch", "later epoch"])
+@pytest.mark.parametrize("broken", DAMAGED.values(), ids=DAMAGED)
+def test_records_come_before_what_cannot_be_read(broken: bytes, leader_epoch: int) -> None:
+    config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"}).client
+    records = memoryview(batch(0) + batch(2) + broken + batch(6))
+    chunk = Chunk(TP, 1, FetchedChunk(records, 8, 8, 0, []), leader_epoch)
+    taken, position = chunk.take(10, config)
+    assert [record.offset for record in taken] == [1, 2, 3]
+    assert position == Position(4, 0)
+    assert chunk.broken
+    first = Chunk(TP, 4, FetchedChunk(memoryview(broken + batch(6)), 8, 8, 0, []), leader_epoch)
+    assert first.failure is not None or first.next.offset > 4, "there is something to tell"
+    with pytest.raises(RecordsError):
+        first.take(10, config)
+
+
+def test_a_fetch_is_decoded_by_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(kwargs["start"])
+        return decode_arrow(*args, **kwargs)
+
+    monkeypatch.setattr(arrow, "decode_arrow", counted)
+    config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"}).client
+    chunk = Chunk(TP, 1, FetchedChunk(memoryview(batch(0) + batch(2)), 4, 4, 0, []), 0)
+    chunk.decode_arrow(("offset",), config)
+    assert calls == [1]
+    found, position = chunk.take_arrow()
+    assert found is not None
+    assert (found["offset"].to_pylist(), position.offset, chunk.arrow_left) == ([1, 2, 3], 4, False)
+
+
+@pytest.fixture(params=["checksum", "magic"])
+def damaged_log(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Live, TopicPartition]]:
+    """A log of three batches of ten records, whose second one is damaged on the disk; of an epoch that is over."""
     with KafkalogBroker(tmp_path) as running:
         live = Live(running.bootstrap)
         topic = live.topic()
         for part in range(3):
             live.produce(topic, 0, values(10, f"part{part}."))
         (segment,) = (running.log_dir / f"{topic}-0").glob("*.log")
+        data = segment.read_bytes()
+        headers = list(iter_headers(memoryview(data)))
+        running.kill()
+        running.start()
         with segment.open("r+b") as file:
-            at = file.read().index(b"part1.5")
-            file.seek(at)
-            file.write(b"PART")
+            if request.param == "checksum":
+                file.seek(data.index(b"part1.5"))
+                file.write(b"PART")
+            else:
+                file.seek(headers[1][0] + MAGIC_AT)
+                file.write(b"\7")
         yield live, TopicPartition(topic, 0)
 
 
@@ -406,7 +452,7 @@ def test_records_before_a_damaged_batch_come_and_those_after_it_can_be_had(
             with pytest.raises(UnreadableBatchError, match=f"partition {tp} at offset 10") as failure:
                 offsets(consumer)
             assert (failure.value.tp, failure.value.offset) == (tp, 10)
-            assert isinstance(failure.value.__cause__, CorruptRecordError)
+            assert isinstance(failure.value.__cause__, CorruptRecordError | UnsupportedMagicError)
             assert consumer.position(tp) == 10
         consumer.seek(tp, 20)
         assert offsets(consumer) == list(range(20, 30))
