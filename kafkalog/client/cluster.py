@@ -234,10 +234,12 @@ class Cluster(Closing):
     ) -> Any:
         """Send a request to one broker, once; its response.
 
+        ``timeout``: seconds for all of that, waiting for the connection included (``request.timeout.ms`` unless given).
         A connection that broke while it was idle is made anew. Raises the errors of `Connection`, and
         ConnectionFailedError for a broker that metadata does not name.
         """
-        return self._request_at(self._address(node_id), message, timeout, max_version, min_version)
+        deadline = time.monotonic() + (self.config.request_timeout if timeout is None else timeout)
+        return self._request_at(self._address(node_id, deadline), message, deadline, max_version, min_version)
 
     def request_any(self, message: Request, *, deadline: float | None = None, max_version: int | None = None) -> Any:
         """Send a request to any broker, trying all of them, again and again, until one answers.
@@ -272,22 +274,28 @@ class Cluster(Closing):
         return Connection(broker.host, broker.port, self.config, timeout=timeout)
 
     def close(self) -> None:
-        """Close all connections of the cluster's own."""
+        """Close all connections of the cluster's own; requests under way in other threads fail."""
         with self._lock:
             self._closed = True
             slots = list(self._slots.values())
             self._slots.clear()
         for slot in slots:
+            free = slot.lock.acquire(blocking=False)
             connection = slot.connection
-            if connection is not None:
+            if connection is not None and free:
                 connection.close()
+            elif connection is not None:
+                # Who uses it closes it then.
+                connection.interrupt()
+            if free:
+                slot.lock.release()
 
     # Inside
 
-    def _address(self, node_id: int) -> Address:
+    def _address(self, node_id: int, deadline: float) -> Address:
         broker = self._known.brokers.get(node_id)
         if broker is None:
-            broker = self.metadata([], refresh=True).brokers.get(node_id)
+            broker = self.metadata([], refresh=True, deadline=deadline).brokers.get(node_id)
         if broker is None:
             raise ConnectionFailedError(f"the cluster names no broker {node_id} at present")
         return broker.host, broker.port
@@ -305,7 +313,7 @@ class Cluster(Closing):
         failures: list[str] = []
         for address in self._candidates():
             try:
-                return self._request_at(address, message, self._timeout(retry), max_version)
+                return self._request_at(address, message, time.monotonic() + self._timeout(retry), max_version)
             except (ConnectionFailedError, ClientTimeoutError) as error:
                 if not error.retriable:
                     raise
@@ -319,7 +327,7 @@ class Cluster(Closing):
         self,
         address: Address,
         message: Request,
-        timeout: float | None,
+        deadline: float,
         max_version: int | None = None,
         min_version: int = 0,
     ) -> Any:
@@ -327,28 +335,43 @@ class Cluster(Closing):
             if self._closed:
                 raise RuntimeError("the cluster's client is closed")
             slot = self._slots.setdefault(address, _Slot())
-        with slot.lock:
-            connection = slot.connection
-            if connection is None or connection.closed or connection.expired or connection.readable():
-                # Readable with nothing asked: the broker has closed it, as it does with idle ones.
-                if connection is not None:
-                    connection.close()
-                setup = self.config.connect_timeout
-                connection = Connection(
-                    *address, self.config, timeout=setup if timeout is None else min(timeout, setup)
-                )
-                slot.connection = connection
+        if not slot.lock.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
+            raise ClientTimeoutError(f"{address[0]}:{address[1]} has not answered another request in time")
+        try:
+            connection = self._connected(slot, address, deadline)
             try:
-                return connection.request(message, timeout=timeout, max_version=max_version, min_version=min_version)
+                left = _left(deadline, connection.address)
+                return connection.request(message, timeout=left, max_version=max_version, min_version=min_version)
             finally:
                 if connection.closed or self._closed:
                     connection.close()
                     slot.connection = None
+        finally:
+            slot.lock.release()
+
+    def _connected(self, slot: _Slot, address: Address, deadline: float) -> Connection:
+        """The connection of a slot whose lock the caller has."""
+        connection = slot.connection
+        if connection is None or connection.closed or connection.expired or connection.readable():
+            # Readable with nothing asked: the broker has closed it, as it does with idle ones.
+            if connection is not None:
+                connection.close()
+            left = _left(deadline, f"{address[0]}:{address[1]}")
+            connection = Connection(*address, self.config, timeout=min(left, self.config.connect_timeout))
+            slot.connection = connection
+        return connection
 
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
             _log.warning("no broker answers; trying again: %s", error)
+
+
+def _left(deadline: float, address: str) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise ClientTimeoutError(f"no time was left to ask {address}")
+    return left
 
 
 def _about(code: int, what: str) -> str:

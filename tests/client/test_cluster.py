@@ -5,7 +5,10 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -21,11 +24,15 @@ from kafkalog.protocol.errors import (
     NotControllerError,
     UnknownTopicOrPartitionError,
 )
+from kafkalog.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from tests.client.scripted import ScriptedBroker, metadata
 from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.waiting import wait_until
 
 TP = TopicPartition("t", 0)
+BUSY_S = 60.0
+"""So long a request is under way at most that others wait behind."""
 
 
 def config_for(*brokers: ScriptedBroker | str, **properties: str) -> ClientConfig:
@@ -246,6 +253,70 @@ def test_a_closed_cluster_says_so(cluster: Cluster) -> None:
     cluster.close()
     with pytest.raises(RuntimeError, match="closed"):
         cluster.metadata(refresh=True)
+
+
+@contextmanager
+def busy_broker() -> Iterator[ScriptedBroker]:
+    """A broker that answers metadata at once, and ListOffsets only when all is over."""
+    over = threading.Event()
+
+    def wait(request: Any) -> None:
+        over.wait(BUSY_S)
+
+    with ScriptedBroker({ListOffsetsRequest: wait}) as server:
+        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {TP: 1})
+        try:
+            yield server
+        finally:
+            over.set()
+
+
+@contextmanager
+def being_asked(cluster: Cluster, server: ScriptedBroker) -> Iterator[Future[Any]]:
+    """A request of another thread, which is under way."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(cluster.request_to, 1, ListOffsetsRequest(), timeout=2 * BUSY_S)
+        wait_until(lambda: server.seen[ListOffsetsRequest] == 1, "the request is under way")
+        try:
+            yield future
+        finally:
+            server.hang_up()
+
+
+def test_waiting_for_another_threads_request_counts_as_time() -> None:
+    with busy_broker() as server, Cluster(config_for(server)) as cluster:
+        cluster.metadata()
+        with being_asked(cluster, server) as other:
+            with pytest.raises(ClientTimeoutError, match="another request"):
+                cluster.request_to(1, MetadataRequest(topics=[]), timeout=0.2)
+            with pytest.raises(ClientTimeoutError, match="another request"):
+                cluster.metadata(refresh=True, deadline=time.monotonic() + 0.2)
+            assert not other.done()
+        assert isinstance(other.exception(), ConnectionFailedError)
+        # The lock is free again.
+        assert isinstance(cluster.request_to(1, MetadataRequest(topics=[])), MetadataResponse)
+
+
+def test_closing_ends_requests_of_other_threads() -> None:
+    with busy_broker() as server, Cluster(config_for(server)) as cluster:
+        cluster.metadata()
+        with being_asked(cluster, server) as other:
+            cluster.close()
+            assert isinstance(other.exception(BUSY_S / 2), ConnectionFailedError)
+
+
+def test_looking_for_a_node_counts_as_time() -> None:
+    with ScriptedBroker() as server:
+        server.handlers[MetadataRequest] = lambda request: None
+        with Cluster(config_for(server, default_api_timeout_ms=str(round(BUSY_S * 1000)))) as cluster:
+            begun = server.seen[MetadataRequest]
+            with ThreadPoolExecutor(1) as pool:
+                future = pool.submit(cluster.request_to, 1, MetadataRequest(topics=[]), timeout=0.2)
+                try:
+                    assert isinstance(future.exception(BUSY_S / 2), ClientTimeoutError)
+                finally:
+                    cluster.close()
+            assert server.seen[MetadataRequest] > begun
 
 
 def test_that_time_is_up_is_said_once() -> None:

@@ -162,12 +162,13 @@ class GroupRequests:
         request = LeaveGroupRequest(
             group_id=self.group_id, member_id=member_id, members=[MemberIdentity(member_id=member_id, reason=reason)]
         )
+        deadline = time.monotonic() + timeout
         try:
             answer: LeaveGroupResponse = self._send(request, timeout)
         except KafkaError:
             # Up to version 2 there is one member, and no list.
             request.members = []
-            answer = self._send(request, timeout, max_version=2)
+            answer = self._send(request, max(deadline - time.monotonic(), 0.001), max_version=2)
         for code in (answer.error_code, *(member.error_code for member in answer.members)):
             if code:
                 raise error_for(code, f"leaving group {self.group_id}")

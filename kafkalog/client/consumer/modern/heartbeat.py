@@ -65,6 +65,8 @@ class Heartbeat(threading.Thread):
             answer = self._requests.group_heartbeat(beat.request, self._config.client.request_timeout)
         except Exception as failure:
             with self._shared.lock:
+                if self._stopping:
+                    return
                 if is_retriable(failure):
                     _log.info("group %s: heartbeat: %s", group, failure)
                     self._requests.noticed(failure)
