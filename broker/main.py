@@ -18,8 +18,8 @@ from typing import NoReturn
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
 from broker.log.file_ops import OS, FileOps
+from broker.log.loading import DuplicateLogError
 from broker.log.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
-from broker.log.manager import DuplicateLogError
 from broker.metadata.model import MetadataError
 from broker.server import Server
 from kafkalog.protocol.errors import KafkaStorageError

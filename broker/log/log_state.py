@@ -1,7 +1,8 @@
 """What a partition's log is made of, and the offsets that bound it; ``PartitionLog`` is built upon it.
 
 The parts of a log, each upon the one before: its state (here), reading (``log_reader``), appending
-(``log_appender``), and everything that removes, flushes and closes (``partition_log``).
+(``log_appender``), taking records out (``log_remover``), and everything that opens, flushes and closes
+(``partition_log``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from broker.log.checkpoints import write_partition_metadata
 from broker.log.config import LogConfig
 from broker.log.file_ops import FileOps
 from broker.log.recovery import LoadedLog
-from broker.log.segment import Segment, SegmentWriteError
+from broker.log.segment import Segment
+from broker.log.stored_segment import SegmentWriteError
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
 
 logger = logging.getLogger(__name__)

@@ -16,37 +16,30 @@ loop or on a worker. Checkpoints may be asked for by several threads: they are w
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from uuid import UUID
 
 from broker.log import names
 from broker.log.checkpoint_writer import CheckpointWriter, Write
-from broker.log.checkpoints import CorruptCheckpointError
 from broker.log.config import LogConfig
 from broker.log.deletions import Deletions
 from broker.log.file_ops import OS, FileOps
-from broker.log.log_dir import LogDir, LogDirUnusableError
+from broker.log.loading import LogLoader
+from broker.log.log_dir import LogDir
+from broker.log.log_dirs import check_any_online, lock_all, unlock_all
 from broker.log.moving.future import FutureLog
 from broker.log.moving.futures import Futures
 from broker.log.moving.startup import forget_moves, settle_moves
 from broker.log.partition_log import PartitionLog
 from broker.log.retention import TIME_AND_SIZE, RetentionPolicy
 from kafkalog.protocol.errors import KafkaError, KafkaStorageError
-from kafkalog.records.errors import RecordsError
 
 logger = logging.getLogger(__name__)
 
 TopicPartition = tuple[str, int]
-
-
-class DuplicateLogError(Exception):
-    """A partition was found in two log directories; one must be removed by hand."""
 
 
 class LogManager:
@@ -84,46 +77,12 @@ class LogManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._counts: Counter[Path] = Counter()
         self._failing = threading.Lock()
-        # A log ended before its checkpointed recovery point, or cleaned offset, when it was opened.
-        self._lowered = False
         self.on_directory_failure: Callable[[Path], None] = lambda path: None
         self._unclean: set[Path] = set()
-        self.log_dirs: list[LogDir] = []
+        self.log_dirs = lock_all([Path(path).absolute() for path in log_dirs], ops)
         self._checkpoints = CheckpointWriter(self.log_dirs, self.fail_directory)
         self._deletions = Deletions(ops, self.fail_directory)
         self.futures = Futures(ops, self._deletions, clock)
-        try:
-            self._lock_all([Path(path).absolute() for path in log_dirs])
-        except BaseException:
-            self.unlock()
-            raise
-
-    def _lock_all(self, paths: list[Path]) -> None:
-        errors = []
-        used: set[str] = set()
-        for path in paths:
-            real = os.path.realpath(path)
-            if real in used:
-                raise LogDirUnusableError(f"log.dirs: Duplicate log directory found: {path}. Name each once")
-            used.add(real)
-            try:
-                directory = LogDir(path, self._ops)
-            except LogDirUnusableError as error:
-                logger.error("%s; its partitions are offline", error)
-                directory = LogDir.broken(path, str(error))
-                errors.append(error)
-            self.log_dirs.append(directory)
-        if len(errors) == len(paths) == 1:
-            raise errors[0]
-        if len(errors) == len(paths):
-            self._refuse_start()
-
-    def _refuse_start(self) -> None:
-        reasons = "; ".join(f"{directory.path}: {directory.offline}" for directory in self.log_dirs)
-        raise LogDirUnusableError(
-            "Shutdown broker because none of the specified log dirs from "
-            f"{', '.join(str(directory.path) for directory in self.log_dirs)} can be created or validated: {reasons}"
-        )
 
     @property
     def recovered(self) -> frozenset[TopicPartition]:
@@ -144,8 +103,7 @@ class LogManager:
         """Let other brokers use the directories, after a start that failed; ``shutdown`` does it after one
         that did not.
         """
-        for directory in self.log_dirs:
-            directory.unlock()
+        unlock_all(self.log_dirs)
 
     # -- identity --------------------------------------------------------------------------------------------
 
@@ -161,8 +119,7 @@ class LogManager:
                 directory.claim(cluster_id, broker_id)
             except OSError as error:
                 self.fail_directory(directory.path, f"cannot write {names.META_PROPERTIES}: {error}")
-        if not self.online_dirs:
-            self._refuse_start()
+        check_any_online(self.log_dirs)
 
     def stored_cluster_id(self) -> str | None:
         """Cluster id that a log directory was marked with, or None when all are fresh."""
@@ -183,108 +140,28 @@ class LogManager:
             DuplicateLogError: a partition lies in two directories.
             LogDirUnusableError: no directory is left whose logs could be read or repaired.
         """
-        configs = configs_by_topic or {}
-        failures = (OSError, CorruptCheckpointError, RecordsError)
-        loading: list[tuple[LogDir, Iterator[PartitionLog]]] = []
         offline = [directory.path for directory in self.offline_dirs]
         self.futures.found = settle_moves(self.online_dirs, offline, self._ops, self.fail_directory)
-        with ExitStack() as pools:
-            for directory in self.online_dirs:
-                pool = pools.enter_context(ThreadPoolExecutor(self._threads, thread_name_prefix="log-recovery"))
-                try:
-                    loading.append((directory, self._begin_loading(directory, configs, pool)))
-                except failures as error:
-                    self.fail_directory(directory.path, f"cannot load its logs: {error}")
-            for directory, logs in loading:
-                try:
-                    loaded = list(logs)
-                except failures as error:
-                    self.fail_directory(directory.path, f"cannot load its logs: {error}")
-                    continue
-                logger.info("Loaded %d logs from %s", len(loaded), directory.path)
-                for log in loaded:
-                    key = (log.topic, log.partition)
-                    if key in self._logs:
-                        raise DuplicateLogError(
-                            f"Duplicate log directories for {key[0]}-{key[1]} are found in both {log.dir} and "
-                            f"{self._logs[key].dir}; remove one of them"
-                        )
-                    self._logs[key] = log
-                    self._counts[log.log_dir] += 1
-        if not self.online_dirs:
-            self._refuse_start()
+        loader = LogLoader(
+            configs_by_topic or {},
+            self.default_config,
+            self._checkpoints,
+            self._deletions,
+            clock=self._clock,
+            num_threads=self._threads,
+            ops=self._ops,
+            fail=self.fail_directory,
+        )
+        loader.load(self.online_dirs, self._logs)
+        self._unclean |= loader.unclean
+        self._counts = Counter(log.log_dir for log in self)
+        check_any_online(self.log_dirs)
         if not self.offline_dirs:
             unclean = [str(log.dir) for log in self if log.log_dir in self._unclean]
             forget_moves(unclean, self._ops, self.fail_directory)
-        if self._lowered:
+        if loader.lowered:
             self._lower_recovery_points()
             self.checkpoint_cleaned_offsets()
-
-    def _begin_loading(
-        self, directory: LogDir, configs: Mapping[str, LogConfig], pool: ThreadPoolExecutor
-    ) -> Iterator[PartitionLog]:
-        """The logs of a directory, as they are loaded: after an unclean stop by the pool, from now on."""
-        now_ms = self._clock()
-        clean = directory.take_clean_shutdown()
-        if not clean:
-            self._unclean.add(directory.path)
-            # Names that the process gave before it was killed may not have come to the device.
-            self._ops.fsync_dir(str(directory.path))
-        points = directory.read_recovery_points()
-        starts = directory.read_log_start_offsets()
-        watermarks = directory.read_high_watermarks()
-        cleaned = directory.read_cleaned_offsets()
-        self._checkpoints.note(LogDir.write_recovery_points, points)
-        self._checkpoints.note(LogDir.write_log_start_offsets, starts)
-        self._checkpoints.note(LogDir.write_high_watermarks, watermarks)
-        self._checkpoints.note(LogDir.write_cleaned_offsets, cleaned)
-
-        def load(found: tuple[str, TopicPartition]) -> PartitionLog:
-            path, key = found
-            config = configs.get(key[0], self.default_config)
-            # What was compacted has gaps, whatever the topic's policy is now or, in a directory without a registry,
-            # is not known to be.
-            keeps_gaps = key in cleaned and not config.compact
-            log = PartitionLog.open(
-                path,
-                config.with_changes(cleanup_policy=(*config.cleanup_policy, "compact")) if keeps_gaps else config,
-                clean=clean,
-                log_start_offset=starts.get(key, 0),
-                recovery_point=points.get(key, 0),
-                now_ms=now_ms,
-                ops=self._ops,
-            )
-            if keeps_gaps:
-                log.config = config
-            log.high_watermark = watermarks.get(key, log.log_start_offset)
-            log.cleaned_offset = cleaned.get(key)
-            if log.cleaned_offset is not None and log.cleaned_offset > log.log_end_offset:
-                # As in Kafka it is not believed at all. The row stays, for it tells that there may be gaps.
-                log.cleaned_offset = log.log_start_offset
-                self._lowered = True
-            log.on_offline = self.fail_directory
-            if log.recovery_point < points.get(key, 0):
-                self._lowered = True
-            return log
-
-        found = list(self._partition_dirs(directory, now_ms))
-        # Threads help recovery, which waits for the disk; after a clean stop they only take turns.
-        logger.info("Loading %d logs from %s, clean stop: %s", len(found), directory.path, clean)
-        return (map if clean else pool.map)(load, found)
-
-    def _partition_dirs(self, directory: LogDir, now_ms: int) -> Iterator[tuple[str, TopicPartition]]:
-        with os.scandir(directory.path) as entries:
-            found = sorted((entry.name, entry.path) for entry in entries if entry.is_dir())
-        for name, path in found:
-            key = names.parse_partition_dir(name)
-            if key is None:
-                logger.warning("Ignoring %s, which is not named topic-partition", path)
-            elif name.endswith(names.DELETE_DIR):
-                self._deletions.add(Path(path), now_ms)
-            elif name.endswith(names.STRAY_DIR):
-                logger.warning("Ignoring %s, a replica that is not in use", path)
-            elif not name.endswith(names.FUTURE_DIR):
-                yield path, key
 
     # -- the logs --------------------------------------------------------------------------------------------
 

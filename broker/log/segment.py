@@ -2,7 +2,7 @@
 
 A segment holds the batches from its base offset (its name) up to the next segment's. Only the last one, the
 active segment, is appended to. Files are opened and indexes loaded on first use: opening a partition reads
-none of them.
+none of them. Where they lie and what they are called: `stored_segment`.
 
 Positions are found in three steps, cheapest first: those of the newest batches, which are kept (`batch_positions`);
 the sparse offset index; a walk over batch headers from the index's entry.
@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-import weakref
 from zlib import crc32
 
 from broker import page_cache
@@ -26,8 +25,8 @@ from broker.log.flush_stats import FLUSH_STATS
 from broker.log.index_file import CorruptIndexError, IndexFile
 from broker.log.moving.plan import Extent
 from broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
-from broker.log.open_files import OPEN_FILES
 from broker.log.segment_file import FileSlice, SegmentFile
+from broker.log.stored_segment import SegmentWriteError, StoredSegment
 from broker.log.time_index import NO_TIMESTAMP, TimeIndex
 from broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from kafkalog.records.batch import MAGIC, MAGIC_AT
@@ -39,28 +38,20 @@ logger = logging.getLogger(__name__)
 UNKNOWN_TIMESTAMP = -2
 
 
-class SegmentWriteError(OSError):
-    """A failed append could not be undone: the file's end is unknown and nothing may be appended to it."""
-
-
-class Segment:
+class Segment(StoredSegment):
     """See the module. Not safe for use from several threads, but for :meth:`flush`."""
 
     __slots__ = (
-        "__weakref__", "_aborted_changes", "_distrusted", "_file", "_index", "_last_file", "_none_aborted_at",
-        "_ops", "_positions", "_roll_timestamp", "_time_index", "_writable", "base_offset", "bytes_since_index",
-        "config", "created_ms", "directory", "index_builds", "jitter_ms", "max_timestamp", "max_timestamp_offset",
-        "size", "suffix", "used",
+        "_aborted_changes", "_distrusted", "_none_aborted_at", "_positions", "_roll_timestamp", "bytes_since_index",
+        "config", "created_ms", "index_builds", "jitter_ms", "max_timestamp", "max_timestamp_offset", "size",
     )  # fmt: skip
 
     def __init__(
         self, directory: str, base_offset: int, size: int, config: LogConfig, now_ms: int, ops: FileOps = OS
     ) -> None:
-        self.directory = directory
-        self.base_offset = base_offset
+        super().__init__(directory, base_offset, ops)
         self.size = size
         self.config = config
-        self.suffix = ""
         self.created_ms = now_ms
         # What this segment takes off segment.ms: a share that differs by partition and segment.
         jitter = min(config.segment_jitter_ms, config.segment_ms)
@@ -69,13 +60,6 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP if size == 0 else UNKNOWN_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self._roll_timestamp: int | None = None
-        self._ops = ops
-        self._file: SegmentFile | None = None
-        self._last_file: weakref.ref[SegmentFile] | None = None
-        self.used = False
-        self._writable = False
-        self._index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
         # Aborted transactions were looked for and not found when so many changes had been counted.
         self._aborted_changes = 0
         self._none_aborted_at = -1
@@ -113,37 +97,7 @@ class Segment:
     def __repr__(self) -> str:
         return f"Segment(base_offset={self.base_offset}, size={self.size}, max_timestamp={self.max_timestamp})"
 
-    def path(self, kind: str) -> str:
-        """Path of one of its files, by ending."""
-        return os.path.join(self.directory, names.segment_name(self.base_offset, kind) + self.suffix)
-
-    # -- files, on first use ---------------------------------------------------------------------------------
-
-    @property
-    def file(self) -> SegmentFile:
-        """The open ``.log`` file; who uses its descriptor holds it meanwhile (`open_files`)."""
-        file = self._file
-        if file is None:
-            # A slice on its way may hold it still.
-            file = None if self._last_file is None else self._last_file()
-            if file is None:
-                file = SegmentFile(self._ops.open(self.path(names.LOG), os.O_RDWR))
-            self._keep_open(file)
-        self.used = True
-        return file
-
-    def _keep_open(self, file: SegmentFile) -> None:
-        self._file = file
-        self._last_file = weakref.ref(file)
-        OPEN_FILES.admit(self)
-
-    def close_idle(self) -> None:
-        """Let go of the descriptor; the next use opens the file again.
-
-        That goes for a file with unforced writes, too: the device's error, should there be one, is the next opener's
-        to learn from its fsync (Linux 4.16 and newer).
-        """
-        self._file = None
+    # -- indexes, on first use ----------------------------------------------------------------------------
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -518,13 +472,6 @@ class Segment:
         self._writable = False
         return True
 
-    def move(self, directory: str) -> None:
-        """Its directory gets another name: a flush beside this must not find a new log's files under the old one."""
-        self.directory = directory
-        for index, kind in ((self._index, names.INDEX), (self._time_index, names.TIME_INDEX)):
-            if index is not None:
-                index.path = self.path(kind)
-
     def extents(self) -> list[tuple[str, Extent]]:
         """Its files, by name, as they are now; the ``.log`` file last."""
         found = []
@@ -541,68 +488,3 @@ class Segment:
         reserve = self.config.segment_bytes if self._writable and self.config.preallocate else 0
         found.append((names.LOG, Extent(self.size, self, reserve)))
         return [(names.segment_name(self.base_offset, kind), extent) for kind, extent in found]
-
-    def relocate(self, directory: str) -> None:
-        """Copies of its files are in ``directory``, and those are its files from now on; slices in flight keep theirs.
-
-        What is in memory of its indexes stays there.
-        """
-        self.directory = directory
-        self._file = self._last_file = None
-        for index, kind in ((self._index, names.INDEX), (self._time_index, names.TIME_INDEX)):
-            if index is not None:
-                index.relocate(self.path(kind))
-
-    def release(self) -> None:
-        """Let go of the descriptor and the maps; slices in flight keep the file open."""
-        self._file = self._last_file = self._index = self._time_index = None
-        self._writable = False
-
-    def files(self) -> list[str]:
-        """Paths of the files it has or may have."""
-        return [self.path(kind) for kind in (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)]
-
-    def rename_to(self, suffix: str) -> None:
-        """Give its files names that end with ``suffix``, the ``.log`` file first; its indexes are loaded anew.
-
-        Raises:
-            OSError: a file could not be renamed; those before it have their new names.
-        """
-        self._index = self._time_index = None
-        for path in self.files():
-            try:
-                self._ops.rename(path, path.removesuffix(self.suffix) + suffix)
-            except FileNotFoundError:
-                if not path.endswith(names.TXN_INDEX + self.suffix):
-                    raise
-        self.suffix = suffix
-
-    def mark_deleted(self) -> list[str]:
-        """Rename its files for later removal and return their new paths; slices in flight stay readable."""
-        paths = []
-        for path in self.files():
-            try:
-                self._ops.rename(path, path + names.DELETED)
-            except FileNotFoundError:
-                continue
-            paths.append(path + names.DELETED)
-        self.suffix = names.DELETED
-        self.release()
-        return paths
-
-    def discard(self) -> None:
-        """Unlink the files of a new segment that is not to be: found later, it would seem to be the log's end.
-
-        Raises:
-            SegmentWriteError: they could not be removed.
-        """
-        try:
-            self.remove()
-        except OSError as error:
-            raise SegmentWriteError(error.errno, f"cannot remove {self.path(names.LOG)}") from error
-
-    def remove(self) -> None:
-        """Unlink its files; slices in flight stay readable."""
-        self.release()
-        for path in self.files():
-            self._ops.unlink(path)

@@ -16,8 +16,9 @@ from broker.log import names
 from broker.log.checkpoints import read_offsets, write_offsets
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps
+from broker.log.loading import DuplicateLogError
 from broker.log.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
-from broker.log.manager import DuplicateLogError, LogManager
+from broker.log.manager import LogManager
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
 from tests.log.support import NOW, FaultyOps, batch, stored
 
