@@ -88,6 +88,11 @@ SUITE = Suite(
             r"OffsetCommit request|OffsetFetch request|Heartbeat request|recovers from offset out of range",
             "joins a group with a rebalance time-out of 0, and is too late for it",
         ),
+        Explained(
+            r"(brokerPool|findBroker|describeGroups|fetchTopicMetadata)\.spec",
+            "asks for a topic that was made a moment before, which Apache Kafka's metadata may not have yet",
+        ),
+        Explained("use the default replication factor", "asks broker 0; Apache Kafka's is broker 1 here"),
         Explained(r"describeConfigs\.spec", "expects the answer of Kafka 2.4, to the word"),
     ),
     left_out=(
