@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from conformance.brokers import broker
@@ -49,6 +50,7 @@ def main() -> int:
     parser.add_argument(
         "--tries", type=int, default=1, help="run a suite again while tests fail, to tell the flaky ones"
     )
+    parser.add_argument("--again", action="store_true", help="a further run of what is kept, to tell the flaky tests")
     parser.add_argument("--report", type=Path, help="write all results kept so far as this page")
     parser.add_argument("--results", type=Path, default=cache_root() / "conformance" / "results")
     parser.add_argument("--work", type=Path, help="keep the suites' files and logs here")
@@ -66,6 +68,9 @@ def main() -> int:
         if suite.name not in wanted:
             continue
         report = run_suite(suite, args.broker, root / f"{suite.name}-{int(time.time())}", args.tries)
+        kept = report.path(args.results)
+        if args.again and kept.exists() and not report.missing:
+            report = replace(report, results=merged(SuiteReport.load(kept).results, report.results))
         report.save(args.results)
         failed += report.count(Outcome.FAILED)
         told = report.missing or ", ".join(f"{report.count(outcome)} {outcome}" for outcome in Outcome)

@@ -98,7 +98,11 @@ class SuiteReport:
     def save(self, directory: Path) -> None:
         """Keep the report as a file of ``directory``."""
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / f"{self.suite}@{self.broker}.json").write_text(json.dumps(asdict(self), indent=1) + "\n")
+        self.path(directory).write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    def path(self, directory: Path) -> Path:
+        """Where `save` keeps it."""
+        return directory / f"{self.suite}@{self.broker}.json"
 
     @classmethod
     def load(cls, path: Path) -> SuiteReport:

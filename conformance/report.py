@@ -20,7 +20,7 @@ left out. This page is written by the command that runs them.
 Clients and tests are fetched when they are first needed: Python's by pip, Java's by Maven, Go's and Node.js's by their
 own tools, and by git those that no registry holds. Where GitHub cannot be reached, `KAFKALOG_CONFORMANCE_SOURCES` names
 a directory of clones: `aiokafka`, `confluent-kafka-python`, `kafkajs`. Flaky is what failed in one run and passed in
-another (`--tries 2`).
+another (`--tries 2`, or `--again`).
 
 """
 
