@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from concurrent.futures import Future
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
+from kafkalog.client.cluster import Cluster, ClusterMetadata, TopicMetadata
 from kafkalog.client.consumer import ConsumerConfig
 from kafkalog.client.consumer.beginnings import Beginnings
 from kafkalog.client.consumer.coordinator import Coordinator
+from kafkalog.client.consumer.modern.coordinator import ModernCoordinator
+from kafkalog.client.consumer.modern.heartbeat import Heartbeat
+from kafkalog.client.consumer.modern.member import State, TopicIdPartition, topic_partitions
 from kafkalog.client.consumer.positions import Position
 from kafkalog.client.consumer.shared import Shared
 from kafkalog.client.consumer.subscription import SubscriptionState
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse
+from tests.client.consumer.support import Noting
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
@@ -91,3 +100,120 @@ def test_partitions_that_are_assigned_while_others_are_looked_up() -> None:
         assert made.due()
         made.step()
     assert coordinator.asked == [[TP], [OTHER]]
+
+
+# Members of the consumer protocol, whose commit before a rebalance takes a while
+
+TOPICS = {name: UUID(int=number) for number, name in enumerate("abc", 1)}
+
+
+class Reconciled:
+    """A member that has partition 0 of topic a, read to offset 3; heartbeats are answered, and commits held back."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.subscription, self.looks = SubscriptionState(), 0
+        self.subscription.subscribe(TOPICS)
+        config = ConsumerConfig.from_dict(
+            {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "group.protocol": "consumer", "retry.backoff.ms": 1}
+        )
+        self.made = ModernCoordinator(config, Cluster(config.client), self.subscription, Shared(), self.look)
+        self.made.heartbeat = cast(Heartbeat, SimpleNamespace(ident=1, wake=lambda: None))
+        self.made.listener = self.notes = Noting()
+        self.commit: Future[None] = Future()
+        monkeypatch.setattr(self.made.commits, "begin", self.begin)
+        self.metadata("a", "b")
+        self.made.step()
+        self.beat(1, "a")
+        self.made.step()
+        self.beat(1)
+        assert self.made.member.state is State.STABLE
+        self.subscription.state(TopicPartition("a", 0)).move(Position(3))
+
+    def look(self) -> None:
+        self.looks += 1
+
+    def begin(self, *given: Any) -> Future[None]:
+        return self.commit
+
+    def beat(self, epoch: int, *topics: str) -> None:
+        """A heartbeat, and an answer that assigns partition 0 of ``topics``, where there are any."""
+        parts = topic_partitions(TopicIdPartition(TOPICS[name], 0) for name in topics)
+        member = self.made.member
+        answer = ConsumerGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=epoch,
+            heartbeat_interval_ms=1000,
+            assignment=Assignment(topic_partitions=parts) if topics else None,
+        )
+        member.answered(member.beat(member.polled), answer)
+
+    def metadata(self, *known: str) -> None:
+        """Metadata that describes these topics, and says of the others that there are none."""
+        self.made.note_metadata(
+            ClusterMetadata(
+                topics={
+                    name: TopicMetadata(
+                        name, topic_id, False, {}, 0 if name in known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    )
+                    for name, topic_id in TOPICS.items()
+                }
+            )
+        )
+
+
+@pytest.mark.parametrize("when", ["before the plan", "in the commit", "as it is given up"])
+@pytest.mark.parametrize("target_moves", [False, True])
+def test_topics_that_metadata_forgets_amid_a_reconciliation(
+    when: str, target_moves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forget() -> None:
+        if target_moves and when != "before the plan":
+            made.member.target = frozenset({TopicIdPartition(TOPICS["a"], 0)})
+        group.metadata("a")
+
+    group = Reconciled(monkeypatch)
+    made = group.made
+    group.beat(2, "b")
+    if when == "before the plan":
+        forget()
+    made.step()
+    assert group.subscription.assigned == {TopicPartition("a", 0)}
+    if when == "in the commit":
+        forget()
+    elif when == "as it is given up":
+        monkeypatch.setattr(group.notes, "on_partitions_revoked", lambda partitions: forget())
+    group.commit.set_result(None)
+    made.step()
+    assert group.subscription.assigned == {TopicPartition("b", 0)}
+    # It is named, too, when it is given up in its turn.
+    group.metadata("a")
+    group.beat(3, "a")
+    group.beat(3)
+    made.step()
+    assert group.subscription.assigned == {TopicPartition("a", 0)}
+
+
+def test_a_topic_that_nobody_knows_is_looked_for_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Reconciled(monkeypatch)
+    made = group.made
+    group.beat(2, "b", "c")
+    made.step()
+    made._look_at = 0.0
+    for _ in range(3):
+        made.step()
+        assert not made.due()
+        assert made.next_time() > made.member.polled, "a poll waits, and does not spin"
+    before = group.looks
+    group.commit.set_result(None)
+    assert made.due()
+    made.step()
+    assert group.subscription.assigned == {TopicPartition("b", 0)}
+    group.beat(3)
+    assert made.next_time() <= made.member.polled
+    made.step()
+    assert group.looks > before + 1
+    assert made.next_time() > made.member.polled
+    group.metadata("b", "c")
+    assert made.due()
+    made.step()
+    assert group.subscription.assigned == {TopicPartition("b", 0), TopicPartition("c", 0)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from kafkalog.client.cluster import Cluster, ClusterMetadata
@@ -20,6 +21,24 @@ from .heartbeat import Heartbeat
 from .member import NOTHING, Member, Reconciliation, Settings, State, TopicIdPartition, Wanted
 
 _log = logging.getLogger(__name__)
+
+
+class _Plan(NamedTuple):
+    """A reconciliation that is carried out, with the names of its topics: metadata may forget them meanwhile."""
+
+    todo: Reconciliation
+    names: dict[UUID, str]
+
+    @property
+    def assigned(self) -> frozenset[TopicPartition]:
+        return self._named(self.todo.assigned)
+
+    @property
+    def revoked(self) -> frozenset[TopicPartition]:
+        return self._named(self.todo.revoked)
+
+    def _named(self, partitions: Iterable[TopicIdPartition]) -> frozenset[TopicPartition]:
+        return frozenset(TopicPartition(self.names[each.topic_id], each.partition) for each in partitions)
 
 
 class ModernCoordinator(Coordinator):
@@ -46,8 +65,8 @@ class ModernCoordinator(Coordinator):
         super().__init__(config, cluster, subscription, shared, wake_fetcher, self)
         self.heartbeat = Heartbeat(config, self.requests, self.member, shared)
         self._names: dict[UUID, str] = {}
-        """Of topics by their ids: those that metadata described last, and those of what the member has."""
-        self._plan: Reconciliation | None = None
+        """Of topics by their ids: those that metadata described last, and those that the member has or is to have."""
+        self._plan: _Plan | None = None
         self._look_at = 0.0
 
     @property
@@ -82,7 +101,8 @@ class ModernCoordinator(Coordinator):
     def note_metadata(self, found: ClusterMetadata) -> None:
         with self._shared.lock:
             self._find_topics(found)
-            mine = {each.topic_id for each in self.member.current or NOTHING}
+            member = self.member
+            mine = {each.topic_id for each in (member.current or NOTHING) | (member.target or NOTHING)}
             names = {topic_id: name for topic_id, name in self._names.items() if topic_id in mine}
             described = (topic for topic in found.topics.values() if not topic.error_code)
             names.update((topic.topic_id, topic.name) for topic in described if topic.topic_id != ZERO_UUID)
@@ -117,7 +137,7 @@ class ModernCoordinator(Coordinator):
             times.append(time.monotonic() + self._config.max_poll_interval / 3)
             if self._preparing is not None:
                 times.append(self._prepare_until)
-            if self.member.unknown(self._names.keys()):
+            if self._plan is None and self.member.unknown(self._names.keys()):
                 times.append(self._look_at)
         return min(times)
 
@@ -173,24 +193,27 @@ class ModernCoordinator(Coordinator):
         member, plan = self.member, self._plan
         if plan is None:
             with self._shared.lock:
-                plan = self._plan = member.plan(self._names.keys())
+                todo = member.plan(self._names.keys())
+                if todo is not None:
+                    topics = {each.topic_id for each in todo.assigned | todo.revoked}
+                    plan = self._plan = _Plan(todo, {topic_id: self._names[topic_id] for topic_id in topics})
             if plan is None:
                 self._look_for_topics()
                 return
-        revoked = self._named(plan.revoked) & self._subscription.assigned
+        revoked = plan.revoked & self._subscription.assigned
         if revoked and not self._commit_first(revoked):
             return
         self._drop_plan()
-        if plan.incarnation != member.incarnation:
+        if plan.todo.incarnation != member.incarnation:
             # It was fenced meanwhile: others have what it would give up.
             return
         self._give_up(revoked)
-        if plan.incarnation == member.incarnation:
+        if plan.todo.incarnation == member.incarnation:
             self._take(plan)
 
-    def _take(self, plan: Reconciliation) -> None:
+    def _take(self, plan: _Plan) -> None:
         subscription = self._subscription
-        assigned = self._named(plan.assigned)
+        assigned = plan.assigned
         with self._shared.lock:
             added = assigned - subscription.assigned
             subscription.assign(sorted(assigned))
@@ -203,11 +226,10 @@ class ModernCoordinator(Coordinator):
             self.listener.on_partitions_assigned(added)
         finally:
             with self._shared.lock:
-                self.member.reconciled(plan)
+                if self.member.reconciled(plan.todo):
+                    # To be named when they are given up.
+                    self._names = {**plan.names, **self._names}
             self.heartbeat.wake()
-
-    def _named(self, partitions: Iterable[TopicIdPartition]) -> frozenset[TopicPartition]:
-        return frozenset(TopicPartition(self._names[each.topic_id], each.partition) for each in partitions)
 
     def _look_for_topics(self) -> None:
         """Have metadata fetched that names the topics of the assignment."""
