@@ -1,18 +1,20 @@
 """The cluster's topics as groups of the consumer protocol see them (`modern.context.Topics`).
 
 Regular expressions are matched on a worker, one at a time: one from a hostile member may take some tenths of a second,
-and so may a good one where there are many topics.
+and so may a good one where there are many topics. Groups take turns (`turns.Turns`), so that one with many expressions
+waits longer itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from uuid import UUID
 
 from broker.coordinator.group.modern.context import Matched
 from broker.coordinator.group.modern.model import TopicMetadata
 from broker.coordinator.group.modern.regex import compile_regex
+from broker.coordinator.group.turns import Turns
 from broker.metadata.model import TopicState
 from broker.metadata.store import MetadataStore
 from kafkalog.protocol.errors import InvalidRegularExpressionError
@@ -33,7 +35,7 @@ class ClusterTopics:
         self._seen: Mapping[str, TopicState] | None = None
         self._version = -1
         self._names: dict[UUID, str] = {}
-        self._matching = asyncio.Lock()
+        self._turns = Turns()
         self._matched: dict[str, Matched | InvalidRegularExpressionError] = {}
         self._known: dict[str, int] = {}
         """The version in which each of these was matched."""
@@ -54,28 +56,41 @@ class ClusterTopics:
     def matching(self, regex: str) -> Matched | None:
         found = self._matched.get(regex)
         if isinstance(found, InvalidRegularExpressionError):
+            if self._known[regex] != self.version:
+                # Of the topics as they are now it may be good.
+                return None
             raise InvalidRegularExpressionError(*found.args)
         return found
 
-    async def match(self, regexes: Iterable[str]) -> None:
-        """Work out what these match among the present topics, for `matching` to tell."""
-        for regex in regexes:
-            async with self._matching:
-                version = self.version
-                if self._known.get(regex) == version:
-                    continue
-                names = tuple(self._store.state.topics)
-                found: Matched | InvalidRegularExpressionError
-                try:
-                    topics = await asyncio.get_running_loop().run_in_executor(None, _match, regex, names)
-                    found = Matched(topics, version)
-                except InvalidRegularExpressionError as error:
-                    found = error
-                # The latest ones are at the end.
-                self._matched.pop(regex, None)
-                self._matched[regex], self._known[regex] = found, version
-                while len(self._matched) > REGEXES_KEPT:
-                    del self._known[oldest := next(iter(self._matched))], self._matched[oldest]
+    async def match(self, group_id: str, regex: str) -> Matched:
+        """Work out, in the group's turn, what an expression matches among the present topics; kept for `matching`.
+
+        Raises:
+            InvalidRegularExpressionError
+        """
+        if self._known.get(regex) != self.version:
+            async with self._turns.turn(group_id):
+                # Another one may have asked for the same meanwhile.
+                if self._known.get(regex) != self.version:
+                    await self._work_out(regex)
+        found = self._matched[regex]
+        if isinstance(found, InvalidRegularExpressionError):
+            raise InvalidRegularExpressionError(*found.args)
+        return found
+
+    async def _work_out(self, regex: str) -> None:
+        version, names = self.version, tuple(self._store.state.topics)
+        found: Matched | InvalidRegularExpressionError
+        try:
+            topics = await asyncio.get_running_loop().run_in_executor(None, _match, regex, names)
+            found = Matched(topics, version)
+        except InvalidRegularExpressionError as error:
+            found = error
+        # The latest ones are at the end.
+        self._matched.pop(regex, None)
+        self._matched[regex], self._known[regex] = found, version
+        while len(self._matched) > REGEXES_KEPT:
+            del self._known[oldest := next(iter(self._matched))], self._matched[oldest]
 
     def _look(self) -> None:
         state = self._store.state

@@ -14,7 +14,7 @@ from typing import Any
 from broker.coordinator.group.member import JoinRequest, JoinResult, Leaver, SyncRequest, SyncResult
 from broker.coordinator.group.membership import Answer, CommitRequest, GroupSummary, Moment, Retention, Store
 from broker.coordinator.group.modern import classic_members, group_records, membership
-from broker.coordinator.group.modern.context import Context, Outcome, Timer, TimerKind
+from broker.coordinator.group.modern.context import Context, Matched, Outcome, Timer, TimerKind
 from broker.coordinator.group.modern.group import ConsumerGroup
 from broker.coordinator.group.modern.log_records import GroupRecord
 from broker.coordinator.group.modern.model import Member
@@ -64,6 +64,8 @@ class ConsumerMembership:
     Attributes:
         group: what the log says.
         out: what is to be done, in order; the shard does it and empties it.
+        matched: what its stale regular expressions match now, as far as it was worked out (`Context.matched`).
+        is_matching: whether more of them are being matched.
         on_fenced: called for members that were too late, before they are removed; True where that is seen to already.
     """
 
@@ -73,6 +75,8 @@ class ConsumerMembership:
         self.group = group
         self.out: list[Answer | Store] = []
         self.wake_at: int | None = None
+        self.matched: dict[str, Matched] = {}
+        self.is_matching = False
         self.on_fenced: Callable[[ConsumerMembership, Collection[Member], Moment], bool] = lambda *fenced: False
         self._context = context
         self._timers: dict[tuple[TimerKind, str], tuple[int, int]] = {}

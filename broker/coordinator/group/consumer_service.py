@@ -6,6 +6,8 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from broker.config.group import GROUP_CONFIG
@@ -16,10 +18,10 @@ from broker.coordinator.group.cluster_topics import ClusterTopics
 from broker.coordinator.group.consumer_membership import ConsumerMembership
 from broker.coordinator.group.conversion import can_downgrade, can_upgrade, downgraded, upgraded
 from broker.coordinator.group.membership import Answer, Membership, Moment, Store
-from broker.coordinator.group.modern.advance import stale_regexes
+from broker.coordinator.group.modern.advance import matched_anew, stale_regexes
 from broker.coordinator.group.modern.assignors import ASSIGNORS
 from broker.coordinator.group.modern.config import ConsumerGroupConfig, MigrationPolicy
-from broker.coordinator.group.modern.context import Context
+from broker.coordinator.group.modern.context import Context, Matched
 from broker.coordinator.group.modern.describe import describe
 from broker.coordinator.group.modern.group import ConsumerGroup
 from broker.coordinator.group.modern.heartbeat import check_request, heartbeat, is_leaving, leave, leaver
@@ -34,6 +36,7 @@ from broker.metadata.store import MetadataStore
 from kafkalog.protocol.errors import (
     ErrorCode,
     GroupIdNotFoundError,
+    InvalidRegularExpressionError,
     NotCoordinatorError,
     UnsupportedVersionError,
     error_for,
@@ -91,14 +94,14 @@ class ConsumerGroups:
         now = self._coordinator.now()
         context = self._context(request.group_id, now, client_id, client_host)
         check_request(request, version, context.config)
-        wanted = _regexes(request, shard.groups.get(request.group_id), context)
-        if wanted:
-            await self._topics.match(wanted)
+        if await self._match(request, shard):
             shard = self._coordinator.shard_of(request.group_id)
             now = self._coordinator.now()
             context = self._context(request.group_id, now, client_id, client_host)
         group = shard.groups.get(request.group_id)
         present = group.membership if group is not None else None
+        if isinstance(present, ConsumerMembership):
+            context = self._match_anew(present, context)
         token = asyncio.get_running_loop().create_future()
         if is_leaving(request):
             membership = self._existing(request.group_id, present)
@@ -139,6 +142,54 @@ class ConsumerGroups:
             raise GroupIdNotFoundError(f"Group {group_id} not found.")
         membership = self._existing(group_id, group.membership)
         return describe(membership.group, self._context(group_id, self._coordinator.now()))
+
+    # -- regular expressions
+
+    async def _match(self, request: ConsumerGroupHeartbeatRequest, shard: Shard) -> bool:
+        """Match an expression that the group does not know; whether that took time.
+
+        A request that is refused for it finds so by itself.
+        """
+        regex = request.subscribed_topic_regex
+        group = shard.groups.get(request.group_id)
+        membership = None if group is None else group.membership
+        if not regex or (isinstance(membership, ConsumerMembership) and regex in membership.group.regexes):
+            return False
+        with suppress(InvalidRegularExpressionError):
+            await self._topics.match(request.group_id, regex)
+        return True
+
+    def _match_anew(self, membership: ConsumerMembership, context: Context) -> Context:
+        """A request's surroundings, with what is at hand of the group's stale expressions.
+
+        Nobody waits for the others: they are matched meanwhile, for a later heartbeat.
+        """
+        regexes = membership.group.regexes
+        if not regexes:
+            return context
+        context = replace(context, matched=membership.matched)
+        wanted = [
+            regex for regex in stale_regexes(regexes, context) if matched_anew(regex, regexes[regex], context) is None
+        ]
+        if wanted and not membership.is_matching:
+            membership.is_matching = True
+            membership.matched = {regex: known for regex, known in membership.matched.items() if regex in regexes}
+            self._coordinator.spawn(self._work_out(membership, {regex: regexes[regex] for regex in wanted}))
+        return context
+
+    async def _work_out(self, membership: ConsumerMembership, stale: Mapping[str, ResolvedRegex]) -> None:
+        group_id = membership.group.group_id
+        try:
+            for regex, resolved in stale.items():
+                try:
+                    matched = await self._topics.match(group_id, regex)
+                except InvalidRegularExpressionError:
+                    matched = Matched(resolved.topics, self._topics.version)
+                membership.matched[regex] = matched
+        except Exception:
+            logger.exception("expressions of group %s could not be matched; it is tried again", group_id)
+        finally:
+            membership.is_matching = False
 
     # -- groups that change their protocol
 
@@ -266,17 +317,6 @@ class ConsumerGroups:
         membership = self._membership(loaded)
         membership.resume(now)
         return membership
-
-
-def _regexes(request: ConsumerGroupHeartbeatRequest, group: Group | None, context: Context) -> list[str]:
-    """The regular expressions that have to be matched before the request can be carried out."""
-    known: Mapping[str, ResolvedRegex] = {}
-    if group is not None and isinstance(group.membership, ConsumerMembership):
-        known = group.membership.group.regexes
-    wanted = stale_regexes(known, context)
-    if request.subscribed_topic_regex and request.subscribed_topic_regex not in known:
-        wanted.append(request.subscribed_topic_regex)
-    return wanted
 
 
 def _read(loading: replay.Replay, key: bytes, value: bytes | None) -> None:

@@ -128,7 +128,7 @@ class GroupCoordinator:
     def start(self) -> None:
         """Begin to load the groups of the partitions that are led here, and to look for expired offsets."""
         self._load_all()
-        self._spawn(self._expire_for_ever())
+        self.spawn(self._expire_for_ever())
 
     def stop(self) -> None:
         """Answer everyone who waits with NOT_COORDINATOR, and serve no more."""
@@ -212,7 +212,7 @@ class GroupCoordinator:
         if partition.log.log_end_offset == partition.log.log_start_offset:
             shard.activate_empty()
         else:
-            self._spawn(self._load(shard))
+            self.spawn(self._load(shard))
         return shard
 
     async def _load(self, shard: Shard) -> None:
@@ -225,7 +225,7 @@ class GroupCoordinator:
             for shard in shards.values():
                 shard.unload()
         elif self.log.partitions is not None and not self._stopped:
-            self._spawn(self._forget_topic(topic))
+            self.spawn(self._forget_topic(topic))
 
     async def _forget_topic(self, topic: str) -> None:
         counts = [await shard.forget_topic(topic) for shard in self.shards() if shard.state is ShardState.ACTIVE]
@@ -251,7 +251,9 @@ class GroupCoordinator:
             logger.info("removed %d expired offsets", count)
         return count
 
-    def _spawn(self, work: Awaitable[None]) -> None:
+    def spawn(self, work: Awaitable[None]) -> None:
+        """Have it done beside the requests, until the coordinator stops."""
+
         async def run() -> None:
             await work
 

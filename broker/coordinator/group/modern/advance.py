@@ -144,6 +144,20 @@ def stale_regexes(regexes: Mapping[str, ResolvedRegex], context: Context) -> lis
     return [regex for regex, resolved in regexes.items() if resolved.version != version]
 
 
+def matched_anew(regex: str, resolved: ResolvedRegex, context: Context) -> Matched | None:
+    """What a stale expression of a group matches since the topics changed; None where that is not at hand yet."""
+    version = context.topics.version
+    try:
+        known = context.topics.matching(regex)
+    except InvalidRegularExpressionError:
+        # It was fine for fewer topics, or for another release: other members are not to suffer.
+        return Matched(resolved.topics, version)
+    for matched in (known, context.matched.get(regex)):
+        if matched is not None and (matched.version == version or matched.version > resolved.version):
+            return matched
+    return None
+
+
 def _resolve(
     group: ConsumerGroup,
     old: Member,
@@ -162,18 +176,15 @@ def _resolve(
     if new.topic_regex and new.topic_regex not in regexes:
         wanted.append(new.topic_regex)
     for regex in wanted:
-        try:
+        if regex in regexes:
+            matched = matched_anew(regex, regexes[regex], context)
+            if matched is None:
+                # It is looked at with a later heartbeat.
+                continue
+        else:
             matched = context.topics.matching(regex)
-        except InvalidRegularExpressionError:
-            if regex not in regexes:
-                raise
-            # It was fine for fewer topics, or for another release: other members are not to suffer.
-            matched = Matched(regexes[regex].topics, context.topics.version)
-        if matched is None:
-            if regex not in regexes:
+            if matched is None:
                 raise CoordinatorNotAvailableError
-            # It is looked at with a later heartbeat.
-            continue
         topics = matched.topics
         resolved = ResolvedRegex(topics, matched.version, context.now_ms)
         changed = changed or regex not in regexes or regexes[regex].topics != topics

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -48,6 +48,7 @@ class Context:
     Attributes:
         now_ms: milliseconds since the epoch.
         new_member_id: makes a member id for those that come without.
+        matched: what expressions of the group match since the topics changed, as far as it was worked out for it.
     """
 
     topics: Topics
@@ -56,6 +57,7 @@ class Context:
     new_member_id: Callable[[], str]
     client_id: str = ""
     client_host: str = ""
+    matched: Mapping[str, Matched] = field(default_factory=dict)
 
 
 class TimerKind(Enum):

@@ -1,0 +1,54 @@
+"""Work that is done one piece at a time, for groups that take turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class Turns:
+    """A lock that goes round: after each piece of work the next group has its turn, with the piece it asked for first.
+
+    A group waits for one piece of each other group at most, however many those want done.
+    """
+
+    def __init__(self) -> None:
+        self._taken = False
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        """Of each group who waits; the group that has had its turn is the last."""
+
+    @asynccontextmanager
+    async def turn(self, group_id: str) -> AsyncIterator[None]:
+        """Hold the lock, once it is the group's turn."""
+        if self._taken:
+            await self._wait(group_id)
+        self._taken = True
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    async def _wait(self, group_id: str) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(group_id, deque()).append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled():
+                # It was given the turn, and does not take it.
+                self._pass_on()
+            raise
+
+    def _pass_on(self) -> None:
+        while self._waiting:
+            group_id = next(iter(self._waiting))
+            waiters = self._waiting.pop(group_id)
+            waiter = waiters.popleft()
+            if waiters:
+                self._waiting[group_id] = waiters
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._taken = False
