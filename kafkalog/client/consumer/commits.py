@@ -66,7 +66,8 @@ class Committer(Protocol):
 
 
 class Commits:
-    """The commits of one consumer. ``generation`` tells, when a commit begins, as whom; ``assigned`` of what.
+    """The commits of one consumer. ``generation`` tells, when a commit begins, as whom; ``assigned`` of what. Both are
+    asked under the lock.
 
     A member epoch (KIP-848) may change while a commit is under way: it is sent again under the new one as long as the
     member has stayed in the group and kept the partitions. Otherwise others may have gone on with them.
@@ -90,7 +91,8 @@ class Commits:
     def begin(self, offsets: Offsets, deadline: float | None) -> Future[None]:
         """Commit, trying again until ``deadline``; once only where that is None."""
         copy = dict(offsets)
-        generation, held = self._generation(), frozenset(copy).intersection(self._assigned())
+        with self._shared.lock:
+            generation, held = self._generation(), frozenset(copy).intersection(self._assigned())
         return self.worker.submit(lambda: self._commit(copy, generation, held, deadline))
 
     def begin_async(self, offsets: Offsets, callback: CommitCallback | None) -> Future[None]:
@@ -152,12 +154,10 @@ class Commits:
 
     def _renewed(self, generation: Generation, held: Collection[TopicPartition]) -> Generation:
         """As whom to commit again; CommitFailedError where the member, or what it had, is not the same any more."""
-        now = self._generation()
-        if (
-            now.incarnation != generation.incarnation
-            or not now.valid
-            or not frozenset(self._assigned()).issuperset(held)
-        ):
+        # Without the lock, partitions that change places among the others would seem to be gone.
+        with self._shared.lock:
+            now, assigned = self._generation(), frozenset(self._assigned())
+        if now.incarnation != generation.incarnation or not now.valid or not assigned.issuperset(held):
             raise self._outdated(ErrorCode.STALE_MEMBER_EPOCH)
         return now
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -13,7 +14,9 @@ import pytest
 from kafkalog.client.cluster import Cluster, ClusterMetadata, TopicMetadata
 from kafkalog.client.consumer import ConsumerConfig
 from kafkalog.client.consumer.beginnings import Beginnings
+from kafkalog.client.consumer.commits import Commits
 from kafkalog.client.consumer.coordinator import Coordinator
+from kafkalog.client.consumer.group import CommitAnswer
 from kafkalog.client.consumer.modern.coordinator import ModernCoordinator
 from kafkalog.client.consumer.modern.heartbeat import Heartbeat
 from kafkalog.client.consumer.modern.member import State, TopicIdPartition, topic_partitions
@@ -23,7 +26,7 @@ from kafkalog.client.consumer.subscription import SubscriptionState
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse
-from tests.client.consumer.support import Noting
+from tests.client.consumer.support import DEADLINE_S, Noting
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
@@ -217,3 +220,34 @@ def test_a_topic_that_nobody_knows_is_looked_for_after_the_commit(monkeypatch: p
     assert made.due()
     made.step()
     assert group.subscription.assigned == {TopicPartition("b", 0), TopicPartition("c", 0)}
+
+
+# Commits, in a thread of their own
+
+
+def test_a_commit_that_is_sent_again_looks_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Reconciled(monkeypatch)
+    shared, member, tp = Shared(), group.made.member, TopicPartition("a", 0)
+    codes = iter([ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.NONE])
+    looked: list[bool] = []
+
+    def free() -> bool:
+        taken = shared.lock.acquire(blocking=False)
+        if taken:
+            shared.lock.release()
+        return taken
+
+    def assigned() -> frozenset[TopicPartition]:
+        with ThreadPoolExecutor(1) as other:
+            looked.append(other.submit(free).result())
+        return group.subscription.assigned
+
+    requests = group.made.requests
+    monkeypatch.setattr(requests, "commit", lambda *given: CommitAnswer(next(codes), tp))
+    config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "retry.backoff.ms": 1})
+    commits = Commits(config, requests, group.made, shared, lambda: member.generation, assigned)
+    try:
+        commits.begin({tp: OffsetAndMetadata(3)}, time.monotonic() + DEADLINE_S).result(DEADLINE_S)
+    finally:
+        commits.worker.stop(DEADLINE_S)
+    assert looked == [False, False], "nobody else could have taken the lock meanwhile"

@@ -71,7 +71,8 @@ class ModernCoordinator(Coordinator):
 
     @property
     def generation(self) -> Generation:
-        return self.member.generation if self._subscription.grouped else NO_GENERATION
+        with self._shared.lock:
+            return self.member.generation if self._subscription.grouped else NO_GENERATION
 
     @property
     def fetching_as(self) -> Generation:
