@@ -73,6 +73,10 @@ class Connection(Closing):
         self._max_response = config.max_response_bytes
         self._in_flight: deque[_InFlight] = deque()
         self._buffers: list[bytearray] = []
+        self._prefix = memoryview(bytearray(_LENGTH.size))
+        self._body: memoryview | None = None
+        self._filled = 0
+        """What has come of the next response: the bytes of its length, or else of its body."""
         self._correlation_id = 0
         self._session_ends = float("inf")
         self._ranges: dict[int, tuple[int, int]] = {}
@@ -170,6 +174,12 @@ class Connection(Closing):
             raise RuntimeError(f"receive() with nothing in flight on {self!r}")
         return self._receive(self._deadline(timeout))
 
+    def receive_now(self) -> Any | None:
+        """As `receive`, without waiting: None while the response is not all there; what has come of it is kept."""
+        if not self._in_flight:
+            raise RuntimeError(f"receive_now() with nothing in flight on {self!r}")
+        return self._receive(None)
+
     def readable(self, timeout: float = 0.0) -> bool:
         """Whether some of a response (or the end of the connection) is there within ``timeout`` seconds."""
         connected = self._connected()
@@ -192,6 +202,7 @@ class Connection(Closing):
         connected, self._socket = self._socket, None
         self._in_flight.clear()
         self._buffers.clear()
+        self._body = None
         if connected is not None:
             connected.close()
 
@@ -330,18 +341,15 @@ class Connection(Closing):
             if sent:
                 views[first] = views[first][sent:]
 
-    def _receive(self, deadline: float) -> Any:
+    def _receive(self, deadline: float | None) -> Any:
+        """The next response; without a deadline None unless all of it is there."""
         connected = self._connected()
-        expected = self._in_flight.popleft()
+        expected = self._in_flight[0]
         name = ApiKey(expected.request_class.api_key).name
         try:
-            length = bytearray(_LENGTH.size)
-            self._fill(connected, memoryview(length), deadline)
-            (size,) = _LENGTH.unpack(length)
-            if not _LENGTH.size <= size <= self._max_response:
-                raise self._bad_length(length, size)
-            buffer = self._buffer(size)
-            self._fill(connected, buffer, deadline, begun=True)
+            buffer = self._frame(connected, deadline)
+            if buffer is None:
+                return None
             (correlation_id,) = _LENGTH.unpack_from(buffer)
             if correlation_id != expected.correlation_id:
                 raise InvalidResponseError(
@@ -365,6 +373,7 @@ class Connection(Closing):
         except BaseException:
             self.close()
             raise
+        self._in_flight.popleft()
         return response
 
     def _broken(self, error: OSError) -> ConnectionFailedError:
@@ -388,18 +397,40 @@ class Connection(Closing):
         self._buffers = [buffer, *self._buffers[: _KEEP - 1]]
         return memoryview(buffer)[:size]
 
-    def _fill(self, connected: socket.socket, view: memoryview, deadline: float, begun: bool = False) -> None:
-        size = len(view)
-        done = 0
-        while done < size:
-            connected.settimeout(self._left(deadline))
-            count = connected.recv_into(view[done:])
-            if not count:
-                when = "in the middle of a response" if begun or done else "instead of answering"
-                raise ConnectionFailedError(f"{self.address} closed the connection {when}")
-            done += count
+    def _frame(self, connected: socket.socket, deadline: float | None) -> memoryview | None:
+        """The bytes of the next response; without a deadline None unless all are there."""
+        if self._body is None:
+            if not self._fill(connected, self._prefix, deadline):
+                return None
+            (size,) = _LENGTH.unpack(self._prefix)
+            if not _LENGTH.size <= size <= self._max_response:
+                raise self._bad_length(self._prefix, size)
+            self._body = self._buffer(size)
+        if not self._fill(connected, self._body, deadline):
+            return None
+        body, self._body = self._body, None
+        return body
 
-    def _bad_length(self, prefix: bytearray, size: int) -> InvalidResponseError:
+    def _fill(self, connected: socket.socket, view: memoryview, deadline: float | None) -> bool:
+        """Go on filling ``view``; False where that would mean to wait, and there is no deadline."""
+        size = len(view)
+        while self._filled < size:
+            patience = 0.0 if deadline is None else self._left(deadline)
+            if connected.gettimeout() != patience:
+                connected.settimeout(patience)
+            try:
+                count = connected.recv_into(view[self._filled :])
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return False
+            if not count:
+                begun = self._body is not None or self._filled
+                when = "in the middle of a response" if begun else "instead of answering"
+                raise ConnectionFailedError(f"{self.address} closed the connection {when}")
+            self._filled += count
+        self._filled = 0
+        return True
+
+    def _bad_length(self, prefix: memoryview, size: int) -> InvalidResponseError:
         hint = _FOREIGN.get(prefix[0])
         if hint is not None:
             return InvalidResponseError(f"{self.address} is no Kafka listener, it seems: it answers with {hint}")

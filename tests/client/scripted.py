@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import decode_message, decode_request_header, encode_response
@@ -28,9 +28,18 @@ from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kafkalog.protocol.schema import Request, Response
 from tests.support.wire import receive_frame
 
-Answer = Response | bytes | None
+
+class Halted(NamedTuple):
+    """A response of which half is sent, and the rest when ``until`` is set."""
+
+    response: Response
+    until: threading.Event
+
+
+Answer = Response | Halted | bytes | None
 """A response; or bytes to send as they are, after which the connection is closed; or None, to close it at once."""
 Handler = Callable[[Any], Answer]
+_HALT_S = 200.0
 
 REQUESTS: dict[int, type[Request]] = {
     cls.api_key: cls
@@ -154,7 +163,9 @@ class ScriptedBroker:
                 cls = known[header.api_key]
                 request, _ = decode_message(cls, header.api_version, frame, pos)
                 self.seen[cls] += 1
-                answer = self.handlers[cls](request)
+                answer, until = self.handlers[cls](request), None
+                if isinstance(answer, Halted):
+                    answer, until = answer
                 if not isinstance(answer, Response):
                     if answer is not None:
                         connection.sendall(answer)
@@ -164,8 +175,14 @@ class ScriptedBroker:
                     version = 0
                 shift = 0 if cls is ApiVersionsRequest else self.shift_ids
                 chunks = encode_response(answer, version, header.correlation_id + shift)
+                data = b"".join(bytes(chunk) for chunk in chunks)  # type: ignore[arg-type]
                 try:
-                    connection.sendall(b"".join(bytes(chunk) for chunk in chunks))  # type: ignore[arg-type]
+                    if until is not None:
+                        half = len(data) // 2
+                        connection.sendall(data[:half])
+                        until.wait(_HALT_S)
+                        data = data[half:]
+                    connection.sendall(data)
                 except OSError:
                     # The peer did not wait for it.
                     return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from kafkalog.client.security import make_ssl_context
 from kafkalog.protocol.messages.fetch import FetchRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.client.certificates import PASSWORD, Certificates, make_certificates, missing
-from tests.client.scripted import ScriptedBroker
+from tests.client.scripted import Halted, ScriptedBroker
 from tests.client.test_fetcher import answer
 from tests.peers import require
 from tests.support.wire import batch, fetch_request
@@ -54,6 +55,45 @@ def controller(connection: Connection) -> int:
     with connection:
         found: int = connection.request(MetadataRequest(topics=[])).controller_id
         return found
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_what_has_come_of_a_response_is_kept(certificates: Certificates, tls: bool) -> None:
+    """A response is received without waiting for what a server has not sent, and then by either way of receiving."""
+    go_on = threading.Event()
+    records = bytes(batch([b"x" * 100_000]))
+    with ScriptedBroker(
+        {FetchRequest: lambda request: Halted(answer(data=records), go_on)},
+        tls=server_context(certificates) if tls else None,
+    ) as server:
+        properties: dict[str, Any] = {
+            "security_protocol": "SSL" if tls else "PLAINTEXT",
+            "ssl_ca_location": certificates.authority,
+        }
+        with connect(server, **properties) as connection:
+            for waits in (False, True):
+                go_on.clear()
+                connection.send(fetch_request("t", {0: 0}), max_version=11)
+                assert connection.readable(20)
+                for _ in range(3):
+                    assert connection.receive_now() is None
+                    assert connection.in_flight == 1
+                go_on.set()
+                found = connection.receive(timeout=20) if waits else None
+                while found is None:
+                    assert connection.readable(20)
+                    found = connection.receive_now()
+                assert bytes(found.responses[0].partitions[0].records) == records
+                assert connection.in_flight == 0
+            go_on.clear()
+            connection.send(fetch_request("t", {0: 0}), max_version=11)
+            assert connection.readable(20)
+            assert connection.receive_now() is None
+            connection.interrupt()
+            with pytest.raises(ConnectionFailedError, match="in the middle of a response"):
+                connection.receive_now()
+            assert connection.closed
+            go_on.set()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

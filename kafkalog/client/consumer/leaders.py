@@ -94,32 +94,50 @@ class Leaders:
         return min((each.deadline for each in self._asked.values()), default=float("inf"))
 
     def wait(self, timeout: float) -> None:
-        """Receive the answers that come within ``timeout`` seconds; returns with the first, or when woken."""
-        ready = [node_id for node_id, each in self._asked.items() if _has_come(each.connection)]
-        if not ready:
-            poller = select.poll()
-            nodes = {}
-            for node_id, each in self._asked.items():
-                poller.register(each.connection, select.POLLIN)
-                nodes[each.connection.fileno()] = node_id
-            poller.register(self._waker, select.POLLIN)
-            ready = [nodes[fileno] for fileno, _ in poller.poll(timeout * 1000) if fileno in nodes]
-            self._waker.clear()
+        """Receive the answers that come within ``timeout`` seconds; returns with the first, or when woken.
+
+        A leader that stops amid an answer keeps nobody else waiting: what has come of it is kept until the rest does.
+        """
+        until = time.monotonic() + timeout
+        if not self._receive([node_id for node_id, each in self._asked.items() if _has_come(each.connection)]):
+            self._poll(until)
         now = time.monotonic()
-        late = [node_id for node_id, each in self._asked.items() if each.deadline < now and node_id not in ready]
-        for node_id in ready:
-            connection, _, answered = self._asked.pop(node_id)
-            response, failure = None, None
-            try:
-                response = connection.receive()
-            except Exception as error:
-                connection.close()
-                failure = error
-            answered(response, failure)
-        for node_id in late:
+        for node_id in [node_id for node_id, each in self._asked.items() if each.deadline < now]:
             connection, _, answered = self._asked.pop(node_id)
             connection.close()
             answered(None, ClientTimeoutError(f"{connection.address} did not answer in time"))
+
+    def _poll(self, until: float) -> None:
+        """Receive what comes, up to the first whole answer."""
+        poller = select.poll()
+        nodes = {each.connection.fileno(): node_id for node_id, each in self._asked.items()}
+        for fileno in (*nodes, self._waker.fileno()):
+            poller.register(fileno, select.POLLIN)
+        while True:
+            left = max(until - time.monotonic(), 0.0)
+            come = {fileno for fileno, _ in poller.poll(left * 1000)}
+            answered = self._receive([nodes[fileno] for fileno in come if fileno in nodes])
+            if answered or not (come and left) or self._waker.fileno() in come:
+                break
+        self._waker.clear()
+
+    def _receive(self, nodes: list[int]) -> bool:
+        """Receive what is there of the answers of these; whether one has come to its end."""
+        ended = False
+        for node_id in nodes:
+            connection, _, answered = self._asked[node_id]
+            response, failure = None, None
+            try:
+                response = connection.receive_now()
+            except Exception as error:
+                connection.close()
+                failure = error
+            if response is None and failure is None:
+                continue
+            del self._asked[node_id]
+            ended = True
+            answered(response, failure)
+        return ended
 
     def interrupt(self) -> None:
         """Have requests under way fail; from another thread."""

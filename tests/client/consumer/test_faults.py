@@ -49,7 +49,7 @@ from kafkalog.records.arrow import decode_arrow
 from kafkalog.records.batch import MAGIC_AT, Record, encode_batch, iter_headers
 from kafkalog.records.errors import CorruptRecordError, RecordsError, UnsupportedMagicError
 from tests.client.consumer.support import DEADLINE_S, Live, take, values
-from tests.client.scripted import ScriptedBroker, api_versions, metadata
+from tests.client.scripted import Halted, ScriptedBroker, api_versions, metadata
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 
@@ -69,12 +69,15 @@ def batch(first: int, count: int = 2) -> bytes:
 
 
 class Leader:
-    """A broker that holds two records of each partition; `silent` requests wait until it is `released`."""
+    """A broker that holds two records of each partition; `silent` requests wait until it is `released`.
 
-    def __init__(self, silent: type[Request] | None = None) -> None:
+    With ``halting`` half of their answers comes before.
+    """
+
+    def __init__(self, silent: type[Request] | None = None, *, halting: bool = False) -> None:
         self.released = threading.Event()
         self.validated: list[list[int]] = []
-        self._silent = silent
+        self._silent, self._halting = silent, halting
         answers: dict[type[Request], Callable[[Any], Any]] = {
             ApiVersionsRequest: lambda request: api_versions(OffsetForLeaderEpochRequest),
             FetchRequest: self._fetch,
@@ -85,6 +88,8 @@ class Leader:
 
     def _waiting(self, cls: type[Request], answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def handle(request: Any) -> Any:
+            if cls is self._silent and self._halting:
+                return Halted(answer(request), self.released)
             if cls is self._silent:
                 self.released.wait(DEADLINE_S)
             return answer(request)
@@ -133,9 +138,9 @@ class Leader:
 
 
 @contextmanager
-def two_leaders(silent: type[Request]) -> Iterator[tuple[Leader, Leader]]:
-    """A leader that answers everything but ``silent``, and one that answers that, too."""
-    quiet, other = Leader(silent), Leader()
+def two_leaders(silent: type[Request], *, halting: bool = False) -> Iterator[tuple[Leader, Leader]]:
+    """A leader that answers everything but ``silent``, or half of it, and one that answers that, too."""
+    quiet, other = Leader(silent, halting=halting), Leader()
     brokers = {0: quiet.broker, 1: other.broker}
     leaders = {(tp.topic, tp.partition): 0 if tp in SILENT_LEADS else 1 for tp in (*SILENT_LEADS, *OTHER_LEADS)}
     for broker in brokers.values():
@@ -148,9 +153,10 @@ def two_leaders(silent: type[Request]) -> Iterator[tuple[Leader, Leader]]:
             other.released.set()
 
 
+@pytest.mark.parametrize("halting", [False, True], ids=["nothing", "half of it"])
 @pytest.mark.parametrize("silent", [ApiVersionsRequest, OffsetForLeaderEpochRequest, ListOffsetsRequest, FetchRequest])
-def test_a_silent_leader_keeps_nobody_else_waiting(silent: type[Request]) -> None:
-    with two_leaders(silent) as (quiet, other):
+def test_a_silent_leader_keeps_nobody_else_waiting(silent: type[Request], halting: bool) -> None:
+    with two_leaders(silent, halting=halting) as (quiet, other):
         servers = {"bootstrap.servers": other.broker.address, "request.timeout.ms": round(DEADLINE_S * 2000)}
         setup = {"socket.connection.setup.timeout.ms": round(DEADLINE_S * 1000)}
         with Consumer({**servers, **setup, "auto.offset.reset": "earliest"}) as consumer:
