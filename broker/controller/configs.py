@@ -99,11 +99,17 @@ class ConfigController:
         if topic is None:
             raise UnknownTopicOrPartitionError
         overrides = parse_topic_config(topic.config)
+        config = self.effective(state)
         result = []
         for key in TOPIC_CONFIG:
-            layers = [*self._topic_override(key, overrides), *self._broker_layers(key, state)]
-            _, value, source = layers[0]
-            result.append(Described(key, value, source, False, tuple(layer for layer in layers if not _unset(layer))))
+            value, synonym = config.topic_default(key.name)
+            layers = self._broker_layers(key, value, synonym, state)
+            if key.name in overrides:
+                value = overrides[key.name]
+                layers.insert(0, (key.name, key.format(value), Source.TOPIC))
+            shown = tuple(layer for layer in layers if not _unset(layer))
+            # What a broker key says in hours is told in the topic key's milliseconds.
+            result.append(Described(key, key.format(value), layers[0][2], False, shown))
         return result
 
     def describe_broker(self, name: str) -> list[Described]:
@@ -146,21 +152,13 @@ class ConfigController:
             result.append(Described(key, layers[0][1], layers[0][2], False, tuple(layers)))
         return result
 
-    def _topic_override(self, key: ConfigKey, overrides: Mapping[str, Value]) -> list[tuple[str, str | None, Source]]:
-        if key.name not in overrides:
-            return []
-        return [(key.name, key.format(overrides[key.name]), Source.TOPIC)]
-
-    def _broker_layers(self, key: ConfigKey, state: ClusterState) -> list[tuple[str, str | None, Source]]:
-        value, synonym = self.effective(state).topic_default(key.name)
+    def _broker_layers(
+        self, key: ConfigKey, value: Value, synonym: str | None, state: ClusterState
+    ) -> list[tuple[str, str | None, Source]]:
+        """The layers of a topic's key in the broker key ``synonym``, or the declared default ``value``."""
         if synonym is None:
             return [(key.synonyms[0] if key.synonyms else key.name, key.format(value), Source.DEFAULT)]
-        layers: list[tuple[str, str | None, Source]] = []
-        for name, text, source in self._server_layers(SERVER_CONFIG[synonym], state):
-            # Hours and minutes are told in the topic key's milliseconds.
-            shown = key.format(value) if not layers else text
-            layers.append((name, shown, source))
-        return layers
+        return self._server_layers(SERVER_CONFIG[synonym], state)
 
     def _server_layers(self, key: ConfigKey, state: ClusterState) -> list[tuple[str, str | None, Source]]:
         layers: list[tuple[str, str | None, Source]] = []

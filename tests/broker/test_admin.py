@@ -278,7 +278,11 @@ def test_broker_configs_change_while_it_runs(start_broker: Callable[..., Kafkalo
     with broker.connect() as sock:
         create_topic(sock, "t")
         assert describe(sock, TOPIC, "t")["retention.ms"].value == str(3 * 3600 * 1000)
-        assert describe(sock, TOPIC, "t")["retention.ms"].config_source == 4
+        found = describe(sock, TOPIC, "t")["retention.ms"]
+        assert found.config_source == 4
+        # Under its own name, a key has its own unit.
+        hours = [(synonym.name, synonym.value, synonym.source) for synonym in found.synonyms]
+        assert hours == [("log.retention.hours", "3", 4), ("log.retention.hours", "168", 5)]
         assert alter(sock, BROKER, "", ("log.retention.ms", SET, "777")).error_code == 0
         assert describe(sock, TOPIC, "t")["retention.ms"].value == "777"
         assert alter(sock, BROKER, "0", ("message.max.bytes", SET, "150")).error_code == 0
