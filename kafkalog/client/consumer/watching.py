@@ -36,11 +36,12 @@ class MetadataWatch:
         self._worker = Worker("kafkalog-consumer-metadata", wake)
         self._asking: Future[ClusterMetadata] | None = None
         self._at = self._again_at = 0.0
+        self._refresh = False
         self._watched: frozenset[str] | None = frozenset()
 
     def refresh(self) -> None:
-        """Look now."""
-        self._at = 0.0
+        """Look now; again, where a look is under way, which may have begun before what is to be seen."""
+        self._refresh = True
 
     def soon(self) -> None:
         """Look as soon as ``retry.backoff.ms`` after the last look: a leader is not known, or not any more."""
@@ -48,7 +49,9 @@ class MetadataWatch:
 
     def next_time(self) -> float:
         """When `step` is to be called, though nothing has come (``time.monotonic``)."""
-        return self._at if self._asking is None else float("inf")
+        if self._asking is not None:
+            return float("inf")
+        return 0.0 if self._refresh else self._at
 
     def stop(self) -> None:
         """Let the thread end."""
@@ -62,13 +65,15 @@ class MetadataWatch:
                 self._note(asking.result())
             return
         now = time.monotonic()
+        # Before the topics of interest are read: what changes after that is refreshed once more.
+        refresh, self._refresh = self._refresh, False
         with self._shared.lock:
             kind = self._subscription.kind
             wanted = None if self._subscription.watches_all else self._subscription.watched
         if kind is Kind.NONE or wanted == frozenset():
             self._at = now + _IDLE_S
             return
-        if now < self._at and wanted == self._watched:
+        if now < self._at and wanted == self._watched and not refresh:
             return
         self._at = self._again_at = now + max(self._client.retry_backoff, 0.01)
         self._watched = wanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,6 +24,7 @@ from kafkalog.client.consumer.modern.member import State, TopicIdPartition, topi
 from kafkalog.client.consumer.positions import Position
 from kafkalog.client.consumer.shared import Shared
 from kafkalog.client.consumer.subscription import SubscriptionState
+from kafkalog.client.consumer.watching import MetadataWatch
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse
@@ -251,3 +253,63 @@ def test_a_commit_that_is_sent_again_looks_under_the_lock(monkeypatch: pytest.Mo
     finally:
         commits.worker.stop(DEADLINE_S)
     assert looked == [False, False], "nobody else could have taken the lock meanwhile"
+
+
+# Metadata
+
+
+class Described:
+    """Takes the place of a cluster; its answers wait until a test lets them come."""
+
+    def __init__(self) -> None:
+        self.asked: list[frozenset[str]] = []
+        self.permits = threading.Semaphore(0)
+        self.answered = threading.Semaphore(0)
+
+    def metadata(self, topics: frozenset[str], **given: Any) -> ClusterMetadata:
+        self.asked.append(topics)
+        assert self.permits.acquire(timeout=DEADLINE_S)
+        return ClusterMetadata(topics={name: TopicMetadata(name, UUID(int=1), False, {}) for name in topics})
+
+
+@pytest.mark.parametrize("topics", ["the same", "others"])
+def test_metadata_that_is_asked_for_while_some_is_on_its_way(topics: str) -> None:
+    subscription, cluster = SubscriptionState(), Described()
+    subscription.subscribe(["a"])
+    found: list[set[str]] = []
+    watch = MetadataWatch(
+        CONFIG,
+        cast(Cluster, cluster),
+        subscription,
+        Shared(),
+        lambda metadata: found.append(set(metadata.topics)),
+        cluster.answered.release,
+    )
+
+    def answer() -> None:
+        """Let an answer come, and have it noted."""
+        cluster.permits.release()
+        assert cluster.answered.acquire(timeout=DEADLINE_S)
+        watch.step()
+
+    try:
+        watch.refresh()
+        assert watch.next_time() == 0.0
+        watch.step()
+        watch.refresh()
+        if topics == "others":
+            subscription.subscribe(["a", "b"])
+        watch.step()
+        assert watch.next_time() == FOREVER, "one request at a time"
+        answer()
+        assert watch.next_time() == 0.0, "what was asked for meanwhile is not forgotten"
+        watch.step()
+        answer()
+        assert found == [{"a"}, set(subscription.topics)]
+        assert cluster.asked == [{"a"}, subscription.topics]
+        assert watch.next_time() > time.monotonic() + 60, "and nothing more until it is old"
+        watch.step()
+        assert watch.next_time() < FOREVER, "nothing was asked"
+    finally:
+        cluster.permits.release(2)
+        watch.stop()
