@@ -25,7 +25,8 @@ class Throttle:
         with self._lock:
             self._bytes += size
             elapsed = self._clock() - self._since
-            if elapsed < INTERVAL_S or self._bytes == 0:
+            in_bounds = self.rate <= 0 or self._bytes <= self.rate * INTERVAL_S
+            if self._bytes == 0 or (elapsed < INTERVAL_S and in_bounds):
                 return 0.0
             wait = max(self._bytes / self.rate - elapsed, 0.0) if self.rate > 0 else 0.0
             # What is waited for now belongs to the interval that ends here.
