@@ -47,6 +47,8 @@ Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 ARROW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 """What `Consumer.read_arrow` gives unless it is told otherwise: the columns of Spark's Kafka source."""
 _CLOSE_S = 30.0
+_CAUSE_S = 0.1
+"""After a deadline, for the thread that has kept it to say what was wrong."""
 
 
 class Consumer(Inquiries, Closing):
@@ -344,7 +346,7 @@ class Consumer(Inquiries, Closing):
             future = coordinator.commits.begin(self._to_commit(offsets), deadline)
             # Callbacks of earlier commits come first, as these do.
             try:
-                self._await(future, deadline + 1.0, "the commit")
+                self._await(future, deadline + _CAUSE_S, "the commit")
             finally:
                 coordinator.commits.call_back()
             self._delivery.committed(self._to_commit(offsets))
@@ -372,7 +374,7 @@ class Consumer(Inquiries, Closing):
         with self._use():
             deadline = self._deadline(timeout)
             future = self._member().begin_fetching_offsets([TopicPartition(*tp) for tp in partitions], deadline)
-            return self._await(future, deadline + 1.0, "reading committed offsets")
+            return self._await(future, deadline + _CAUSE_S, "reading committed offsets")
 
     # How it is doing
 
