@@ -111,14 +111,16 @@ class Fetcher(threading.Thread):
                 try:
                     self._once()
                 except Exception as error:
+                    # Of no partition's or leader's own: what failed would fail again at once.
                     self._report(error)
+                    self._nothing_before = time.monotonic() + self._client.retry_backoff
         finally:
             self._leaders.close()
             self._watch.stop()
             self._waker.close()
 
     def _report(self, error: Exception) -> None:
-        """Note what has happened, and pause."""
+        """Tell the application what has happened, unless trying again may help."""
         if self._stopping:
             return
         if is_retriable(error):
@@ -127,12 +129,15 @@ class Fetcher(threading.Thread):
             with self._shared.lock:
                 self.failure = error
             self._shared.notify()
-        self._nothing_before = time.monotonic() + self._client.retry_backoff
 
     def _once(self) -> None:
         pause = self._nothing_before - time.monotonic()
         if pause <= 0:
-            self._watch.step()
+            try:
+                self._watch.step()
+            except Exception as error:
+                # It pauses by itself; leaders that are known are asked all the same.
+                self._report(error)
             self._look_up()
             self._ask()
         self._leaders.wait(self._patience())

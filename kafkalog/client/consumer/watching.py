@@ -35,6 +35,7 @@ class MetadataWatch:
         self._on_metadata = on_metadata
         self._worker = Worker("kafkalog-consumer-metadata", wake)
         self._asking: Future[ClusterMetadata] | None = None
+        self._pause = max(config.client.retry_backoff, 0.01)
         self._at = self._again_at = 0.0
         self._refresh = False
         self._watched: frozenset[str] | None = frozenset()
@@ -58,11 +59,18 @@ class MetadataWatch:
         self._worker.stop(0)
 
     def step(self) -> None:
-        """Have metadata fetched where that is due, or note what came. Raises what the application is to be told."""
+        """Have metadata fetched where that is due, or note what came.
+
+        Raises why it did not come, or what the application is to be told; ``retry.backoff.ms`` later it looks again.
+        """
         if self._asking is not None:
             if self._asking.done():
                 asking, self._asking = self._asking, None
-                self._note(asking.result())
+                try:
+                    self._note(asking.result())
+                except Exception:
+                    self._at = self._again_at = time.monotonic() + self._pause
+                    raise
             return
         now = time.monotonic()
         # Before the topics of interest are read: what changes after that is refreshed once more.
@@ -75,7 +83,7 @@ class MetadataWatch:
             return
         if now < self._at and wanted == self._watched and not refresh:
             return
-        self._at = self._again_at = now + max(self._client.retry_backoff, 0.01)
+        self._at = self._again_at = now + self._pause
         self._watched = wanted
         create = self._config.allow_auto_create_topics and kind is Kind.TOPICS
         self._asking = self._worker.submit(

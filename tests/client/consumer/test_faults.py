@@ -27,7 +27,7 @@ from kafkalog.client.consumer.subscription import PartitionState, SubscriptionSt
 from kafkalog.client.consumer.taking import Taking
 from kafkalog.client.fetcher import FetchedChunk
 from kafkalog.client.types import ConsumerRecord, TopicPartition
-from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.errors import ErrorCode, TopicAuthorizationFailedError
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkalog.protocol.messages.list_offsets import (
@@ -36,7 +36,7 @@ from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from kafkalog.protocol.messages.metadata import MetadataRequest
+from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from kafkalog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -48,7 +48,7 @@ from kafkalog.records import arrow
 from kafkalog.records.arrow import decode_arrow
 from kafkalog.records.batch import MAGIC_AT, Record, encode_batch, iter_headers
 from kafkalog.records.errors import CorruptRecordError, RecordsError, UnsupportedMagicError
-from tests.client.consumer.support import DEADLINE_S, Live, take, values
+from tests.client.consumer.support import DEADLINE_S, Live, poll_until, take, values
 from tests.client.scripted import Halted, ScriptedBroker, api_versions, metadata
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
@@ -186,6 +186,32 @@ def test_a_leader_that_does_not_answer_in_time_is_asked_again() -> None:
             wait_until(lambda: quiet.broker.seen[OffsetForLeaderEpochRequest] >= 2 or consumer.poll(0.1) != [], "again")
             quiet.released.set()
             assert len(take(consumer, 4)) == 4
+
+
+def test_a_failure_of_metadata_stops_no_fetches() -> None:
+    """A topic that may not be read is an error, and others are read without waiting for ``retry.backoff.ms``."""
+    with two_leaders(ListOffsetsRequest) as (leader, _):
+        known = leader.broker.handlers[MetadataRequest]
+        servers = {"bootstrap.servers": leader.broker.address, "retry.backoff.ms": round(DEADLINE_S * 10_000)}
+        with Consumer({**servers, "retry.backoff.max.ms": round(DEADLINE_S * 10_000)}) as consumer:
+            consumer.assign([TP])
+            consumer.seek(TP, 0)
+            assert len(take(consumer, 2)) == 2
+            refused = MetadataResponseTopic(name="u", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+            def refuse(request: MetadataRequest) -> MetadataResponse:
+                found: MetadataResponse = known(request)  # type: ignore[assignment]
+                if "u" in {topic.name for topic in request.topics or ()}:
+                    found.topics.append(refused)
+                return found
+
+            leader.broker.handlers[MetadataRequest] = refuse
+            consumer.assign([TP, TopicPartition("u", 0)])
+            with pytest.raises(TopicAuthorizationFailedError):
+                poll_until([consumer], lambda: False, "the topic's error")
+            consumer.assign([TP])
+            consumer.seek(TP, 1)
+            assert [record.offset for record in take(consumer, 1)] == [1]
 
 
 # Positions that the leader's log does not have (KIP-320)
