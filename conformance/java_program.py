@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from conformance.model import Outcome, Target, TestResult, first_line
@@ -44,9 +44,14 @@ def run_java_program(target: Target, version: str, work: Path, only: str = "") -
     options = [*kafka.TOOL_HEAP, *kafka.JVM_EXTRA, *kafka.logging_options(version, work)]
     command = java.java_line([classes, *jars], "Conformance", [target.bootstrap, *([only] if only else [])], options)
     code = run(command, work, log, errors=errors, timeout_s=TIMEOUT_S)
-    results = parse(log.read_text().splitlines(), version)
-    if code not in (0, 1):
-        results.append(TestResult(f"clients {version}", Outcome.FAILED, tail(errors, 300)))
+    return judged(log.read_text().splitlines(), code, version, tail(errors, 300))
+
+
+def judged(lines: Sequence[str], code: int, version: str, errors: str) -> list[TestResult]:
+    """The program's results, and a failure with its last words where it did not come to its end."""
+    results = parse(lines, version)
+    if code != 0 or not results or not lines or lines[-1] != f"end\t{len(results)}":
+        results.append(TestResult(f"clients {version}", Outcome.FAILED, f"ended with {code} too early: {errors}"))
     return results
 
 

@@ -1,5 +1,6 @@
 // Checks of Kafka's Java clients against a broker: java -cp <kafka-clients and these classes> Conformance <bootstrap>
-// A line for each check: its name, how it ended (passed, failed, skipped) and why, separated by tabs.
+// A line for each check: its name, how it ended (passed, failed, skipped) and why, separated by tabs; after the last one
+// "end", a tab, and how many there were.
 
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -16,20 +17,22 @@ public class Conformance {
         Groups.add(checks);
         Offsets.add(checks);
         Transactions.add(checks);
-        boolean all = true;
+        int count = 0;
         try (Kafka kafka = new Kafka(args[0])) {
             for (Map.Entry<String, Check> each : checks.entrySet()) {
                 if (args.length > 1 && !each.getKey().contains(args[1])) {
                     continue;
                 }
-                all &= run(each.getKey(), each.getValue(), kafka);
+                run(each.getKey(), each.getValue(), kafka);
+                count++;
             }
         }
+        System.out.println("end\t" + count);
         // What a check that failed has left running does not hold the process.
-        System.exit(all ? 0 : 1);
+        System.exit(0);
     }
 
-    private static boolean run(String name, Check check, Kafka kafka) {
+    private static void run(String name, Check check, Kafka kafka) {
         String outcome = "passed";
         String why = "";
         try {
@@ -41,7 +44,6 @@ public class Conformance {
             error.printStackTrace();
         }
         System.out.println(name + "\t" + outcome + "\t" + why.replaceAll("\\s+", " "));
-        return !outcome.equals("failed");
     }
 
     /** assert, whatever the JVM's options are. */

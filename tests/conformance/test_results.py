@@ -123,6 +123,15 @@ def test_jest(tmp_path: Path) -> None:
     ]
 
 
+def test_a_java_program_that_dies_has_failed() -> None:
+    line = "groups: joins\tpassed\t"
+    whole = [TestResult("clients 3.9.2: groups: joins", Outcome.PASSED)]
+    assert java_program.judged([line, "end\t1"], 0, "3.9.2", "") == whole
+    for lines, code in (([], 1), ([], 0), ([line], 1), ([line], 0), ([line, "end\t2"], 0), ([line, "end\t1"], 137)):
+        results = java_program.judged(lines, code, "3.9.2", "Could not find or load main class")
+        assert results[-1].outcome is Outcome.FAILED, (lines, code)
+
+
 def test_java_program() -> None:
     lines = ["commits\tpassed\t", "[main] WARN something", "fences\tfailed\tjava.lang.AssertionError: 3"]
     assert java_program.parse(lines, "3.9.2") == [
