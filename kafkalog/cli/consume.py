@@ -1,7 +1,7 @@
 """``kafkalog consume``: print the records of topics, as kafka-console-consumer.sh does, alone or as a group's member.
 
-A member commits what has been printed, never more: what a later run prints again is at most what this one printed after
-its last commit.
+A member commits its positions, as Java's console consumer does, but never more than was printed: what a later run
+prints again is at most what this one printed after its last commit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
@@ -224,13 +224,14 @@ class Source(Protocol):
         """At most so many records, waiting for the first up to ``timeout`` seconds."""
 
     def printed(self) -> None:
-        """All that `poll` has returned has been printed."""
+        """All that `poll` has returned, perhaps nothing, has been printed; called after every poll."""
 
 
 class Member:
-    """Reads as a member of a group, and commits what was printed, where that is automatic.
+    """Reads as a member of a group, and commits its positions, where that is automatic.
 
-    A signal may end a poll when the consumer has counted records that nobody has got: so its positions are not used.
+    Also those of partitions that brought nothing: a group that began at their ends begins there again. A signal may end
+    a poll when the consumer has counted records that nobody has got: so positions are taken down between polls.
     """
 
     def __init__(self, consumer: Consumer, interval: float | None) -> None:
@@ -238,7 +239,7 @@ class Member:
         self._interval = interval
         self._commit_at = time.monotonic() + (interval or 0.0)
         self._polled: list[ConsumerRecord] = []
-        self._printed: dict[tuple[str, int], int] = {}
+        self._positions: dict[tuple[str, int], int] = {}
 
     def poll(self, timeout: float, limit: int) -> list[ConsumerRecord]:
         self._polled = []
@@ -246,26 +247,37 @@ class Member:
         return self._polled
 
     def printed(self) -> None:
-        self._printed |= {(record.topic, record.partition): record.offset + 1 for record in self._polled}
-        if self._interval is not None and time.monotonic() >= self._commit_at:
-            self._commit_at = time.monotonic() + self._interval
+        self._positions |= {(record.topic, record.partition): record.offset + 1 for record in self._polled}
+        due = self._interval is not None and time.monotonic() >= self._commit_at
+        assigned = self._consumer.assignment()
+        self._take_down(assigned if due or not self._polled else assigned - self._positions.keys())
+        if due and self._positions:
+            self._commit_at = time.monotonic() + (self._interval or 0.0)
             self._consumer.commit_async(self._offsets())
 
+    def _take_down(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note where the consumer is in these partitions, without those of which it is not known yet."""
+        from kafkalog.client.errors import ClientTimeoutError
+
+        for tp in partitions:
+            with suppress(ClientTimeoutError):
+                self._positions[tp] = self._consumer.position(tp, 0.0)
+
     def end(self) -> None:
-        """Commit what was printed; tried once."""
-        offsets, self._printed = self._offsets(), {}
+        """Commit the positions."""
+        offsets, self._positions = self._offsets(), {}
         if self._interval is not None and offsets:
             self._consumer.commit(offsets)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Others have these partitions from now on."""
         for tp in partitions:
-            self._printed.pop(tp, None)
+            self._positions.pop(tp, None)
 
     def _offsets(self) -> dict[TopicPartition, int]:
         from kafkalog.client.types import TopicPartition
 
-        return {TopicPartition(*tp): offset for tp, offset in self._printed.items()}
+        return {TopicPartition(*tp): offset for tp, offset in self._positions.items()}
 
 
 @contextmanager
@@ -383,13 +395,13 @@ def _print_all(
             complain(f"no record came for {arguments.timeout_ms} ms (--timeout-ms)")
             return
         records = source.poll(wait, POLL_RECORDS if most is None else min(POLL_RECORDS, most - printed.count))
-        if records:
-            with interruption.held():
+        with interruption.held():
+            if records:
                 formatter.write(records, output, skip_errors=arguments.skip_message_on_error)
                 output.flush()
                 printed.count += len(records)
-                source.printed()
-            quiet_since = time.monotonic()
+                quiet_since = time.monotonic()
+            source.printed()
 
 
 @dataclass

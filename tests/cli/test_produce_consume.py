@@ -14,13 +14,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafkalog.cli.consume import InterruptedCommand, Source, _member
+from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer import ConsumerConfig
+from kafkalog.client.group_admin import GroupAdmin
 from kafkalog.client.types import ConsumerRecord
 from tests.cli.command import DEADLINE_S, command, run, start
 from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -397,6 +400,50 @@ def poll(source: Source, count: int) -> list[ConsumerRecord]:
         if records := source.poll(1.0, count):
             return records
     raise AssertionError("no record came")
+
+
+def committed(broker_address: str, group: str) -> dict[int, int]:
+    """What a group has committed of its one topic, by partition."""
+    with GroupAdmin(ClientConfig.from_dict({"bootstrap.servers": broker_address})) as admin:
+        return {tp.partition: found.offset for tp, found in admin.offsets([group])[group].items()}
+
+
+def test_what_was_printed_is_committed_when_nothing_more_comes(broker_address: str, topic: str) -> None:
+    group = f"group-{topic}"
+    words = ["--topic", topic, "--group", group, "--consumer-property", "auto.commit.interval.ms=2000"]
+    produce(broker_address, topic, b"one\n")
+    producer = Producer({"bootstrap.servers": broker_address})
+    with start("consume", "--bootstrap-server", broker_address, "--from-beginning", *words) as consumer:
+        assert consumer.stdout is not None
+        try:
+            assert consumer.stdout.readline() == b"one\n"
+            # By now the first commit may be due, but not yet the second.
+            wait_until(lambda: committed(broker_address, group) == {0: 1}, "the first commit")
+            producer.produce(topic, b"two")
+            producer.flush()
+            assert consumer.stdout.readline() == b"two\n"
+            wait_until(lambda: committed(broker_address, group) == {0: 2}, "the second commit")
+        finally:
+            consumer.kill()
+
+
+def test_a_group_that_printed_nothing_goes_on_where_it_began(broker_address: str) -> None:
+    name = new_topic(broker_address, 2)
+    group = f"group-{name}"
+    producer = Producer({"bootstrap.servers": broker_address})
+    producer.produce(name, b"old", partition=0)
+    producer.flush()
+    words = ["--bootstrap-server", broker_address, "--topic", name, "--group", group]
+    with start("consume", *words, "--consumer-property", "auto.commit.interval.ms=500") as consumer:
+        try:
+            wait_until(lambda: committed(broker_address, group) == {0: 1, 1: 0}, "a commit")
+            consumer.terminate()
+            consumer.wait(DEADLINE_S)
+        finally:
+            consumer.kill()
+    producer.produce(name, b"new", partition=0)
+    producer.flush()
+    assert run("consume", *words, "--max-messages", "1").stdout == b"new\n"
 
 
 def test_topics_of_an_expression(broker_address: str, topic: str) -> None:
