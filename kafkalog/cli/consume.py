@@ -114,6 +114,9 @@ def run_consume(arguments: argparse.Namespace) -> int:
         arguments, arguments.consumer_config, key_values(arguments.consumer_property, "--consumer-property")
     )
     properties.setdefault("client.id", "console-consumer")
+    for key in ("key.deserializer", "value.deserializer"):
+        # Java's: what is printed here is bytes.
+        properties.pop(key, None)
     if arguments.isolation_level is not None:
         properties["isolation.level"] = arguments.isolation_level
     if arguments.from_beginning:
@@ -121,7 +124,7 @@ def run_consume(arguments: argparse.Namespace) -> int:
     grouped = _join_group(arguments, properties)
     config = ConsumerConfig.from_dict(properties) if grouped else None
     client = ClientConfig.from_dict(properties) if config is None else config.client
-    warn_unknown(client.unknown if config is None else config.unknown)
+    _warn(properties, config, client)
     printed = Printed()
     with Interruption() as interruption:
         try:
@@ -197,6 +200,19 @@ def _offset(arguments: argparse.Namespace) -> int | str | None:
     if not text.isdecimal() or int(text) > MAX_OFFSET:
         raise UsageError(f"--offset {text}: expected earliest, latest or a number from 0 to {MAX_OFFSET}")
     return int(text)
+
+
+def _warn(properties: dict[str, str], config: ConsumerConfig | None, client: ClientConfig) -> None:
+    """Tell of properties that have no effect. ConfigError for wrong values, also of those that only members heed."""
+    from kafkalog.client.consumer import ConsumerConfig
+
+    if config is not None:
+        warn_unknown(config.unknown)
+        return
+    unknown = set(ConsumerConfig.from_dict({"group.id": "none", **properties}).unknown)
+    warn_unknown(unknown)
+    for key in sorted(set(client.unknown) - unknown - {"group.id"}):
+        complain(f"the property {key} has no effect without --group")
 
 
 def _join_group(arguments: argparse.Namespace, properties: dict[str, str]) -> bool:

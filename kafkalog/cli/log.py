@@ -7,10 +7,24 @@ from importlib import import_module
 
 COMMANDS = ("dump", "verify", "repair", "tail", "stats", "import_0_7")
 
+EXAMPLES = """\
+examples:
+  kafkalog log dump /var/lib/kafkalog/words-0/00000000000000000000.log
+  kafkalog log verify /var/lib/kafkalog
+  kafkalog log tail /var/lib/kafkalog/words-0
+
+`kafkalog log ACTION --help` shows an action's options.
+"""
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``log`` and its commands."""
-    parser = subparsers.add_parser("log", help="look into log files, check and repair them")
+    parser = subparsers.add_parser(
+        "log",
+        help="look into log files, check and repair them",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name in COMMANDS:
         import_module(f"kafkalog.cli.log_tools.{name}").add_parser(commands)

@@ -41,9 +41,19 @@ examples:
 INTERRUPTED = 130
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells options that it does not know itself: by default a command's would be told with the usage of `kafkalog`."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
+
+
 def _parser(wanted: str | None) -> argparse.ArgumentParser:
     """The whole parser, with the options of the one command that was asked for."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="kafkalog",
         description="A Kafka-compatible commit log and its Spark source.",
         epilog=EPILOG,
@@ -71,8 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_closed_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     wanted = next((word for word in words if not word.startswith("-")), None)
-    arguments = _parser(wanted).parse_args(words)
     try:
+        arguments = _parser(wanted).parse_args(words)
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except OSError as error:

@@ -123,6 +123,8 @@ def run_produce(arguments: argparse.Namespace) -> int:
             # What is interrupted is aborted when the producer is closed.
             if config.transactional_id is not None and not interrupted and not outcome.stopped:
                 producer.commit_transaction()
+        if config.transactional_id is not None and (interrupted or outcome.stopped):
+            complain(f"the transaction was aborted: {outcome.sent} records are not committed")
     finally:
         # Also where the transaction has failed: what its records met says why.
         failed = outcome.report()
@@ -168,6 +170,7 @@ class Deliveries:
         self._topic = topic
         self._failed = 0
         self._told = 0
+        self.sent = 0
         self.stopped = False
 
     def note(self, future: DeliveryFuture) -> None:
@@ -207,11 +210,13 @@ def _send_all(
     producer.partitions_for(topic)
     for lines in _lines(sys.stdin.fileno(), max_size):
         if reader.plain and not arguments.sync and max(map(len, lines)) < max_size - 100:
+            outcome.sent += len(lines)
             for futures in producer.send_values(topic, lines):
                 futures.add_done_callback(outcome.note_many)
             continue
         for line in lines:
             value, key, headers = reader.parse(line)
+            outcome.sent += 1
             future = producer.send(topic, value, key, headers)
             if arguments.sync:
                 future.exception()

@@ -23,7 +23,12 @@ Run it with the Python that Spark's workers run (PYSPARK_PYTHON); another one ta
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``spark`` and its commands."""
-    parser = subparsers.add_parser("spark", help="make Spark's Python processes start faster")
+    parser = subparsers.add_parser(
+        "spark",
+        help="make Spark's Python processes start faster",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     precompile = commands.add_parser(
         "precompile",

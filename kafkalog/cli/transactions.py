@@ -206,12 +206,13 @@ def run_abort(arguments: argparse.Namespace) -> int:
     with _admin(arguments) as admin:
         if arguments.start_offset is None:
             admin.abort_transaction(tp, *identity.values())
-            return 0
-        try:
-            admin.abort_transaction_at(tp, arguments.start_offset)
-        except LookupError as error:
-            complain(error.args[0])
-            return 1
+        else:
+            try:
+                admin.abort_transaction_at(tp, arguments.start_offset)
+            except LookupError as error:
+                complain(error.args[0])
+                return 1
+    print(f"The transaction is aborted in {tp}.")
     return 0
 
 

@@ -465,3 +465,57 @@ def test_topics_of_an_expression(broker_address: str, topic: str) -> None:
 def test_options_of_groups_that_exclude_each_other(words: list[str], says: str) -> None:
     done = run("consume", "--bootstrap-server", "127.0.0.1:1", *words, check=2)
     assert says in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("consume", "--frm"), b"kafkalog consume: error: "),
+        (("topics", "list", "--bootstrap-server", "h:1", "--frm"), b"kafkalog topics list: error: unrecognized"),
+    ],
+)
+def test_an_unknown_option_is_told_with_its_command(words: tuple[str, ...], said: bytes) -> None:
+    done = run(*words, check=2)
+    assert b"usage: kafkalog " + " ".join(words[: -1 if len(words) == 2 else 2]).encode() in done.stderr
+    assert said in done.stderr
+
+
+def test_properties_of_members_need_a_group(broker_address: str, topic: str) -> None:
+    words = (
+        "consume",
+        "--bootstrap-server",
+        broker_address,
+        "--topic",
+        topic,
+        "--timeout-ms",
+        "1",
+        "--consumer-property",
+    )
+    done = run(*words, "group.protocol=consumer")
+    assert b"the property group.protocol has no effect without --group" in done.stderr
+    done = run(*words, "group.protocol=foo", check=2)
+    assert b"group.protocol" in done.stderr
+    done = run(*words, "key.deserializer=org.apache.kafka.common.serialization.StringDeserializer", "--group", topic)
+    assert done.stderr.startswith(b"kafkalog: no record came")
+
+
+def test_a_member_is_warned_of_a_missing_topic(broker_address: str) -> None:
+    done = run("consume", "--bootstrap-server", broker_address, "--topic", "is-not-there", "--group", "g-missing",
+               "--timeout-ms", "3000", "--consumer-property", "allow.auto.create.topics=false")  # fmt: skip
+    assert done.stderr.count(b"topic is-not-there cannot be read now") == 1
+
+
+def test_an_interrupted_transaction_is_told(broker_address: str, topic: str) -> None:
+    words = ("produce", "--bootstrap-server", broker_address, "--topic", topic)
+    producer = start(*words, "--producer-property", f"transactional.id={topic}", "--sync")
+    assert producer.stdin is not None
+    producer.stdin.write(b"one\ntwo\n")
+    producer.stdin.flush()
+    config = {"bootstrap.servers": broker_address, "group.id": "unused", "isolation.level": "read_uncommitted"}
+    consumer = Consumer(config)
+    wait_until(lambda: consumer.get_watermark_offsets(TopicPartition(topic, 0))[1] == 2, "both records are in the log")
+    consumer.close()
+    producer.send_signal(signal.SIGINT)
+    _, said = producer.communicate(timeout=DEADLINE_S)
+    assert producer.returncode == 130
+    assert said.endswith(b"kafkalog: the transaction was aborted: 2 records are not committed\n")

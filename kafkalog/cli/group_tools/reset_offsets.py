@@ -126,7 +126,9 @@ def _rules(arguments: argparse.Namespace) -> Rule | dict[str, Rule]:
             return ToTimestamp(timestamp_of(arguments.to_datetime))
         if arguments.by_duration is not None:
             return ToTimestamp(time.time_ns() // 1_000_000 - duration_ms(arguments.by_duration))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UsageError(f"--from-file {arguments.from_file}: {error.strerror}") from error
+    except ValueError as error:
         raise UsageError(str(error)) from error
     if arguments.to_offset is not None:
         return ToOffset(arguments.to_offset)

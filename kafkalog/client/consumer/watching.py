@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -12,6 +13,8 @@ from kafkalog.protocol.errors import InvalidTopicError, TopicAuthorizationFailed
 from .config import ConsumerConfig
 from .shared import Shared, Worker
 from .subscription import Kind, SubscriptionState
+
+_log = logging.getLogger(__name__)
 
 _IDLE_S = 5.0
 _MISSING_S = 1.0
@@ -39,6 +42,8 @@ class MetadataWatch:
         self._at = self._again_at = 0.0
         self._refresh = False
         self._watched: frozenset[str] | None = frozenset()
+        self._missing: frozenset[str] = frozenset()
+        """Topics that the application was warned of."""
 
     def refresh(self) -> None:
         """Look now; again, where a look is under way, which may have begun before what is to be seen."""
@@ -96,12 +101,16 @@ class MetadataWatch:
         if self._watched is not None and self._subscription.watches_all:
             # These were some topics, and by now all are of interest.
             return
-        missing = False
+        missing: dict[str, Exception] = {}
         for topic in found.topics.values():
             error = error_for(topic.error_code, f"topic {topic.name}") if topic.error_code else None
             if isinstance(error, InvalidTopicError | TopicAuthorizationFailedError) and self._watched is not None:
                 raise error
-            missing |= error is not None
+            if error is not None:
+                missing[topic.name] = error
+        for name in missing.keys() - self._missing:
+            _log.warning("topic %s cannot be read now, and is looked for again and again: %s", name, missing[name])
+        self._missing = frozenset(missing)
         age = self._client.metadata_max_age
         self._at = max(self._again_at, time.monotonic() + (min(_MISSING_S, age) if missing else age))
         self._on_metadata(found)
