@@ -205,12 +205,14 @@ def test_markers_without_records_may_go() -> None:
 def test_the_rate_holds_over_an_interval() -> None:
     now = [100.0]
     throttle = Throttle(1000.0, clock=lambda: now[0])
-    assert throttle.delay(500) == 0
+    assert throttle.delay(300) == 0
     now[0] += 0.4
-    assert throttle.delay(100) == pytest.approx(0.2)
-    now[0] += 0.4
-    assert throttle.delay(10) == 0
-    now[0] += 1.0
+    assert throttle.delay(200) == pytest.approx(0.1)
+    now[0] += 0.1
+    # No more than an interval's worth at once, from its beginning on.
+    assert throttle.delay(300) == 0
+    assert throttle.delay(300) == pytest.approx(0.6)
+    now[0] += 1.6
     assert throttle.delay(100) == 0
     throttle.rate = 1.7976931348623157e308
     now[0] += 1.0
