@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 
@@ -13,13 +12,13 @@ from kafkalog.protocol.errors import KafkaError, error_for
 from .config import ConsumerConfig
 from .group import GroupRequests
 from .membership import HeartbeatTimer, Membership, Next
-from .shared import Shared
+from .shared import HeartbeatThread, Shared
 
 _log = logging.getLogger(__name__)
 _LEAVE_S = 5.0
 
 
-class Heartbeat(threading.Thread):
+class Heartbeat(HeartbeatThread):
     """Sends heartbeats while the member is in the group.
 
     A member whose application does not poll for ``max.poll.interval.ms`` leaves the group; one whose coordinator is
@@ -34,25 +33,10 @@ class Heartbeat(threading.Thread):
         shared: Shared,
         fail: Callable[[Exception], None],
     ) -> None:
-        super().__init__(name="kafkalog-consumer-heartbeat", daemon=True)
-        self._config, self._requests, self._membership, self._shared = config, requests, membership, shared
+        super().__init__(shared)
+        self._config, self._requests, self._membership = config, requests, membership
         self._fail = fail
         self.timer = HeartbeatTimer(config.session_timeout, config.heartbeat_interval, config.max_poll_interval)
-        self._changed = threading.Condition(shared.lock)
-        self._stopping = False
-
-    def wake(self) -> None:
-        """The member's state has changed."""
-        with self._shared.lock:
-            self._changed.notify_all()
-
-    def stop(self, timeout: float) -> None:
-        """End; waits for that up to ``timeout`` seconds."""
-        with self._shared.lock:
-            self._stopping = True
-            self._changed.notify_all()
-        if self.ident is not None:
-            self.join(timeout)
 
     def run(self) -> None:
         while True:

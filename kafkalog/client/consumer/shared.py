@@ -127,3 +127,26 @@ class Waker:
     def close(self) -> None:
         self._read.close()
         self._write.close()
+
+
+class HeartbeatThread(threading.Thread):
+    """What sends a member's heartbeats; ``_changed`` is notified when there may be something to do sooner."""
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(name="kafkalog-consumer-heartbeat", daemon=True)
+        self._shared = shared
+        self._changed = threading.Condition(shared.lock)
+        self._stopping = False
+
+    def wake(self) -> None:
+        """The member's state has changed."""
+        with self._shared.lock:
+            self._changed.notify_all()
+
+    def stop(self, timeout: float) -> None:
+        """End; waits for that up to ``timeout`` seconds."""
+        with self._shared.lock:
+            self._stopping = True
+            self._changed.notify_all()
+        if self.ident is not None:
+            self.join(timeout)

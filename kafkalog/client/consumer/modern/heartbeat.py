@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.group import GroupRequests
 from kafkalog.client.consumer.membership import Next
-from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.shared import HeartbeatThread, Shared
 from kafkalog.client.errors import is_retriable
 from kafkalog.protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError, error_for
 from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -20,27 +19,12 @@ _log = logging.getLogger(__name__)
 _LEAVE_S = 5.0
 
 
-class Heartbeat(threading.Thread):
+class Heartbeat(HeartbeatThread):
     """Sends what ``member`` says is due, and has it know what comes back; all under the lock but the waiting."""
 
     def __init__(self, config: ConsumerConfig, requests: GroupRequests, member: Member, shared: Shared) -> None:
-        super().__init__(name="kafkalog-consumer-heartbeat", daemon=True)
-        self._config, self._requests, self._member, self._shared = config, requests, member, shared
-        self._changed = threading.Condition(shared.lock)
-        self._stopping = False
-
-    def wake(self) -> None:
-        """The member's state has changed."""
-        with self._shared.lock:
-            self._changed.notify_all()
-
-    def stop(self, timeout: float) -> None:
-        """End; waits for that up to ``timeout`` seconds."""
-        with self._shared.lock:
-            self._stopping = True
-            self._changed.notify_all()
-        if self.ident is not None:
-            self.join(timeout)
+        super().__init__(shared)
+        self._config, self._requests, self._member = config, requests, member
 
     def run(self) -> None:
         while True:
