@@ -8,7 +8,10 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkalog.client.config import ClientConfig
 
 Run = Callable[[argparse.Namespace], int]
 
@@ -39,6 +42,9 @@ def add_action(
     )
     add_bootstrap(parser)
     parser.add_argument("--command-config", metavar="FILE", help="a file of client properties")
+    parser.add_argument(
+        "--timeout", type=positive, metavar="MS", help="ms to go on trying while brokers do not answer (default: 60000)"
+    )
     return parser
 
 
@@ -86,6 +92,16 @@ def client_properties(
     return found
 
 
+def admin_config(arguments: argparse.Namespace) -> ClientConfig:
+    """The configuration that the options of `add_action` describe. Raises UsageError, ConfigError."""
+    from kafkalog.client.config import ClientConfig
+
+    more = {} if arguments.timeout is None else {"default.api.timeout.ms": str(arguments.timeout)}
+    config = ClientConfig.from_dict(client_properties(arguments, arguments.command_config, more))
+    warn_unknown(config.unknown)
+    return config
+
+
 def warn_unknown(unknown: Iterable[str]) -> None:
     """Tell of properties that nothing here knows: a misspelt one would otherwise do nothing in silence."""
     # Java's own, which every properties file for its clients has.
@@ -104,19 +120,26 @@ def print_json(row: Mapping[str, Any]) -> None:
 
 
 def reporting(run: Run) -> Run:
-    """Have a command's expected errors printed as one line: exit code 2 for options and properties, 1 for the rest."""
+    """Have a command's expected errors printed as one line: exit code 2 for options and properties, 1 for the rest.
+
+    Meanwhile what the client warns of is printed, too.
+    """
 
     @functools.wraps(run)
     def reported(arguments: argparse.Namespace) -> int:
+        from kafkalog.cli.client_log import client_log
         from kafkalog.client.errors import ClientError, ConfigError
-        from kafkalog.protocol.errors import KafkaError
+        from kafkalog.protocol.errors import KafkaError, UnknownTopicOrPartitionError
         from kafkalog.records.errors import RecordsError
 
         try:
-            return run(arguments)
+            with client_log(complain):
+                return run(arguments)
         except (UsageError, ConfigError) as error:
             complain(error)
             return USAGE
+        except UnknownTopicOrPartitionError as error:
+            complain(f"{error.message}; `kafkalog topics describe` shows the topics and partitions there are")
         except KafkaError as error:
             complain(error.message)
         except (ClientError, RecordsError) as error:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from kafkalog.cli.client_options import (
     UsageError,
     add_action,
-    client_properties,
+    admin_config,
     print_json,
     reporting,
-    warn_unknown,
 )
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def run_describe(arguments: argparse.Namespace) -> int:
     """Print the configurations of the entities that are named, of all of the type where none is."""
     from kafkalog.client.admin import Admin, ConfigResource
 
-    config = _client(arguments)
+    config = admin_config(arguments)
     kind, name = _entity(arguments)
     with Admin(config) as admin:
         for each in [name] if name is not None else _all_of(admin, config, kind):
@@ -115,7 +114,7 @@ def run_alter(arguments: argparse.Namespace) -> int:
     from kafkalog.client.admin import Admin, ConfigChange, ConfigOperation, ConfigResource
     from kafkalog.protocol.errors import InvalidConfigError
 
-    config = _client(arguments)
+    config = admin_config(arguments)
     kind, name = _entity(arguments)
     if name is None:
         raise UsageError(f"an entity name must be specified with alter of {kind}")
@@ -167,14 +166,6 @@ def _properties(file: str) -> dict[str, str]:
         return dict(load_properties(Path(file)))
     except ConfigError as error:
         raise UsageError(str(error)) from error
-
-
-def _client(arguments: argparse.Namespace) -> ClientConfig:
-    from kafkalog.client.config import ClientConfig
-
-    config = ClientConfig.from_dict(client_properties(arguments, arguments.command_config))
-    warn_unknown(config.unknown)
-    return config
 
 
 def _entity(arguments: argparse.Namespace) -> tuple[str, str | None]:

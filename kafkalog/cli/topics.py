@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from kafkalog.cli.client_options import (
     UsageError,
     add_action,
-    client_properties,
+    admin_config,
     complain,
     examples_of,
     key_values,
     positive,
     reporting,
-    warn_unknown,
 )
 
 if TYPE_CHECKING:
@@ -134,11 +133,8 @@ def _add_delete(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _admin(arguments: argparse.Namespace) -> Admin:
     from kafkalog.client.admin import Admin
-    from kafkalog.client.config import ClientConfig
 
-    config = ClientConfig.from_dict(client_properties(arguments, arguments.command_config))
-    warn_unknown(config.unknown)
-    return Admin(config)
+    return Admin(admin_config(arguments))
 
 
 @reporting

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.cli.client_options import (
     UsageError,
     add_action,
+    admin_config,
     aligned,
-    client_properties,
     complain,
     examples_of,
     natural,
     reporting,
-    warn_unknown,
 )
 
 if TYPE_CHECKING:
@@ -104,12 +103,9 @@ def _add_find_hanging(commands: argparse._SubParsersAction[argparse.ArgumentPars
 
 
 def _admin(arguments: argparse.Namespace) -> TransactionsAdmin:
-    from kafkalog.client.config import ClientConfig
     from kafkalog.client.transactions_admin import TransactionsAdmin
 
-    config = ClientConfig.from_dict(client_properties(arguments, arguments.command_config))
-    warn_unknown(config.unknown)
-    return TransactionsAdmin(config)
+    return TransactionsAdmin(admin_config(arguments))
 
 
 @reporting

@@ -40,6 +40,7 @@ from kafkalog.protocol.messages.incremental_alter_configs import IncrementalAlte
 from .closing import Closing
 from .cluster import Cluster, ClusterMetadata, TopicMetadata
 from .config import ClientConfig
+from .errors import KafkaError, about
 from .retry import Retry
 from .types import TopicPartition
 
@@ -229,8 +230,7 @@ class Admin(Closing):
         described = self.cluster.metadata(names, refresh=True).topics
         for topic in described.values():
             if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
-                error = error_for(topic.error_code)
-                raise type(error)(f"topic {topic.name}: {error.message}")
+                raise about(topic.error_code, f"topic {topic.name}")
         return described
 
     def describe_cluster(self) -> ClusterMetadata:
@@ -404,10 +404,9 @@ class Admin(Closing):
         return self.cluster.request_any(request)
 
 
-def _error(result: Any, what: str) -> Any:
+def _error(result: Any, what: str) -> KafkaError:
     # Before version 1 (CreateTopics) and 5 (DeleteTopics) no reason is told.
-    error = error_for(result.error_code)
-    return type(error)(f"{what}: {result.error_message or error.message}")
+    return about(result.error_code, what, result.error_message)
 
 
 def _raise(result: Any) -> None:

@@ -7,7 +7,6 @@ opens a connection of its own (`connect`).
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 import time
@@ -21,7 +20,6 @@ from kafkalog.protocol.errors import (
     LeaderNotAvailableError,
     NotControllerError,
     UnknownTopicOrPartitionError,
-    error_for,
 )
 from kafkalog.protocol.messages.metadata import (
     MetadataRequest,
@@ -34,12 +32,15 @@ from kafkalog.protocol.schema import ZERO_UUID, Request
 from .closing import Closing
 from .config import Address, ClientConfig
 from .connection import Connection
-from .errors import ClientTimeoutError, ConfigError, ConnectionFailedError
+from .errors import ClientTimeoutError, ConfigError, ConnectionFailedError, about
+from .outage import Outage
 from .retry import Retry
 from .types import TopicPartition
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
+FIRST_PATIENCE_S = 1.5
+"""How long a connection's first try may take to be accepted; each one that takes longer doubles it, up to
+socket.connection.setup.timeout.ms. A host that drops packets is told of, and another one tried, that soon."""
 
 
 class Broker(NamedTuple):
@@ -96,6 +97,7 @@ class _Slot:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.connection: Connection | None = None
+        self.patience = FIRST_PATIENCE_S
 
 
 class Cluster(Closing):
@@ -112,7 +114,7 @@ class Cluster(Closing):
         self._all_fetched = float("-inf")
         self._bootstrap = random.sample(config.bootstrap_servers, len(config.bootstrap_servers))
         self._closed = False
-        self._warned = False
+        self._outage = Outage()
 
     # Metadata
 
@@ -190,7 +192,7 @@ class Cluster(Closing):
     def _topic_now(self, name: str, deadline: float, once: bool = False) -> TopicMetadata:
         found = self.metadata([name], deadline=deadline, once=once).topics[name]
         if found.error_code:
-            raise error_for(found.error_code, _about(found.error_code, f"topic {name}"))
+            raise about(found.error_code, f"topic {name}")
         return found
 
     def leader(self, tp: TopicPartition, *, deadline: float | None = None) -> Leader:
@@ -247,9 +249,7 @@ class Cluster(Closing):
         Raises ClientTimeoutError after ``deadline``, and at once what trying again does not help against.
         """
         retry = Retry(self.config, deadline)
-        answer = retry.run(lambda: self._request_anywhere(message, retry, max_version), self._warn)
-        self._warned = False
-        return answer
+        return retry.run(lambda: self._request_anywhere(message, retry, max_version))
 
     def request_controller(self, message: Request, *, deadline: float | None = None) -> Any:
         """Send a request to the controller (or, where none is named, to any broker, which forwards it)."""
@@ -313,12 +313,17 @@ class Cluster(Closing):
         failures: list[str] = []
         for address in self._candidates():
             try:
-                return self._request_at(address, message, time.monotonic() + self._timeout(retry), max_version)
+                answer = self._request_at(address, message, time.monotonic() + self._timeout(retry), max_version)
             except (ConnectionFailedError, ClientTimeoutError) as error:
                 if not error.retriable:
                     raise
                 failures.append(str(error))
-        raise ConnectionFailedError("; ".join(dict.fromkeys(failures)))
+            else:
+                self._outage.over(f"{address[0]}:{address[1]}")
+                return answer
+        failure = ConnectionFailedError("; ".join(dict.fromkeys(failures)))
+        self._outage.began(failure)
+        raise failure
 
     def _timeout(self, retry: Retry) -> float:
         return min(self.config.request_timeout, max(retry.left, 0.001))
@@ -357,14 +362,15 @@ class Cluster(Closing):
             if connection is not None:
                 connection.close()
             left = _left(deadline, f"{address[0]}:{address[1]}")
-            connection = Connection(*address, self.config, timeout=min(left, self.config.connect_timeout))
+            try:
+                connection = Connection(
+                    *address, self.config, timeout=min(left, self.config.connect_timeout), patience=slot.patience
+                )
+            except ClientTimeoutError:
+                slot.patience = min(2 * slot.patience, self.config.connect_timeout)
+                raise
             slot.connection = connection
         return connection
-
-    def _warn(self, error: Exception) -> None:
-        if not self._warned:
-            self._warned = True
-            _log.warning("no broker answers; trying again: %s", error)
 
 
 def _left(deadline: float, address: str) -> float:
@@ -372,11 +378,6 @@ def _left(deadline: float, address: str) -> float:
     if left <= 0:
         raise ClientTimeoutError(f"no time was left to ask {address}")
     return left
-
-
-def _about(code: int, what: str) -> str:
-    known = {each.value: each.message for each in ErrorCode}
-    return f"{what}: {known.get(code, f'error {code}')}"
 
 
 def _topic(topic: MetadataResponseTopic) -> TopicMetadata:

@@ -60,11 +60,20 @@ class _InFlight(NamedTuple):
 class Connection(Closing):
     """A connection to the broker at ``host``:``port``; made, negotiated and authenticated when the constructor returns.
 
-    ``timeout``: seconds for all of that, ``socket.connection.setup.timeout.ms`` unless given. Raises
-    ConnectionFailedError, ClientTimeoutError, AuthenticationError, InvalidResponseError.
+    ``timeout``: seconds for all of that, ``socket.connection.setup.timeout.ms`` unless given; ``patience``: how many of
+    them the peer's host may take to accept the connection. Raises ConnectionFailedError, ClientTimeoutError,
+    AuthenticationError, InvalidResponseError.
     """
 
-    def __init__(self, host: str, port: int, config: ClientConfig, *, timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        config: ClientConfig,
+        *,
+        timeout: float | None = None,
+        patience: float = float("inf"),
+    ) -> None:
         self.host = host
         self.port = port
         self.config = config
@@ -82,7 +91,7 @@ class Connection(Closing):
         self._ranges: dict[int, tuple[int, int]] = {}
         self._versions: dict[type[Request], int] = {}
         deadline = time.monotonic() + (config.connect_timeout if timeout is None else timeout)
-        self._socket: socket.socket | None = self._open(deadline)
+        self._socket: socket.socket | None = self._open(deadline, patience)
         try:
             self._negotiate(deadline)
             if config.uses_sasl:
@@ -208,10 +217,10 @@ class Connection(Closing):
 
     # Opening
 
-    def _open(self, deadline: float) -> socket.socket:
+    def _open(self, deadline: float, patience: float) -> socket.socket:
         config = self.config
         try:
-            connected = socket.create_connection((self.host, self.port), timeout=self._left(deadline))
+            connected = socket.create_connection((self.host, self.port), timeout=min(self._left(deadline), patience))
         except TimeoutError as error:
             raise ClientTimeoutError(f"no connection to {self.address} in time") from error
         except OSError as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kafkalog.protocol.errors import KafkaError
+from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
 
 __all__ = [
     "AuthenticationError",
@@ -17,6 +17,7 @@ __all__ = [
     "ConnectionFailedError",
     "InvalidResponseError",
     "KafkaError",
+    "about",
     "is_retriable",
 ]
 
@@ -60,3 +61,12 @@ class ClientTimeoutError(ClientError, TimeoutError):
 def is_retriable(error: BaseException) -> bool:
     """Whether the call that raised ``error`` may succeed later, perhaps after metadata has been fetched anew."""
     return isinstance(error, ClientError | KafkaError) and error.retriable
+
+
+def about(code: int, what: str, reason: str | None = None) -> KafkaError:
+    """The error of a code that a broker has answered, its message about ``what`` and with the broker's ``reason``."""
+    error = error_for(code)
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and what.startswith("topic "):
+        # Brokers have a sentence about the partitions that they host, which says less.
+        return type(error)(f"{what} does not exist")
+    return type(error)(f"{what}: {reason or error.message}")

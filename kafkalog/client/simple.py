@@ -351,7 +351,7 @@ class SimpleConsumer(Closing):
         """After an error: raise it, or look for leaders anew after a pause."""
         pause = self._retry.pause(error)
         if isinstance(error, ConnectionFailedError | ClientTimeoutError):
-            _log.warning("trying again: %s", error)
+            _log.info("trying again: %s", error)
         for node_id in [node_id for node_id, (_, connection) in self._connections.items() if connection.closed]:
             del self._connections[node_id]
             self._asked.pop(node_id, None)

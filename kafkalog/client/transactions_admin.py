@@ -36,7 +36,7 @@ from .closing import Closing
 from .cluster import Broker, Cluster
 from .config import ClientConfig
 from .coordinators import Coordinators, CoordinatorType
-from .errors import ConfigError
+from .errors import ConfigError, about
 from .retry import Retry
 from .transaction_requests import ProducerIdentity, TransactionRequests
 from .types import TopicPartition
@@ -365,5 +365,4 @@ def _producers(found: PartitionResponse) -> list[ProducerState]:
 
 def _raise(code: int, what: str) -> None:
     if code != ErrorCode.NONE:
-        error = error_for(code)
-        raise type(error)(f"{what}: {error.message}")
+        raise about(code, what)

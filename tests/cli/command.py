@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from kafkalog.cli.main import main
 
@@ -30,13 +30,18 @@ def run(*words: str, stdin: bytes = b"", check: int | None = 0) -> subprocess.Co
     return done
 
 
-def start(*words: str, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start a command whose streams are pipes; the caller ends it."""
+def start(
+    *words: str,
+    environment: dict[str, str] | None = None,
+    stdout: IO[bytes] | int = subprocess.PIPE,
+    stderr: IO[bytes] | int = subprocess.PIPE,
+) -> subprocess.Popen[bytes]:
+    """Start a command whose streams are pipes, unless other ones are given; the caller ends it."""
     return subprocess.Popen(
         command(*words),
         stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=stdout,
+        stderr=stderr,
         env={**os.environ, **(environment or {})},
     )
 

@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.cli.client_options import (
     UsageError,
-    add_action,
+    admin_config,
     aligned,
-    client_properties,
-    positive,
     print_json,
-    warn_unknown,
 )
 
 if TYPE_CHECKING:
@@ -22,15 +19,6 @@ if TYPE_CHECKING:
 
 MISSING = "-"
 """What a column shows where there is no value."""
-
-
-def add_command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str, more: str
-) -> argparse.ArgumentParser:
-    """A parser with the options of every command, and examples at its end."""
-    parser = add_action(commands, name, purpose, more)
-    parser.add_argument("--timeout", type=positive, metavar="MS", help="ms that brokers may take (default: 60000)")
-    return parser
 
 
 def add_groups(parser: argparse.ArgumentParser) -> None:
@@ -47,13 +35,9 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def open_admin(arguments: argparse.Namespace) -> GroupAdmin:
     """The client that the options describe. Raises UsageError, ConfigError."""
-    from kafkalog.client.config import ClientConfig
     from kafkalog.client.group_admin import GroupAdmin
 
-    more = {} if arguments.timeout is None else {"default.api.timeout.ms": str(arguments.timeout)}
-    config = ClientConfig.from_dict(client_properties(arguments, arguments.command_config, more))
-    warn_unknown(config.unknown)
-    return GroupAdmin(config)
+    return GroupAdmin(admin_config(arguments))
 
 
 def selected(admin: GroupAdmin, arguments: argparse.Namespace) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from kafkalog.cli.client_options import complain, reporting
-from kafkalog.cli.group_tools.common import add_command, add_groups, open_admin, selected
+from kafkalog.cli.client_options import add_action, complain, reporting
+from kafkalog.cli.group_tools.common import add_groups, open_admin, selected
 
 EXAMPLES = """\
 examples:
@@ -17,7 +17,7 @@ With a group goes all that it has committed. Exit code 1 where a group is not th
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``delete``."""
-    parser = add_command(commands, "delete", "delete consumer groups that have no members", EXAMPLES)
+    parser = add_action(commands, "delete", "delete consumer groups that have no members", EXAMPLES)
     add_groups(parser)
     parser.set_defaults(run=run_delete)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from kafkalog.cli.client_options import reporting
-from kafkalog.cli.group_tools.common import Column, add_command, add_json, open_admin, partitions_of, show
+from kafkalog.cli.client_options import add_action, reporting
+from kafkalog.cli.group_tools.common import Column, add_json, open_admin, partitions_of, show
 
 EXAMPLES = """\
 examples:
@@ -19,7 +19,7 @@ COLUMNS = (Column("TOPIC", 30, "topic"), Column("PARTITION", 15, "partition"), C
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``delete-offsets``."""
-    parser = add_command(commands, "delete-offsets", "delete committed offsets of a consumer group", EXAMPLES)
+    parser = add_action(commands, "delete-offsets", "delete committed offsets of a consumer group", EXAMPLES)
     parser.add_argument("--group", required=True, metavar="GROUP", help="the consumer group")
     parser.add_argument(
         "--topic",

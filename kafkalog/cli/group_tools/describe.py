@@ -6,10 +6,9 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkalog.cli.client_options import complain, reporting
+from kafkalog.cli.client_options import add_action, complain, reporting
 from kafkalog.cli.group_tools.common import (
     Column,
-    add_command,
     add_groups,
     add_json,
     log_ends,
@@ -40,7 +39,7 @@ REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconc
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``describe``."""
-    parser = add_command(commands, "describe", "describe consumer groups", EXAMPLES)
+    parser = add_action(commands, "describe", "describe consumer groups", EXAMPLES)
     add_groups(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--offsets", action="store_true", help="each partition's offset and lag (the default)")

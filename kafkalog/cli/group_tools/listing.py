@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from kafkalog.cli.client_options import UsageError, reporting
-from kafkalog.cli.group_tools.common import Column, add_command, add_json, open_admin, show, table
+from kafkalog.cli.client_options import UsageError, add_action, reporting
+from kafkalog.cli.group_tools.common import Column, add_json, open_admin, show, table
 
 EXAMPLES = """\
 examples:
@@ -22,7 +22,7 @@ TYPES = ("Classic", "Consumer")
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``list``."""
-    parser = add_command(commands, "list", "list consumer groups", EXAMPLES)
+    parser = add_action(commands, "list", "list consumer groups", EXAMPLES)
     parser.add_argument(
         "--state", nargs="?", const="", metavar="STATE,…", help="show states; with a list, only groups in one of them"
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from kafkalog.cli.client_options import UsageError, complain, reporting
-from kafkalog.cli.group_tools.common import add_command, open_admin
+from kafkalog.cli.client_options import UsageError, add_action, complain, reporting
+from kafkalog.cli.group_tools.common import open_admin
 
 EXAMPLES = """\
 examples:
@@ -19,7 +19,7 @@ after session.timeout.ms. A member that lives finds out and joins again. Exit co
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``remove-members``."""
-    parser = add_command(commands, "remove-members", "have members leave a consumer group", EXAMPLES)
+    parser = add_action(commands, "remove-members", "have members leave a consumer group", EXAMPLES)
     parser.add_argument("--group", required=True, metavar="GROUP", help="the consumer group")
     parser.add_argument(
         "--instance-id", action="append", default=[], metavar="ID", help="a static member; may be repeated"

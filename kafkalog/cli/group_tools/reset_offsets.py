@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.client_options import UsageError, complain, natural, reporting
+from kafkalog.cli.client_options import UsageError, add_action, complain, natural, reporting
 from kafkalog.cli.group_tools.common import (
     Column,
-    add_command,
     add_groups,
     add_json,
     open_admin,
@@ -48,7 +47,7 @@ COLUMNS = (
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``reset-offsets``."""
-    parser = add_command(commands, "reset-offsets", "reset the offsets of consumer groups without members", EXAMPLES)
+    parser = add_action(commands, "reset-offsets", "reset the offsets of consumer groups without members", EXAMPLES)
     add_groups(parser)
     scope = parser.add_mutually_exclusive_group()
     scope.add_argument(

@@ -1,0 +1,40 @@
+"""What the client has to say while a command runs, in the form of the command's own messages."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+CLIENT = "kafkalog"
+OUTAGES = "kafkalog.client.outage"
+"""Also tells, at INFO, that an outage is over."""
+
+
+class _Complaints(logging.Handler):
+    """Hands the text of each log record on."""
+
+    def __init__(self, complain: Callable[[object], None]) -> None:
+        super().__init__()
+        self._complain = complain
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._complain(record.getMessage())
+        except Exception:
+            self.handleError(record)
+
+
+@contextmanager
+def client_log(complain: Callable[[object], None]) -> Iterator[None]:
+    """Have the client's warnings, and word of brokers that answer again, given to ``complain`` until the block ends."""
+    client, outages = logging.getLogger(CLIENT), logging.getLogger(OUTAGES)
+    handler = _Complaints(complain)
+    before = outages.level
+    client.addHandler(handler)
+    outages.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        client.removeHandler(handler)
+        outages.setLevel(before)
