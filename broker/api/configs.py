@@ -8,6 +8,7 @@ from typing import Any
 from broker.api.context import Broker, Request
 from broker.api.errors import error_code, error_message
 from broker.controller.configs import Alteration, Described, Op
+from broker.controller.loggers import LoggerController
 from kafkalog.protocol.errors import InvalidRequestError
 from kafkalog.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -35,11 +36,14 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
     GROUP = 32
 
 
 DEFAULT_CONFIG = 5
 """The source of a value that nobody set."""
+LOGGER_CONFIG = 6
+"""The source of a logger's level."""
 
 
 def handle_describe_configs(request: Request) -> None:
@@ -50,15 +54,20 @@ def handle_describe_configs(request: Request) -> None:
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
-            entries = _describe(request.broker, resource.resource_type, resource.resource_name)
+            if resource.resource_type == ResourceType.BROKER_LOGGER:
+                levels = LoggerController(request.broker.broker_id).describe(resource.resource_name)
+                configs = [_logger(name, level) for name, level in levels.items()]
+            else:
+                entries = _describe(request.broker, resource.resource_type, resource.resource_name)
+                configs = [_entry(entry, request.version, message) for entry in entries]
         except Exception as error:
             result.error_code = error_code(error)
             result.error_message = error_message(error)
         else:
             if resource.configuration_keys is not None:
-                found = {entry.key.name: entry for entry in entries}
-                entries = [found[key] for key in dict.fromkeys(resource.configuration_keys) if key in found]
-            result.configs = [_entry(entry, request.version, message) for entry in entries]
+                found = {config.name: config for config in configs}
+                configs = [found[key] for key in dict.fromkeys(resource.configuration_keys) if key in found]
+            result.configs = configs
         results.append(result)
     request.reply(DescribeConfigsResponse(results=results))
 
@@ -91,6 +100,10 @@ def _entry(entry: Described, version: int, message: DescribeConfigsRequest) -> D
     )
 
 
+def _logger(name: str, level: str) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(name=name, value=level, read_only=False, config_source=LOGGER_CONFIG)
+
+
 async def handle_alter_configs(request: Request) -> None:
     message: AlterConfigsRequest = request.message
     configs = request.broker.configs
@@ -121,11 +134,16 @@ async def handle_incremental_alter_configs(request: Request) -> None:
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
-            alter = _by_type(resource.resource_type, configs.alter_topic, configs.alter_broker, configs.alter_group)
             alterations = [
                 Alteration(config.name, _operation(config.config_operation), config.value)
                 for config in resource.configs
             ]
+            if resource.resource_type == ResourceType.BROKER_LOGGER:
+                loggers = LoggerController(request.broker.broker_id)
+                loggers.alter(resource.resource_name, alterations, validate_only=message.validate_only)
+                results.append(result)
+                continue
+            alter = _by_type(resource.resource_type, configs.alter_topic, configs.alter_broker, configs.alter_group)
             await alter(resource.resource_name, alterations, validate_only=message.validate_only)
         except Exception as error:
             result.error_code = error_code(error)

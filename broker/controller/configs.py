@@ -189,7 +189,7 @@ class ConfigController:
         Raises:
             UnknownTopicOrPartitionError, InvalidConfigError, InvalidRequestError, KafkaStorageError
         """
-        _check_alterations(alterations)
+        check_alterations(alterations)
 
         def altered(topic: TopicState) -> dict[str, str]:
             return _altered(topic.config, alterations, "topic", TOPIC_CONFIG, default)
@@ -225,7 +225,7 @@ class ConfigController:
         Raises:
             InvalidRequestError, InvalidConfigError, KafkaStorageError
         """
-        _check_alterations(alterations)
+        check_alterations(alterations)
 
         def altered(present: dict[str, str]) -> dict[str, str]:
             return _altered(present, alterations, "broker", SERVER_CONFIG, default)
@@ -264,7 +264,7 @@ class ConfigController:
         Raises:
             InvalidRequestError, InvalidConfigError, KafkaStorageError
         """
-        _check_alterations(alterations)
+        check_alterations(alterations)
 
         def altered(present: dict[str, str]) -> dict[str, str]:
             return _altered(present, alterations, "group", GROUP_CONFIG, lambda key: None)
@@ -311,7 +311,8 @@ def _shown(key: ConfigKey, text: str | None) -> str | None:
     return None if key.sensitive else text
 
 
-def _check_alterations(alterations: Iterable[Alteration]) -> None:
+def check_alterations(alterations: Iterable[Alteration]) -> None:
+    """InvalidRequestError for a key that is there twice, and for a value that is missing."""
     seen: set[str] = set()
     for alteration in alterations:
         if alteration.name in seen:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from kafkalog.cli.client_options import UsageError
 from kafkalog.cli.configs import parse_configs
 from tests.cli.command import call
+from tests.support.kafkalog_broker import KafkalogBroker
 
 
 @pytest.fixture
@@ -95,6 +97,51 @@ def test_of_a_group(broker_address: str, topic: str) -> None:
     head, line = configs("describe", broker_address, "--entity-type", "groups", "--entity-name", group)
     assert head == f"Dynamic configs for group {group} are:"
     assert line.startswith(f"  {key}=6000 sensitive=false synonyms={{DYNAMIC_GROUP_CONFIG:{key}=6000")
+
+
+def test_of_broker_loggers(start_broker: Callable[..., KafkalogBroker]) -> None:
+    broker = start_broker()
+    entity = "--entity-type", "broker-loggers", "--entity-name", "0"
+
+    def levels() -> dict[str, str]:
+        head, *lines = configs("describe", broker.address, *entity)
+        assert head == "Dynamic configs for broker-logger 0 are:"
+        assert all(line.endswith(" sensitive=false synonyms={}") for line in lines)
+        return dict(line.split()[0].split("=", 1) for line in lines)
+
+    before = levels()
+    assert before["root"] == "WARN"
+    assert before["broker"] == before["kafkalog"] == before["kafkalog.broker"] == before["broker.log.loading"] == "INFO"
+    done = configs(
+        "alter", broker.address, "--broker-logger", "0", "--add-config", "kafkalog=DEBUG,kafkalog.broker=ERROR"
+    )
+    assert done == ["Completed updating config for broker-logger 0."]
+    changed = levels()
+    assert changed["kafkalog"] == "DEBUG"
+    assert changed["kafkalog.broker"] == changed["kafkalog.broker.metadata"] == "ERROR"
+    assert {name for name in before if before[name] != changed[name]} == {
+        name for name in before if name.partition(".")[0] == "kafkalog"
+    }
+    configs("alter", broker.address, *entity, "--delete-config", "kafkalog.broker")
+    assert levels()["kafkalog.broker.metadata"] == "DEBUG"
+    for words, said in (
+        (("--add-config", "kafkalog=LOUD"), "Cannot set the log level of kafkalog to LOUD as it is not a supported"),
+        (("--add-config", "nothing.of.the.kind=INFO"), "Logger nothing.of.the.kind does not exist!"),
+        (("--delete-config", "root"), "Removing the log level of the root logger is not allowed"),
+        (("--add-config", "kafkalog=WARN,nothing=INFO"), "Logger nothing does not exist!"),
+    ):
+        assert said in failure("alter", broker.address, *entity, *words)
+    assert levels()["kafkalog"] == "DEBUG"
+    assert "names no broker 7" in failure("describe", broker.address, "--broker-logger", "7", "--timeout", "500")
+
+    # What is set holds for what is logged, and until the broker ends.
+    configs("alter", broker.address, *entity, "--add-config", "kafkalog.broker=WARN")
+    assert broker.stop() == 0
+    assert "stopping" not in broker.logged()
+    broker.start()
+    assert levels()["kafkalog"] == "INFO"
+    assert broker.stop() == 0
+    assert "stopping" in broker.logged()
 
 
 def test_from_a_file(broker_address: str, topic: str, tmp_path: Path) -> None:

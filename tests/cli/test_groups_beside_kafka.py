@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -203,3 +204,24 @@ def test_configs(scene: Scene, tools: KafkaTools, what: str) -> None:
     )
     theirs = tools.run(CONFIGS, "--bootstrap-server", scene.bootstrap, "--describe", *words)
     assert sorted(call("configs", "describe", "--bootstrap-server", scene.bootstrap, *words).out) == sorted(theirs)
+
+
+def test_broker_loggers(scene: Scene, tools: KafkaTools) -> None:
+    to = "--bootstrap-server", scene.bootstrap
+    node_id = call("topics", "describe", *to, "--topic", scene.topic).out[1].split()[5]
+
+    def ours() -> dict[str, str]:
+        _, *lines = call("configs", "describe", *to, "--broker-logger", node_id).out
+        return dict(line.split()[0].split("=") for line in lines)
+
+    # One that has no level of its own.
+    name, before = next((each, level) for each, level in ours().items() if re.search(r"\w\.\w+\.\w", each))
+    theirs = tools.run(CONFIGS, *to, "--alter", "--broker-logger", node_id, "--add-config", f"{name}=ERROR")
+    assert theirs == [f"Completed updating config for broker-logger {node_id}."]
+    assert ours()[name] == "ERROR"
+    call("configs", "alter", *to, "--broker-logger", node_id, "--add-config", f"{name}=WARN")
+    theirs = tools.run(CONFIGS, *to, "--describe", "--broker-logger", node_id)
+    assert theirs[0] == f"Dynamic configs for broker-logger {node_id} are:"
+    assert f"  {name}=WARN sensitive=false synonyms={{}}" in theirs
+    call("configs", "alter", *to, "--broker-logger", node_id, "--delete-config", name)
+    assert ours()[name] == before
