@@ -173,11 +173,15 @@ class Server:
         if not self.logs.online_dirs:
             raise LogDirUnusableError(self.all_failed)
         self.dispatcher = ApiDispatcher(self.broker)
-        self.acceptor = Acceptor(loop, lambda: self.broker.config, self.dispatcher)
+        self.acceptor = Acceptor(
+            loop, lambda: self.broker.config, self.dispatcher, self.broker.connection_rates, now_ms
+        )
         self.endpoints = self.acceptor.bind()
         for endpoint in self.endpoints:
             self.broker.endpoints[endpoint.name] = config.advertised_endpoint(endpoint)
         self._start_background(loop)
+        self.broker.quota_controller.install()
+        self._keep(loop.create_task(self.broker.quota_controller.look_up_hosts()))
         self.broker.groups.start()
         self.broker.transactions.start()
         self._serve_metrics()
@@ -201,6 +205,8 @@ class Server:
             self.cleaner,
             self.broker.groups,
             self.broker.transactions,
+            self.broker.quotas,
+            now_ms,
         )
         self.metrics = MetricsEndpoint(address, sources)
 

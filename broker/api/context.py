@@ -9,10 +9,12 @@ from time import perf_counter
 from typing import Any
 
 from broker.api.fetch_session import FetchSessionCache
+from broker.api.loop_time import LoopTime
 from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.controller.configs import ConfigController
 from broker.controller.producer_ids import ProducerIds
+from broker.controller.quotas import QuotaController
 from broker.controller.topics import TopicController
 from broker.coordinator.group.consumer_service import ConsumerGroups
 from broker.coordinator.group.service import GroupCoordinator
@@ -21,7 +23,11 @@ from broker.metadata.model import ClusterState
 from broker.metadata.store import MetadataStore
 from broker.metrics.counters import RequestCounter
 from broker.net.connection import Connection
+from broker.quota.client import ANONYMOUS, ClientQuota, ClientQuotas, Mutations
+from broker.quota.connections import ConnectionRates
+from broker.quota.measures import Window
 from broker.replica.manager import ReplicaManager
+from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import RequestHeader, encode_response
 from kafkalog.protocol.schema import Message, Response
 
@@ -47,6 +53,13 @@ class Broker:
         self.topics = TopicController(store, replicas, [broker_id])
         self.configs = ConfigController(store, replicas, static_config, broker_id)
         self.producer_ids = ProducerIds(store)
+        window = Window(static_config["quota.window.num"], static_config["quota.window.size.seconds"] * 1000)
+        controller_window = Window(
+            static_config["controller.quota.window.num"], static_config["controller.quota.window.size.seconds"] * 1000
+        )
+        self.quotas = ClientQuotas(window, controller_window)
+        self.connection_rates = ConnectionRates(window)
+        self.quota_controller = QuotaController(loop, store, self.quotas, self.connection_rates)
         self.groups = GroupCoordinator(loop, replicas=replicas, topics=self.topics, now_ms=now_ms)
         self.consumer_groups = ConsumerGroups(self.groups, store)
         self.transactions = Transactions(
@@ -83,7 +96,10 @@ class Broker:
 class Request:
     """One request under way. Exactly one of ``reply``, ``no_reply`` and ``drop`` ends it."""
 
-    __slots__ = ("_began", "_counter", "broker", "client_id", "connection", "correlation_id", "message", "version")
+    __slots__ = (
+        "_began", "_counter", "_loop_time", "broker", "client_id", "connection", "correlation_id", "message", "nbytes",
+        "version",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -93,8 +109,12 @@ class Request:
         message: Any,
         counter: RequestCounter,
         began: float,
+        nbytes: int,
+        loop_time: LoopTime | None,
     ) -> None:
         self.broker = broker
+        self.nbytes = nbytes
+        self._loop_time = loop_time
         self._counter = counter
         self._began = began
         self.connection = connection
@@ -103,13 +123,68 @@ class Request:
         self.client_id = header.client_id
         self.message = message
 
-    def reply(self, response: Response) -> None:
-        """Send ``response`` in the request's version."""
+    @property
+    def user(self) -> str:
+        """Who sent it, for quotas."""
+        return ANONYMOUS
+
+    def quota_wait_ms(self, *uses: tuple[ClientQuota, float], timed: bool = True) -> int:
+        """Take into account what the request used of quotas, before it is answered.
+
+        Args:
+            timed: its time is among that.
+
+        Returns:
+            How long its client has to wait for them; to be given to ``reply`` or ``no_reply``.
+        """
+        now_ms = self.broker.now_ms()
+        client_id = self.client_id or ""
+        waits = [(quota, quota.record(self.user, client_id, amount, now_ms)) for quota, amount in uses if quota.limited]
+        quota = self.broker.quotas.request
+        if timed and quota.limited and self._loop_time is not None:
+            waits.append((quota, quota.record(self.user, client_id, self._loop_time.seconds * 100, now_ms)))
+        return self._longest(waits)
+
+    def _longest(self, waits: list[tuple[ClientQuota, int]]) -> int:
+        quota, wait_ms = max(waits, key=lambda wait: wait[1], default=(None, 0))
+        if quota is not None and wait_ms > 0:
+            quota.throttled(self.user, self.client_id or "", wait_ms, self.broker.now_ms())
+        return wait_ms
+
+    def mutations(self, strict_since: int) -> Mutations:
+        """What the request is about to create and delete; from this version on its client can be refused."""
+        quota, now_ms = self.broker.quotas.mutation, self.broker.now_ms()
+        return Mutations(quota, self.user, self.client_id or "", now_ms, strict=self.version >= strict_since)
+
+    def mutations_wait_ms(self, mutations: Mutations) -> int:
+        """Like ``quota_wait_ms``, for a request that created or deleted something."""
+        wait_ms = mutations.wait_ms(self.broker.now_ms())
+        own_ms = self.quota_wait_ms()
+        return own_ms if own_ms >= wait_ms else self._longest([(self.broker.quotas.mutation, wait_ms)])
+
+    def _hold_back(self, response: Response, wait_ms: int | None) -> None:
+        if wait_ms is None:
+            is_exempt = response.api_key == ApiKey.WRITE_TXN_MARKERS
+            wait_ms = self.quota_wait_ms() if self.broker.quotas.request.limited and not is_exempt else 0
+        if wait_ms > 0:
+            if hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = wait_ms
+            self.connection.hold_back(wait_ms / 1000)
+
+    def reply(self, response: Response, wait_ms: int | None = None) -> None:
+        """Send ``response`` in the request's version.
+
+        Args:
+            wait_ms: how long the client has to wait for its quotas (``quota_wait_ms``), where that is known.
+        """
+        self._hold_back(response, wait_ms)
         self._counter.answered(perf_counter() - self._began)
         self.connection.reply(encode_response(response, self.version, self.correlation_id))
 
     async def reply_large(self, response: Response) -> None:
         """Send a ``response`` of many entries, which a worker encodes while others are served. Ends both messages."""
+
+        self._hold_back(response, None)
 
         def encode() -> list[Any]:
             chunks = encode_response(response, self.version, self.correlation_id)
@@ -121,8 +196,10 @@ class Request:
         self._counter.answered(perf_counter() - self._began)
         self.connection.reply(chunks)
 
-    def no_reply(self) -> None:
-        """The request has no response (acks=0)."""
+    def no_reply(self, wait_ms: int) -> None:
+        """The request has no response (acks=0); its client has to wait so long for its quotas."""
+        if wait_ms > 0:
+            self.connection.hold_back(wait_ms / 1000)
         self._counter.answered(perf_counter() - self._began)
         self.connection.skip_reply()
 

@@ -16,6 +16,7 @@ from struct import Struct
 from time import perf_counter
 
 from broker.api.context import Broker, Request
+from broker.api.loop_time import LoopTime, counted
 from broker.api.registry import Api, served_apis
 from broker.api.versions import reply_unsupported
 from broker.metrics.counters import RequestCounter
@@ -65,13 +66,16 @@ class ApiDispatcher:
                     return
                 raise BadRequestError(f"Received request for {api.key.name} with unsupported version {version}")
             header, position = decode_request_header(frame)
+            time = LoopTime(began) if self._broker.quotas.request.limited else None
             if len(frame) >= LARGE_REQUEST and not api.has_records:
-                self._run(connection, api, self._serve_large(connection, api, header, bytes(frame[position:]), began))
+                body = bytes(frame[position:])
+                self._run(connection, api, self._serve_large(connection, api, header, body, began, time), time)
                 return
             message, _ = decode_message(api.request_type, version, frame, position)
         except ProtocolError as error:
             raise _unreadable(error) from error
-        request = Request(self._broker, connection, header, message, self._counters[key][version], began)
+        counter = self._counters[key][version]
+        request = Request(self._broker, connection, header, message, counter, began, len(frame), time)
         try:
             pending = api.handler(request)
         except Exception:
@@ -79,16 +83,19 @@ class ApiDispatcher:
             connection.close()
             return
         if pending is not None:
-            self._run(connection, api, pending)
+            self._run(connection, api, pending, time)
+        elif time is not None:
+            # It is answered, or waits for something.
+            time.pause()
 
     async def _serve_large(
-        self, connection: Connection, api: Api, header: RequestHeader, body: bytes, began: float
+        self, connection: Connection, api: Api, header: RequestHeader, body: bytes, began: float, time: LoopTime | None
     ) -> None:
         with self._without_collector():
-            await self._serve_decoded(connection, api, header, body, began)
+            await self._serve_decoded(connection, api, header, body, began, time)
 
     async def _serve_decoded(
-        self, connection: Connection, api: Api, header: RequestHeader, body: bytes, began: float
+        self, connection: Connection, api: Api, header: RequestHeader, body: bytes, began: float, time: LoopTime | None
     ) -> None:
         try:
             message, _ = await self._broker.loop.run_in_executor(
@@ -99,7 +106,8 @@ class ApiDispatcher:
             return
         if not connection.closed:
             counter = self._counters[api.key][header.api_version]
-            pending = api.handler(Request(self._broker, connection, header, message, counter, began))
+            request = Request(self._broker, connection, header, message, counter, began, len(body), time)
+            pending = api.handler(request)
             if pending is not None:
                 await pending
 
@@ -123,7 +131,11 @@ class ApiDispatcher:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _run(self, connection: Connection, api: Api, pending: Awaitable[None]) -> None:
+    def _run(self, connection: Connection, api: Api, pending: Awaitable[None], time: LoopTime | None) -> None:
+        if time is not None:
+            time.pause()
+            pending = counted(pending, time)
+
         async def guarded() -> None:
             try:
                 await pending

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sized
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.api.fetch_conversion import AS_STORED_SINCE, FetchConversion, Limited
-from broker.api.fetch_session import ZERO_ID, FetchContext, FetchPartitionState, partition_key
+from broker.api.fetch_session import NO_SESSION, ZERO_ID, FetchContext, FetchPartitionState, partition_key
 from broker.log.open_files import OPEN_FILES
 from broker.log.segment_file import ReadResult
 from broker.replica.purgatory import DelayedOperation
@@ -120,6 +120,10 @@ class Fetch(DelayedOperation):
         self._request = request
         self._context = context
         self.max_bytes = min(message.max_bytes, request.broker.config["fetch.max.bytes"])
+        quota = request.broker.quotas.fetch
+        if quota.limited:
+            # More at once would have to wait however long the client was quiet before.
+            self.max_bytes = int(min(self.max_bytes, quota.most_in_window(request.user, request.client_id or "")))
         self.min_bytes = min(message.min_bytes, self.max_bytes)
         self._added = 0
         self._results: list[PartitionData] = []
@@ -263,11 +267,29 @@ class Fetch(DelayedOperation):
         return False
 
     def respond(self) -> None:
-        """Send what was read last, converted where that is needed."""
+        """Send what was read last, converted where that is needed; nothing, where its client is above a quota."""
+        quotas = self._request.broker.quotas
+        if quotas.fetch.limited or quotas.request.limited:
+            wait_ms = self._request.quota_wait_ms((quotas.fetch, self.nbytes))
+            if wait_ms > 0:
+                self._send_nothing(wait_ms)
+                return
         if self._request.version < AS_STORED_SINCE and any(data.records for data in self._results):
             FetchConversion(self._request, self._context.partitions, self._results, self._fail, self._send).start()
         else:
             self._send()
+
+    def _send_nothing(self, wait_ms: int) -> None:
+        """The client is to ask again for all of it after its time, and what it did not get does not count (KIP-219)."""
+        request, context = self._request, self._context
+        broker = request.broker
+        if broker.quotas.fetch.limited:
+            broker.quotas.fetch.take_back(request.user, request.client_id or "", self.nbytes, broker.now_ms())
+        if context.session is not None and not context.incremental:
+            # A session begins with a full response: without one the client begins anew.
+            broker.fetch_sessions.forget(context.session_id)
+            context.session_id = NO_SESSION
+        request.reply(FetchResponse(session_id=context.session_id), wait_ms)
 
     def _send(self) -> None:
         context = self._context
@@ -292,7 +314,7 @@ class Fetch(DelayedOperation):
             topic.partitions.append(data)
         if context.session is not None and served:
             context.session.served(served)
-        self._request.reply(FetchResponse(session_id=context.session_id, responses=list(topics.values())))
+        self._request.reply(FetchResponse(session_id=context.session_id, responses=list(topics.values())), 0)
 
 
 HANDLERS = {FetchRequest: handle_fetch}

@@ -142,6 +142,10 @@ class FetchSessionCache:
                 state.name = names.get(state.topic_id, "")
         return FetchContext(ErrorCode.NONE, list(session.partitions.values()), session, True, session.id)
 
+    def forget(self, session_id: int) -> None:
+        """End a session, if it has not ended already."""
+        self._sessions.pop(session_id, None)
+
     def _full(self, message: Any, by_id: bool, names: Mapping[uuid.UUID, str], now: float) -> FetchContext:
         self._sessions.pop(message.session_id, None)
         partitions: dict[PartitionKey, FetchPartitionState] = {}

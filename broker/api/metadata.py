@@ -57,7 +57,7 @@ async def handle_metadata(request: Request) -> None:
     else:
         wanted = message.topics
         if message.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]:
-            await _auto_create(broker, wanted)
+            await _auto_create(request, wanted)
     entries = total = 0
     for asked in wanted:
         topic = _topic(broker, asked.name, asked.topic_id)
@@ -84,7 +84,8 @@ def _brokers(request: Request, kind: Any) -> list[Any]:
     return [kind(**{id_field: broker.broker_id}, **fields)]
 
 
-async def _auto_create(broker: Broker, wanted: list[MetadataRequestTopic]) -> None:
+async def _auto_create(request: Request, wanted: list[MetadataRequestTopic]) -> None:
+    broker = request.broker
     missing: dict[str, NewTopic] = {}
     for index, asked in enumerate(wanted, 1):
         name = asked.name
@@ -95,7 +96,9 @@ async def _auto_create(broker: Broker, wanted: list[MetadataRequestTopic]) -> No
         if index % ENTRIES_A_TURN == 0:
             await asyncio.sleep(0)
     if missing:
-        await broker.topics.create(missing.values())
+        # They count, but metadata is never refused for it.
+        mutations = request.mutations(strict_since=request.version + 1)
+        await broker.topics.create(missing.values(), admit=mutations.record)
 
 
 def _is_legal(name: str) -> bool:

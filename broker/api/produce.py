@@ -142,13 +142,13 @@ class DelayedProduce(DelayedOperation):
         self._waiting = [pending for pending in self._waiting if not pending.settle(self._request)]
         if self._waiting:
             return False
-        self._request.reply(self._response)
+        _reply(self._request, self._response)
         return True
 
     def expire(self) -> None:
         for pending in self._waiting:
             pending.fail(ErrorCode.REQUEST_TIMED_OUT)
-        self._request.reply(self._response)
+        _reply(self._request, self._response)
 
 
 def handle_produce(request: Request) -> Awaitable[None] | None:
@@ -249,17 +249,25 @@ def _serve(request: Request, done: Done) -> None:
             logger.info("closing connection from %s: a produce with acks=0 failed", request.connection.peer)
             request.drop()
         else:
-            request.no_reply()
+            quota = broker.quotas.produce
+            request.no_reply(request.quota_wait_ms((quota, request.nbytes), timed=False) if quota.limited else 0)
         return
     response = ProduceResponse(responses=topics)
     if not waiting:
-        request.reply(response)
+        _reply(request, response)
         return
     operation = DelayedProduce(request, response, waiting)
     if not operation.try_complete():
         request.connection.state = operation
         keys = [pending.key for pending in waiting]
         broker.replicas.produce_purgatory.watch(operation, keys, message.timeout_ms / 1000)
+
+
+def _reply(request: Request, response: ProduceResponse) -> None:
+    """Answer at once; what the request used of its client's quotas is waited for after it."""
+    quotas = request.broker.quotas
+    is_limited = quotas.produce.limited or quotas.request.limited
+    request.reply(response, request.quota_wait_ms((quotas.produce, request.nbytes)) if is_limited else 0)
 
 
 def _append(

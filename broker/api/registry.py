@@ -31,7 +31,7 @@ class Api:
 _MODULES = (
     "versions", "produce", "fetch", "offsets", "metadata", "topics", "configs", "log_dirs", "producer_ids",
     "coordinators", "groups", "group_offsets", "consumer_groups",
-    "transactions", "transaction_admin", "acls", "replica_admin",
+    "transactions", "transaction_admin", "acls", "replica_admin", "client_quotas",
 )  # fmt: skip
 
 

@@ -27,6 +27,8 @@ from kafkalog.protocol.messages.delete_topics import (
 )
 
 NAMED_BY_ID_VERSION = 6
+CREATE_REFUSED_SINCE, DELETE_REFUSED_SINCE, GROW_REFUSED_SINCE = 6, 5, 3
+"""From these versions on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599); others are served, and wait afterwards."""
 
 
 async def handle_create_topics(request: Request) -> None:
@@ -44,7 +46,8 @@ async def handle_create_topics(request: Request) -> None:
         for topic in message.topics
         if counts[topic.name] == 1
     ]
-    made = await broker.topics.create(wanted, validate_only=message.validate_only)
+    mutations = request.mutations(CREATE_REFUSED_SINCE)
+    made = await broker.topics.create(wanted, validate_only=message.validate_only, admit=mutations.record)
     results = []
     for name in counts:
         result = CreatableTopicResult(name=name, error_message=None)
@@ -58,7 +61,7 @@ async def handle_create_topics(request: Request) -> None:
             result.error_code = error_code(outcome)
             result.error_message = error_message(outcome)
         results.append(result)
-    request.reply(CreateTopicsResponse(topics=results))
+    request.reply(CreateTopicsResponse(topics=results), request.mutations_wait_ms(mutations))
 
 
 def _fill(broker: Broker, state: TopicState, result: CreatableTopicResult, validate_only: bool) -> None:
@@ -97,7 +100,8 @@ async def handle_delete_topics(request: Request) -> None:
     else:
         names = list(message.topic_names)
     ids = {name: state.topic_id for name, state in broker.store.state.topics.items() if name in names}
-    for name, error in (await broker.topics.delete(list(dict.fromkeys(names)))).items():
+    mutations = request.mutations(DELETE_REFUSED_SINCE)
+    for name, error in (await broker.topics.delete(list(dict.fromkeys(names)), admit=mutations.record)).items():
         result = DeletableTopicResult(name=name)
         if name in ids:
             result.topic_id = ids[name]
@@ -105,12 +109,13 @@ async def handle_delete_topics(request: Request) -> None:
             result.error_code = error_code(error)
             result.error_message = error_message(error)
         results.append(result)
-    request.reply(DeleteTopicsResponse(responses=results))
+    request.reply(DeleteTopicsResponse(responses=results), request.mutations_wait_ms(mutations))
 
 
 async def handle_create_partitions(request: Request) -> None:
     message: CreatePartitionsRequest = request.message
     counts = Counter(topic.name for topic in message.topics)
+    mutations = request.mutations(GROW_REFUSED_SINCE)
     results = []
     for topic in message.topics:
         result = CreatePartitionsTopicResult(name=topic.name)
@@ -121,13 +126,17 @@ async def handle_create_partitions(request: Request) -> None:
             else:
                 assignments = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
                 await request.broker.topics.grow(
-                    topic.name, topic.count, assignments, validate_only=message.validate_only
+                    topic.name,
+                    topic.count,
+                    assignments,
+                    validate_only=message.validate_only,
+                    admit=mutations.record,
                 )
         except Exception as error:
             result.error_code = error_code(error)
             result.error_message = error_message(error)
         results.append(result)
-    request.reply(CreatePartitionsResponse(results=results))
+    request.reply(CreatePartitionsResponse(results=results), request.mutations_wait_ms(mutations))
 
 
 HANDLERS = {

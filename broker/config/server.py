@@ -108,6 +108,12 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("connections.max.idle.ms", Type.LONG, 600_000, "Idle connections are closed after this time; -1 never."),
         ConfigKey("max.connections", Type.INT, MAX_INT, "Connections accepted over all listeners.", at_least(0), _DYNAMIC),
         ConfigKey("max.connections.per.ip", Type.INT, MAX_INT, "Connections accepted from one address.", at_least(0), _DYNAMIC),
+        ConfigKey("max.connection.creation.rate", Type.INT, MAX_INT, "Connections accepted a second over all listeners; more wait.", at_least(1), _DYNAMIC),
+        # Quotas
+        ConfigKey("quota.window.num", Type.INT, 11, "Windows over which a client's use is averaged for its quotas, the present one among them.", at_least(1)),
+        ConfigKey("quota.window.size.seconds", Type.INT, 1, "Length of each of these windows.", at_least(1)),
+        ConfigKey("controller.quota.window.num", Type.INT, 11, "Windows whose share of controller_mutation_rate may be used at once.", at_least(1)),
+        ConfigKey("controller.quota.window.size.seconds", Type.INT, 1, "Length of each of these windows.", at_least(1)),
         # Fetching and producing
         ConfigKey("fetch.max.bytes", Type.INT, 55 << 20, "Upper bound of a fetch response's size, whatever the client asks.", at_least(1024)),
         ConfigKey("max.incremental.fetch.session.cache.slots", Type.INT, 1000, "Incremental fetch sessions kept.", at_least(0)),

@@ -31,6 +31,7 @@ from kafkalog.protocol.errors import (
     KafkaError,
     KafkaStorageError,
     PolicyViolationError,
+    ThrottlingQuotaExceededError,
     TopicAlreadyExistsError,
     TopicDeletionDisabledError,
     UnknownTopicOrPartitionError,
@@ -81,6 +82,21 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 HOSTED_AT_ONCE = 8
 """Partitions whose logs are made before other requests get their turn."""
 
+Admit = Callable[[int], None]
+"""Asked before so many partitions are created or deleted; raises ThrottlingQuotaExceededError where it may not be."""
+
+
+def _admit_all(partitions: int) -> None:
+    """No quota holds for whom this is done."""
+
+
+def _refusal(admit: Admit, partitions: int) -> KafkaError | None:
+    try:
+        admit(partitions)
+    except ThrottlingQuotaExceededError as error:
+        return error
+    return None
+
 
 class TopicController:
     """See the module."""
@@ -106,7 +122,7 @@ class TopicController:
         return self._replicas.config
 
     async def create(
-        self, topics: Iterable[NewTopic], *, validate_only: bool = False
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, admit: Admit = _admit_all
     ) -> dict[str, TopicState | KafkaError]:
         """Create topics in one commit; for each its state, or the error that kept it from being made.
 
@@ -122,6 +138,8 @@ class TopicController:
                     _check_room(max(topic.partitions, len(topic.assignments), 1), room)
                     made = self._plan(planned, topic)
                     _check_room(len(made.partitions), room)
+                    if not validate_only:
+                        admit(len(made.partitions))
                 except KafkaError as error:
                     results[topic.name] = error
                     continue
@@ -151,7 +169,7 @@ class TopicController:
             self._replicas.host(topic, range(first, min(first + HOSTED_AT_ONCE, count)))
             await asyncio.sleep(0)
 
-    async def delete(self, names: Sequence[str]) -> dict[str, KafkaError | None]:
+    async def delete(self, names: Sequence[str], *, admit: Admit = _admit_all) -> dict[str, KafkaError | None]:
         """Delete topics in one commit; for each None, or the error: KafkaStorageError when it cannot be stored."""
         results: dict[str, KafkaError | None] = {}
         gone: list[TopicState] = []
@@ -163,8 +181,9 @@ class TopicController:
                 elif name not in state.topics:
                     results[name] = UnknownTopicOrPartitionError()
                 else:
-                    results[name] = None
-                    gone.append(state.topics[name])
+                    results[name] = _refusal(admit, len(state.topics[name].partitions))
+                    if results[name] is None:
+                        gone.append(state.topics[name])
             return state.without_topics(*(topic.name for topic in gone)) if gone else state
 
         try:
@@ -217,6 +236,7 @@ class TopicController:
         assignments: Sequence[Sequence[int]] | None,
         *,
         validate_only: bool = False,
+        admit: Admit = _admit_all,
     ) -> None:
         """Raise the number of partitions of ``name`` to ``count``.
 
@@ -225,6 +245,7 @@ class TopicController:
             InvalidPartitionsError: ``count`` is not above the present number.
             PolicyViolationError: more than MAX_PARTITIONS_PER_REQUEST would be made.
             InvalidReplicaAssignmentError: ``assignments`` does not fit.
+            ThrottlingQuotaExceededError: ``admit`` says so.
         """
 
         def change(state: ClusterState) -> ClusterState:
@@ -232,6 +253,8 @@ class TopicController:
             if topic is None:
                 raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
             new = self._plan_growth(topic, count, assignments)
+            if not validate_only:
+                admit(count - len(topic.partitions))
             return state if validate_only else state.with_topics(new)
 
         state = await self._commit(change)

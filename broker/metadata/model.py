@@ -5,6 +5,7 @@ The text form is JSON, one object:
     {"format": 1, "revision": 7, "cluster_id": "…", "next_producer_id": 0,
      "topics": {name: {"id": uuid, "partitions": [[replicas], …], "leader_epochs": […], "config": {…}}},
      "broker_config": {"<id>" or "": {…}}, "group_config": {group id: {…}},
+     "client_quotas": [{"entity": {type: name or null}, "values": {key: number}}, …],
      "deleting": [uuid, …]}
 
 ``revision`` counts the changes, so that of several copies the newest is known; a text without it has revision 0.
@@ -18,6 +19,9 @@ import json
 import uuid
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from broker.quota.entities import QuotaEntity
+from kafkalog.protocol.errors import InvalidRequestError
 
 FORMAT = 1
 
@@ -57,6 +61,7 @@ class ClusterState:
     next_producer_id: int = 0
     revision: int = 0
     group_config: dict[str, dict[str, str]] = field(default_factory=dict)
+    client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
 
     def with_topics(self, *topics: TopicState) -> ClusterState:
         merged = dict(self.topics)
@@ -112,6 +117,9 @@ def to_json(state: ClusterState) -> str:
             "topics": topics,
             "broker_config": state.broker_config,
             "group_config": state.group_config,
+            "client_quotas": [
+                {"entity": dict(entity.parts), "values": values} for entity, values in state.client_quotas.items()
+            ],
             "deleting": sorted(str(item) for item in state.deleting),
         },
         indent=0,
@@ -133,11 +141,12 @@ def from_json(text: str, source: str) -> ClusterState:
             topics={name: _topic(name, entry) for name, entry in data["topics"].items()},
             broker_config={str(name): dict(entry) for name, entry in data["broker_config"].items()},
             group_config={str(name): dict(entry) for name, entry in data.get("group_config", {}).items()},
+            client_quotas=_quotas(data.get("client_quotas", [])),
             deleting=frozenset(uuid.UUID(item) for item in data["deleting"]),
             next_producer_id=int(data["next_producer_id"]),
             revision=int(data.get("revision", 0)),
         )
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, InvalidRequestError) as error:
         raise MetadataError(f"{source} is damaged ({error!r}); restore it from a copy") from error
 
 
@@ -147,3 +156,13 @@ def _topic(name: str, entry: dict[str, Any]) -> TopicState:
         for replicas, epoch in zip(entry["partitions"], entry["leader_epochs"], strict=True)
     )
     return TopicState(name, uuid.UUID(entry["id"]), partitions, dict(entry["config"]))
+
+
+def _quotas(entries: list[dict[str, Any]]) -> dict[QuotaEntity, dict[str, float]]:
+    found: dict[QuotaEntity, dict[str, float]] = {}
+    for entry in entries:
+        entity = QuotaEntity.of(entry["entity"].items())
+        found[entity] = {str(key): float(value) for key, value in entry["values"].items()}
+        for key, value in found[entity].items():
+            entity.check(key, value)
+    return found

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker.log.cleaner.cleaner import LogCleaner
     from broker.log.manager import LogManager
     from broker.log.partition_log import PartitionLog
+    from broker.quota.client import ClientQuota, ClientQuotas
     from broker.replica.manager import ReplicaManager
 
 RUNNING = 3
@@ -53,6 +54,8 @@ class Sources:
     cleaner: LogCleaner
     groups: GroupCoordinator
     transactions: Transactions
+    quotas: ClientQuotas
+    now_ms: Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +172,34 @@ def _of_groups(field: str) -> Callable[[Sources], Rows]:
     return _one(lambda sources: getattr(sources.groups.counters, field))
 
 
+def _quota_used(quota: Callable[[ClientQuotas], ClientQuota]) -> Callable[[Sources], Rows]:
+    def read(sources: Sources) -> Rows:
+        for used in quota(sources.quotas).used(sources.now_ms()):
+            yield used.share, used.value
+
+    return read
+
+
+def _quota_waits(quota: Callable[[ClientQuotas], ClientQuota]) -> Callable[[Sources], Rows]:
+    def read(sources: Sources) -> Rows:
+        for used in quota(sources.quotas).used(sources.now_ms()):
+            yield used.share, (used.throttled, used.throttled_ms)
+
+    return read
+
+
+_QUOTAS: tuple[tuple[str, str, str, Callable[[ClientQuotas], ClientQuota]], ...] = (
+    ("Produce", "byte-rate", "Bytes a second that are produced", lambda quotas: quotas.produce),
+    ("Fetch", "byte-rate", "Bytes of records a second that are fetched", lambda quotas: quotas.fetch),
+    ("Request", "request-time", "Percent of the event loop's time that requests take", lambda quotas: quotas.request),
+    ("ControllerMutation", "tokens", "Partitions that may be created or deleted now; below 0 that are too many",
+     lambda quotas: quotas.mutation),
+)  # fmt: skip
+"""The client quotas: Kafka's type and attribute, what is told, and where it is."""
 _G, _C, _S = Kind.GAUGE, Kind.COUNTER, Kind.SUMMARY
 _TP = ("topic", "partition")
 _T = ("topic",)
+_UC = ("user", "client_id")
 
 CATALOG = (
     # The logs
@@ -263,6 +291,18 @@ CATALOG = (
     Metric("kafka_server_delayedoperationpurgatory_purgatorysize", _G, ("delayedOperation",),
            "Requests that wait: for replicas or the device, or for records.",
            "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize", _waiting),
+    # Client quotas: of those who have one, as they share it
+    *(
+        Metric(f"kafka_server_{kind.lower()}_{attribute.replace('-', '_')}", _G, _UC, f"{doc}.",
+               f"kafka.server:type={kind},attribute={attribute}", _quota_used(quota))
+        for kind, attribute, doc, quota in _QUOTAS
+    ),
+    *(
+        Metric(f"kafka_server_{kind.lower()}_throttle_time_ms", _S, _UC,
+               "Requests whose clients had to wait for their quota afterwards, and how long, in ms.",
+               f"kafka.server:type={kind},attribute=throttle-time", _quota_waits(quota))
+        for kind, _, _, quota in _QUOTAS
+    ),
     # Partitions
     Metric("kafka_server_replicamanager_partitioncount", _G, (), "Partitions that are here.",
            "kafka.server:type=ReplicaManager,name=PartitionCount", _one(lambda sources: len(sources.replicas))),

@@ -16,6 +16,8 @@ from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.net.connection import Connection, Dispatcher
 from broker.net.memory import RequestMemory
+from broker.quota.connections import ConnectionRates
+from broker.quota.entities import MAX_INT
 
 logger = logging.getLogger("kafkalog.broker.net")
 
@@ -29,11 +31,20 @@ class Acceptor:
     """All listeners of a broker and the connections that came through them."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, config: Callable[[], BrokerConfig], dispatcher: Dispatcher
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: Callable[[], BrokerConfig],
+        dispatcher: Dispatcher,
+        rates: ConnectionRates,
+        now_ms: Callable[[], int],
     ) -> None:
         self._loop = loop
         self._current_config = config
         self._dispatcher = dispatcher
+        self._rates = rates
+        self._now_ms = now_ms
+        self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
+        """Connections beyond their address's rate, left alone until they are closed."""
         self._memory = RequestMemory(self._config["queued.max.request.bytes"])
         self._retries: dict[int, asyncio.TimerHandle] = {}
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -81,6 +92,10 @@ class Acceptor:
             self._loop.remove_reader(sock.fileno())
             sock.close()
         self._sockets.clear()
+        for sock, closing in self._refused.items():
+            closing.cancel()
+            sock.close()
+        self._refused.clear()
 
     async def close(self, timeout: float) -> None:
         """Let responses under way finish for at most ``timeout`` seconds, then close every connection."""
@@ -114,9 +129,32 @@ class Acceptor:
             if not self._admit(str(address[0])):
                 sock.close()
                 continue
+            refused_ms = self._rates.refused_ms(str(address[0]), self._now_ms())
+            if refused_ms:
+                self._refuse(sock, refused_ms / 1000)
+                continue
             self._open(sock, endpoint)
+            if self._beyond_rate(listening, endpoint):
+                return
 
-    def _pause(self, listening: socket.socket, endpoint: Endpoint) -> None:
+    def _beyond_rate(self, listening: socket.socket, endpoint: Endpoint) -> bool:
+        """Whether others have to wait, for connections come faster than ``max.connection.creation.rate``."""
+        limit = self._config["max.connection.creation.rate"]
+        paused_ms = self._rates.paused_ms(limit, self._now_ms()) if limit < MAX_INT else 0
+        if paused_ms:
+            self._pause(listening, endpoint, paused_ms / 1000)
+        return paused_ms > 0
+
+    def _refuse(self, sock: socket.socket, seconds: float) -> None:
+        """Close later: closed at once, a client would be back at once."""
+
+        def close() -> None:
+            del self._refused[sock]
+            sock.close()
+
+        self._refused[sock] = self._loop.call_later(seconds, close)
+
+    def _pause(self, listening: socket.socket, endpoint: Endpoint, seconds: float = ACCEPT_RETRY_SECONDS) -> None:
         fd = listening.fileno()
         self._loop.remove_reader(fd)
 
@@ -124,7 +162,7 @@ class Acceptor:
             del self._retries[fd]
             self._loop.add_reader(fd, self._accept, listening, endpoint)
 
-        self._retries[fd] = self._loop.call_later(ACCEPT_RETRY_SECONDS, resume)
+        self._retries[fd] = self._loop.call_later(seconds, resume)
 
     def _admit(self, address: str) -> bool:
         if len(self.connections) >= self._config["max.connections"]:

@@ -63,9 +63,9 @@ class Connection:
     """See the module. All methods run on the event loop's thread."""
 
     __slots__ = (
-        "_busy", "_corked", "_dispatcher", "_frames", "_loop", "_memory", "_on_close", "_out", "_out_bytes",
-        "_reading", "_ready_to", "_resume_scheduled", "_sock", "_unanswered", "_waiting_for_disk", "_writing", "closed",
-        "endpoint", "fd", "last_active", "peer", "state",
+        "_busy", "_corked", "_dispatcher", "_frames", "_held_back", "_loop", "_memory", "_on_close", "_out",
+        "_out_bytes", "_reading", "_ready_to", "_resume_scheduled", "_sock", "_unanswered", "_waiting_for_disk",
+        "_writing", "closed", "endpoint", "fd", "last_active", "peer", "state",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +90,8 @@ class Connection:
         """The next request waits: for the one under way, or until responses are written."""
         self._unanswered = False
         """The request under way has no response yet; those before it may still be on their way."""
+        self._held_back: asyncio.TimerHandle | None = None
+        """Until then no request is served, for the client is above a quota."""
         self._corked = False
         self._writing = False
         self._waiting_for_disk = False
@@ -211,7 +213,7 @@ class Connection:
                 out.append(chunk)
                 self._out_bytes += size
         if self._corked and self._out_bytes < CORK_LIMIT:
-            self._busy = False
+            self._busy = self._held_back is not None
             return
         if not self._writing and not self._waiting_for_disk:
             self._flush()
@@ -223,8 +225,21 @@ class Connection:
         if not self._writing and not self._waiting_for_disk:
             self._request_done()
 
+    def hold_back(self, seconds: float) -> None:
+        """Serve no further request for so long; the response of the one under way goes out at once (KIP-219)."""
+        if self.closed:
+            return
+        if self._held_back is not None:
+            self._held_back.cancel()
+        self._held_back = self._loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        self._held_back = None
+        if not self._writing and not self._waiting_for_disk:
+            self._request_done()
+
     def _request_done(self) -> None:
-        self._busy = self._unanswered
+        self._busy = self._unanswered or self._held_back is not None
         if not self._busy and not self._corked and (self._frames.buffered or not self._reading):
             self._schedule_resume()
 
@@ -372,13 +387,15 @@ class Connection:
     @property
     def drained(self) -> bool:
         """No request is under way and no response is unwritten."""
-        return not self._busy and not self._out
+        return not self._unanswered and not self._out
 
     def close(self) -> None:
         if self.closed:
             return
         self.closed = True
         self._pause_reading()
+        if self._held_back is not None:
+            self._held_back.cancel()
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self.fd)

@@ -17,10 +17,21 @@ from broker.metrics.catalog import CATALOG, Kind
 from broker.metrics.document import render
 from broker.metrics.endpoint import parse_address
 from kafkalog.protocol.codec import encode_request
+from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.peers.process import PeerFailedError, free_port
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.wire import batch, create_topic, exchange, fetch, fetch_request, list_offset, produce
+from tests.support.quotas import ask, limit
+from tests.support.wire import (
+    batch,
+    create_topic,
+    exchange,
+    fetch,
+    fetch_request,
+    list_offset,
+    produce,
+    produce_request,
+)
 
 ROOT = Path(__file__).parents[2]
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -157,12 +168,39 @@ def test_flushes_are_counted(broker: KafkalogBroker, wire: socket.socket) -> Non
 
 def test_every_metric_is_there_and_no_other(broker: KafkalogBroker, wire: socket.socket) -> None:
     create_topic(wire, "every", partitions=1)
+    use_quotas(wire, "every", "every-client")
     names = {name for name, _ in scrape(broker) if not name.startswith("process_")}
     expected = set()
     for metric in CATALOG:
         expected |= {f"{metric.name}_count", f"{metric.name}_sum"} if metric.kind is Kind.SUMMARY else {metric.name}
     assert names == expected
     assert all(metric.name.endswith("_total") == (metric.kind is Kind.COUNTER) for metric in CATALOG)
+
+
+def use_quotas(wire: socket.socket, topic: str, client_id: str) -> None:
+    """Use some of every quota that a client can have."""
+    values = {"producer_byte_rate": 1e9, "consumer_byte_rate": 1e9, "request_percentage": 1e6}
+    limit(wire, [("client-id", client_id)], **values, controller_mutation_rate=1e6)
+    ask(wire, client_id, produce_request(topic, {0: batch([b"x"])}), 9)
+    ask(wire, client_id, fetch_request(topic, {0: 0}), 12)
+    made = CreatableTopic(name=f"{topic}-more", num_partitions=3, replication_factor=1)
+    ask(wire, client_id, CreateTopicsRequest(topics=[made], timeout_ms=30_000), 6)
+
+
+def test_what_clients_use_of_their_quotas(broker: KafkalogBroker, wire: socket.socket) -> None:
+    create_topic(wire, "metered", partitions=1)
+    use_quotas(wire, "metered", "metered-client")
+    of_client = {"client_id": "metered-client"}
+    now = scrape(broker)
+    for name in ("produce_byte_rate", "fetch_byte_rate", "request_request_time", "controllermutation_tokens"):
+        assert of(now, f"kafka_server_{name}", **of_client) > 0
+    assert of(now, "kafka_server_produce_throttle_time_ms_count", **of_client) == 0
+    limit(wire, [("client-id", "metered-client")], producer_byte_rate=1)
+    with broker.connect() as sock:
+        waits_ms = ask(sock, "metered-client", produce_request("metered", {0: batch([b"x"])}), 9).throttle_time_ms
+    now = scrape(broker)
+    assert of(now, "kafka_server_produce_throttle_time_ms_count", **of_client) == 1
+    assert of(now, "kafka_server_produce_throttle_time_ms_sum", **of_client) == waits_ms > 0
 
 
 def test_open_metrics_for_scrapers_that_ask_for_it(broker: KafkalogBroker) -> None:

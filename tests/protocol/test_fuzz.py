@@ -75,7 +75,9 @@ def test_mutations_are_messages_or_refused(cls: type[Message], version: int) -> 
         assert end <= len(changed)
         # What was accepted can be said again, and then means the same. Text that is no UTF-8 has become U+FFFD, which
         # is longer; only a string of 11 thousand such bytes could outgrow its length, and there is none here.
-        assert decode_message(cls, version, encode_message(msg, version))[0] == msg
+        again, _ = decode_message(cls, version, encode_message(msg, version))
+        # A number that is none does not equal itself.
+        assert again == msg or encode_message(again, version) == encode_message(msg, version)
 
 
 @pytest.mark.parametrize("cls", message_classes(), ids=version_id)

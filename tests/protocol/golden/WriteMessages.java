@@ -241,6 +241,8 @@ public class WriteMessages {
             return least ? Integer.MIN_VALUE : most ? Integer.MAX_VALUE : number << 16 | number;
         } else if (type == long.class || type == Long.class) {
             return least ? Long.MIN_VALUE : most ? Long.MAX_VALUE : (long) number << 40 | number;
+        } else if (type == double.class || type == Double.class) {
+            return least ? -Double.MAX_VALUE : most ? Double.MAX_VALUE : number / 3.0;
         } else if (type == String.class) {
             return least ? "" : most ? "\u00e9\u4e16\ud83d\ude00".repeat(40) + number : "s" + number;
         } else if (type == Uuid.class) {

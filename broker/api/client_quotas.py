@@ -1,0 +1,90 @@
+"""DescribeClientQuotas (key 48), AlterClientQuotas (key 49) and DescribeUserScramCredentials (key 50)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker.api.context import Request
+from broker.api.errors import error_code, error_message
+from broker.controller.quotas import QuotaAlteration
+from kafkalog.protocol.errors import DuplicateResourceError, KafkaError, ResourceNotFoundError
+from kafkalog.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasEntity,
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResult,
+)
+from kafkalog.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasEntity,
+    DescribeClientQuotasEntry,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    DescribeClientQuotasValue,
+)
+from kafkalog.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+
+def handle_describe_client_quotas(request: Request) -> None:
+    message: DescribeClientQuotasRequest = request.message
+    components = [(each.entity_type, each.match_type, each.match) for each in message.components]
+    try:
+        found = request.broker.quota_controller.describe(components, strict=message.strict)
+    except KafkaError as error:
+        code, text = error_code(error), error_message(error)
+        request.reply(DescribeClientQuotasResponse(error_code=code, error_message=text, entries=None))
+        return
+    entries = [
+        DescribeClientQuotasEntry(
+            entity=[DescribeClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in entity],
+            values=[DescribeClientQuotasValue(key=key, value=value) for key, value in values.items()],
+        )
+        for entity, values in found
+    ]
+    request.reply(DescribeClientQuotasResponse(error_message=None, entries=entries))
+
+
+async def handle_alter_client_quotas(request: Request) -> None:
+    message: AlterClientQuotasRequest = request.message
+    alterations = [
+        QuotaAlteration(
+            [(part.entity_type, part.entity_name) for part in entry.entity],
+            [(op.key, None if op.remove else op.value) for op in entry.ops],
+        )
+        for entry in message.entries
+    ]
+    outcomes = await request.broker.quota_controller.alter(alterations, validate_only=message.validate_only)
+    results = []
+    for alteration, error in zip(alterations, outcomes, strict=True):
+        parts = [AlterClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in alteration.parts]
+        result = AlterClientQuotasResult(error_message=None, entity=parts)
+        if error is not None:
+            result.error_code, result.error_message = error_code(error), error_message(error)
+        results.append(result)
+    request.reply(AlterClientQuotasResponse(entries=results))
+
+
+def handle_describe_user_scram_credentials(request: Request) -> None:
+    """Nobody has any: there are no SASL listeners. Kafka's tool asks for them together with a user's quotas."""
+    message: DescribeUserScramCredentialsRequest = request.message
+    results = []
+    for user, count in Counter(user.name for user in message.users or ()).items():
+        error = (
+            DuplicateResourceError(f"Cannot describe SCRAM credentials for the same user twice in one request: {user}")
+            if count > 1
+            else ResourceNotFoundError(f"Attempt to describe a user credential that does not exist: {user}")
+        )  # fmt: skip
+        result = DescribeUserScramCredentialsResult(user=user)
+        result.error_code, result.error_message = error_code(error), error_message(error)
+        results.append(result)
+    request.reply(DescribeUserScramCredentialsResponse(error_message=None, results=results))
+
+
+HANDLERS = {
+    DescribeClientQuotasRequest: handle_describe_client_quotas,
+    AlterClientQuotasRequest: handle_alter_client_quotas,
+    DescribeUserScramCredentialsRequest: handle_describe_user_scram_credentials,
+}

@@ -1,0 +1,53 @@
+"""How long requests keep the event loop busy, where a quota bounds that (``request_percentage``, KIP-124).
+
+What a request waits for, on a worker or in a purgatory, does not count: the loop serves others meanwhile.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+
+class LoopTime:
+    """The seconds that one request has run on the loop. It runs when this is made."""
+
+    __slots__ = ("_since", "_spent")
+
+    def __init__(self, began: float) -> None:
+        self._since: float | None = began
+        self._spent = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return self._spent if self._since is None else self._spent + perf_counter() - self._since
+
+    def resume(self) -> None:
+        self._since = perf_counter()
+
+    def pause(self) -> None:
+        self._spent, self._since = self.seconds, None
+
+
+@types.coroutine
+def counted(work: Awaitable[None], time: LoopTime) -> Generator[Any, Any, None]:
+    """Run ``work``, counting its steps, but not what it waits for between them."""
+    steps = work.__await__()
+    step: Callable[[], Any] = partial(next, steps)
+    while True:
+        time.resume()
+        try:
+            waited_for = step()
+        except StopIteration:
+            return
+        finally:
+            time.pause()
+        try:
+            value = yield waited_for
+        except BaseException as error:  # for the work to see, a cancellation among them
+            step = partial(steps.throw, error)
+        else:
+            step = partial(steps.send, value) if value is not None else partial(next, steps)

@@ -1,0 +1,205 @@
+"""The quotas of users and client ids: what a request used becomes the time that its client has to wait.
+
+Four things are bounded, each by itself (see `Kind`). Nothing is counted as long as no quota of a kind is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from broker.quota.entities import QuotaKey, Quotas
+from broker.quota.limits import ClientLimits, Limit, Share
+from broker.quota.measures import Measure, Rate, TokenBucket, Window
+from kafkalog.protocol.errors import ThrottlingQuotaExceededError
+
+ANONYMOUS = "ANONYMOUS"
+"""The user of a connection that has not said who it is, as Kafka's ``User:ANONYMOUS``."""
+SWEEP_AT_LEAST = 1000
+"""Shares below which nothing is swept out."""
+
+
+class Kind(Enum):
+    """What is bounded: Kafka's name of it, and the key of its quotas."""
+
+    PRODUCE = "Produce", QuotaKey.PRODUCER_BYTE_RATE
+    FETCH = "Fetch", QuotaKey.CONSUMER_BYTE_RATE
+    REQUEST = "Request", QuotaKey.REQUEST_PERCENTAGE
+    CONTROLLER_MUTATION = "ControllerMutation", QuotaKey.CONTROLLER_MUTATION_RATE
+
+    @property
+    def key(self) -> str:
+        return self.value[1]
+
+
+class Used(NamedTuple):
+    """What a share has used, for metrics."""
+
+    share: Share
+    value: float
+    throttled: int
+    """Requests that had to wait."""
+    throttled_ms: int
+    """How long, in all."""
+
+
+class _Share:
+    __slots__ = ("measure", "throttled", "throttled_ms")
+
+    def __init__(self, measure: Measure) -> None:
+        self.measure = measure
+        self.throttled = 0
+        self.throttled_ms = 0
+
+
+class ClientQuota:
+    """One kind of quota. Call ``record`` only while it is ``limited``."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        window: Window,
+        measure: Callable[[Window, int], Measure] = Rate,
+        longest_ms: int | None = None,
+    ) -> None:
+        self.kind = kind
+        self.limited = False
+        self._window = window
+        self._measure = measure
+        self._longest_ms = longest_ms
+        self._limits = ClientLimits({}, kind.key)
+        self._shares: dict[Share, _Share] = {}
+        self._sweep_at = SWEEP_AT_LEAST
+        self._found: dict[tuple[str, str], Limit] = {}
+        """Limits of clients that were looked for before."""
+
+    def update(self, quotas: Quotas) -> None:
+        """These hold from now on; what was used before counts."""
+        self._limits = ClientLimits(quotas, self.kind.key)
+        self.limited = bool(self._limits)
+        self._found.clear()
+        if not self.limited:
+            self._shares.clear()
+
+    def limit(self, user: str, client_id: str) -> Limit:
+        """What holds for a client."""
+        found = self._found.get((user, client_id))
+        if found is None:
+            if len(self._found) >= SWEEP_AT_LEAST:
+                self._found.clear()
+            found = self._found[user, client_id] = self._limits.of(user, client_id)
+        return found
+
+    def record(self, user: str, client_id: str, amount: float, now_ms: int) -> int:
+        """Take into account what a request used; how long (ms) its client has to wait now."""
+        limit = self.limit(user, client_id)
+        if limit.value is None:
+            return 0
+        share = self._share(limit.share, now_ms)
+        wait_ms = share.measure.record(amount, limit.value, now_ms)
+        return wait_ms if self._longest_ms is None else min(wait_ms, self._longest_ms)
+
+    def throttled(self, user: str, client_id: str, wait_ms: int, now_ms: int) -> None:
+        """A client waits for this quota: told by the metrics."""
+        share = self._share(self.limit(user, client_id).share, now_ms)
+        share.throttled += 1
+        share.throttled_ms += wait_ms
+
+    def measure(self, user: str, client_id: str, now_ms: int) -> tuple[Measure, float] | None:
+        """What the client's share has used, and what it may use a second; None where nothing bounds it."""
+        limit = self.limit(user, client_id)
+        return None if limit.value is None else (self._share(limit.share, now_ms).measure, limit.value)
+
+    def take_back(self, user: str, client_id: str, amount: float, now_ms: int) -> None:
+        """What was recorded is not used after all."""
+        limit = self.limit(user, client_id)
+        if limit.value is not None:
+            measure = self._share(limit.share, now_ms).measure
+            assert isinstance(measure, Rate)
+            measure.add(-amount, now_ms)
+
+    def most_in_window(self, user: str, client_id: str) -> float:
+        """What the client may use at once after a pause without being above its quota."""
+        value = self.limit(user, client_id).value
+        if value is None:
+            return float("inf")
+        return value * (self._window.samples - 1) * self._window.sample_ms / 1000
+
+    def used(self, now_ms: int) -> Iterator[Used]:
+        """Every share that has used something lately."""
+        for names, share in list(self._shares.items()):
+            limit = self.limit(*names).value
+            value = share.measure.per_second(1.0 if limit is None else limit, now_ms)
+            yield Used(names, value, share.throttled, share.throttled_ms)
+
+    def _share(self, names: Share, now_ms: int) -> _Share:
+        share = self._shares.get(names)
+        if share is None:
+            if len(self._shares) >= self._sweep_at:
+                self._sweep(now_ms)
+            share = self._shares[names] = _Share(self._measure(self._window, now_ms))
+        return share
+
+    def _sweep(self, now_ms: int) -> None:
+        """Forget the shares of clients that are gone: unused for the whole span, a measure is as good as a new one."""
+        kept = {
+            names: share
+            for names, share in self._shares.items()
+            if now_ms - share.measure.last_ms < self._window.span_ms
+        }
+        self._shares = kept
+        self._sweep_at = max(SWEEP_AT_LEAST, 2 * len(kept))
+
+
+class Mutations:
+    """The partitions that one request creates and deletes, against its client's quota."""
+
+    def __init__(self, quota: ClientQuota, user: str, client_id: str, now_ms: int, *, strict: bool) -> None:
+        found = quota.measure(user, client_id, now_ms) if quota.limited else None
+        self._found = found
+        self._now_ms = now_ms
+        self._strict = strict
+        self._waits_until_ms = 0
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long the client has to wait, for it is above its quota."""
+        return max(0, self._waits_until_ms - now_ms)
+
+    def record(self, partitions: int) -> None:
+        """Take into account that so many are about to be created or deleted.
+
+        Raises:
+            ThrottlingQuotaExceededError: the quota was used up before, and the client knows such an answer: they must
+                not be.
+        """
+        if self._found is None:
+            return
+        bucket, limit = self._found
+        assert isinstance(bucket, TokenBucket)
+        owed_ms = bucket.wait_ms(limit, self._now_ms)
+        if self._strict and owed_ms > 0:
+            self._waits_until_ms = self._now_ms + owed_ms
+            raise ThrottlingQuotaExceededError("The throttling quota has been exceeded.")
+        wait_ms = bucket.record(partitions, limit, self._now_ms)
+        if not self._strict:
+            self._waits_until_ms = self._now_ms + wait_ms
+
+
+class ClientQuotas:
+    """All kinds together."""
+
+    def __init__(self, window: Window, controller_window: Window) -> None:
+        self.produce = ClientQuota(Kind.PRODUCE, window)
+        self.fetch = ClientQuota(Kind.FETCH, window)
+        # No longer than a sample: a request that took long is not the client's doing alone.
+        self.request = ClientQuota(Kind.REQUEST, window, longest_ms=window.sample_ms)
+        self.mutation = ClientQuota(Kind.CONTROLLER_MUTATION, controller_window, TokenBucket)
+
+    def __iter__(self) -> Iterator[ClientQuota]:
+        return iter((self.produce, self.fetch, self.request, self.mutation))
+
+    def update(self, quotas: Quotas) -> None:
+        """These hold from now on."""
+        for each in self:
+            each.update(quotas)
