@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkalog.cli import quotas
 from kafkalog.cli.client_options import (
     UsageError,
     add_action,
@@ -27,11 +29,25 @@ examples:
   kafkalog configs alter --bootstrap-server localhost:9092 --topic words --add-config retention.ms=86400000
   kafkalog configs alter --bootstrap-server localhost:9092 --topic words --add-config 'cleanup.policy=[compact,delete]'
   kafkalog configs alter --bootstrap-server localhost:9092 --broker-defaults --delete-config log.retention.ms
+  kafkalog configs alter --bootstrap-server localhost:9092 --client loader --add-config producer_byte_rate=10485760
+  kafkalog configs describe --bootstrap-server localhost:9092 --entity-type users --entity-type clients
 
 Without --all only what was set by such a command is shown, and not what comes from server.properties or is the default.
 """
-SHORT = {"topic": "topics", "broker": "brokers", "broker_logger": "broker-loggers", "group": "groups"}
+SHORT = {
+    "topic": "topics",
+    "broker": "brokers",
+    "broker_logger": "broker-loggers",
+    "group": "groups",
+    "user": "users",
+    "client": "clients",
+    "ip": "ips",
+}
 """Options that give type and name in one, and the type."""
+DEFAULTS = {"broker_defaults": "brokers", "user_defaults": "users", "client_defaults": "clients", "ip_defaults": "ips"}
+"""Options that name the default of a type, and the type."""
+DEFAULT = object()
+"""What stands for the default of a type among names."""
 OF_BROKERS = ("brokers", "broker-loggers")
 SOURCES = {
     "TOPIC": "DYNAMIC_TOPIC_CONFIG",
@@ -52,7 +68,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add ``configs`` and its commands."""
     parser = subparsers.add_parser(
         "configs",
-        help="describe and alter the configurations of topics, brokers and groups",
+        help="describe and alter the configurations of topics, brokers and groups, and quotas of clients",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -74,14 +90,40 @@ def _add(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str
 ) -> argparse.ArgumentParser:
     parser = add_action(commands, name, purpose, EXAMPLES)
-    parser.add_argument("--entity-type", choices=tuple(SHORT.values()), help="what has the configuration")
-    parser.add_argument("--entity-name", metavar="NAME", help="which one: a topic, a broker's id, a group")
-    parser.add_argument("--entity-default", action="store_true", help="the default of all brokers")
+    parser.add_argument(
+        "--entity-type",
+        action="append",
+        default=[],
+        choices=tuple(SHORT.values()),
+        help="what has the configuration; users and clients go together",
+    )
+    parser.add_argument(
+        "--entity-name",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="which one: a topic, a broker's id, a group, a user, a client id, an address",
+    )
+    parser.add_argument(
+        "--entity-default",
+        action="append_const",
+        dest="entity_name",
+        const=DEFAULT,
+        help="the default of all brokers, users, clients or ips",
+    )
     parser.add_argument("--topic", metavar="TOPIC", help="short for --entity-type topics --entity-name TOPIC")
     parser.add_argument("--broker", metavar="ID", help="short for --entity-type brokers --entity-name ID")
     parser.add_argument("--broker-defaults", action="store_true", help="for --entity-type brokers --entity-default")
     parser.add_argument("--broker-logger", metavar="ID", help="short for --entity-type broker-loggers --entity-name ID")
     parser.add_argument("--group", metavar="GROUP", help="short for --entity-type groups --entity-name GROUP")
+    for name, kind in (("user", "users"), ("client", "clients"), ("ip", "ips")):
+        upper = name.upper()
+        parser.add_argument(
+            f"--{name}", metavar=upper, help=f"short for --entity-type {kind} --entity-name {upper}: its quotas"
+        )
+        parser.add_argument(
+            f"--{name}-defaults", action="store_true", help=f"for --entity-type {kind} --entity-default"
+        )
     return parser
 
 
@@ -91,7 +133,11 @@ def run_describe(arguments: argparse.Namespace) -> int:
     from kafkalog.client.admin import Admin, ConfigResource
 
     config = admin_config(arguments)
-    kind, name = _entity(arguments)
+    entities = _entities(arguments)
+    kind, name = entities[0]
+    if kind in quotas.TYPES:
+        quotas.describe(config, entities, as_json=arguments.json)
+        return 0
     with Admin(config) as admin:
         for each in [name] if name is not None else _all_of(admin, config, kind):
             resource = ConfigResource(_type(kind), each)
@@ -111,13 +157,12 @@ def run_describe(arguments: argparse.Namespace) -> int:
 @reporting
 def run_alter(arguments: argparse.Namespace) -> int:
     """Set and delete configurations of one entity."""
-    from kafkalog.client.admin import Admin, ConfigChange, ConfigOperation, ConfigResource
-    from kafkalog.protocol.errors import InvalidConfigError
-
     config = admin_config(arguments)
-    kind, name = _entity(arguments)
-    if name is None:
-        raise UsageError(f"an entity name must be specified with alter of {kind}")
+    entities = _entities(arguments)
+    for kind, name in entities:
+        if name is None:
+            raise UsageError(f"an entity name must be specified with alter of {kind}")
+    kind, name = entities[0]
     if arguments.add_config and arguments.add_config_file:
         raise UsageError("only one of --add-config and --add-config-file may be given")
     added = (
@@ -128,6 +173,21 @@ def run_alter(arguments: argparse.Namespace) -> int:
     deleted = [key.strip() for key in (arguments.delete_config or "").split(",") if key.strip()]
     if not added and not deleted:
         raise UsageError("nothing to alter: give --add-config, --add-config-file or --delete-config")
+    if kind in quotas.TYPES:
+        quotas.alter(config, entities, added, deleted)
+    else:
+        _alter_resource(config, kind, name or "", added, deleted)
+    if name:
+        print(f"Completed updating config for {kind[:-1]} {name}.")
+    else:
+        print(f"Completed updating default config for {kind} in the cluster.")
+    return 0
+
+
+def _alter_resource(config: ClientConfig, kind: str, name: str, added: dict[str, str], deleted: list[str]) -> None:
+    from kafkalog.client.admin import Admin, ConfigChange, ConfigOperation, ConfigResource
+    from kafkalog.protocol.errors import InvalidConfigError
+
     resource = ConfigResource(_type(kind), name)
     changes = [ConfigChange(key, value) for key, value in added.items()]
     changes += [ConfigChange(key, None, ConfigOperation.DELETE) for key in deleted]
@@ -137,11 +197,6 @@ def run_alter(arguments: argparse.Namespace) -> int:
         if unset:
             raise InvalidConfigError(f"Invalid config(s): {','.join(unset)}")
         admin.incremental_alter_configs({resource: changes})
-    if name:
-        print(f"Completed updating config for {kind[:-1]} {name}.")
-    else:
-        print(f"Completed updating default config for {kind} in the cluster.")
-    return 0
 
 
 def parse_configs(text: str) -> dict[str, str]:
@@ -168,25 +223,40 @@ def _properties(file: str) -> dict[str, str]:
         raise UsageError(str(error)) from error
 
 
-def _entity(arguments: argparse.Namespace) -> tuple[str, str | None]:
-    """Type and name of what the options name: ``""`` is the default of all brokers, None means all of the type."""
-    short = [(kind, getattr(arguments, name)) for name, kind in SHORT.items() if getattr(arguments, name) is not None]
-    if arguments.broker_defaults:
-        short.append(("brokers", ""))
-    if arguments.entity_type is None and not short:
-        raise UsageError("at least one entity type must be specified: --entity-type, or --topic, --broker, --group")
-    if len(short) > 1 or (short and (arguments.entity_type or arguments.entity_name or arguments.entity_default)):
-        raise UsageError("one entity alone can be named, by --entity-type and --entity-name or by one short option")
-    kind, name = short[0] if short else (arguments.entity_type, arguments.entity_name)
-    if arguments.entity_default:
-        if kind != "brokers" or name is not None:
-            raise UsageError("--entity-default is for --entity-type brokers, without --entity-name")
-        name = ""
-    if kind in OF_BROKERS and name and not name.isdecimal():
-        raise UsageError(f"the entity name for {kind} must be a valid integer broker id, but it is: {name}")
-    if name == "" and not (arguments.entity_default or arguments.broker_defaults):
+def _entities(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
+    """Types and names of what the options name: ``""`` is the default of the type, None means all of the type.
+
+    There is one, or a user and a client id.
+    """
+    named: list[tuple[str, object]] = [
+        (kind, getattr(arguments, option)) for option, kind in SHORT.items() if getattr(arguments, option) is not None
+    ]
+    named += [(kind, DEFAULT) for option, kind in DEFAULTS.items() if getattr(arguments, option)]
+    types, names = arguments.entity_type, arguments.entity_name
+    if named and (types or names):
+        raise UsageError("entities can be named by --entity-type and --entity-name, or by short options, not by both")
+    if len(names) > len(types):
+        raise UsageError("more entity names are specified than entity types: --entity-type comes first")
+    found = named or list(zip_longest(types, names))
+    if not found:
+        raise UsageError("at least one entity type must be specified: --entity-type, or --topic, --broker, --group, …")
+    kinds = [kind for kind, _ in found]
+    if len(found) > 1 and sorted(kinds) != ["clients", "users"]:
+        raise UsageError("one entity alone can be named, or a user and a client id")
+    return [(kind, _checked_name(kind, name)) for kind, name in found]
+
+
+def _checked_name(kind: str, name: object) -> str | None:
+    if name is DEFAULT:
+        if kind not in DEFAULTS.values():
+            raise UsageError(f"{kind} have no default: --entity-default is for {', '.join(DEFAULTS.values())}")
+        return ""
+    text = None if name is None else str(name)
+    if kind in OF_BROKERS and text and not text.isdecimal():
+        raise UsageError(f"the entity name for {kind} must be a valid integer broker id, but it is: {text}")
+    if text == "":
         raise UsageError(f"the entity name for {kind} must not be empty")
-    return kind, name
+    return text
 
 
 def _type(kind: str) -> ResourceType:

@@ -1,0 +1,52 @@
+"""The part of ``kafkalog configs`` that is about users, client ids and addresses: their quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.client_options import UsageError, print_json
+
+if TYPE_CHECKING:
+    from kafkalog.client.config import ClientConfig
+
+TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
+"""What the options call the types of entities, and what the protocol does."""
+Entities = Sequence[tuple[str, str | None]]
+"""Types and names as the options give them: ``""`` is the default of the type, None stands for all of it."""
+
+
+def describe(config: ClientConfig, entities: Entities, *, as_json: bool) -> None:
+    """Print the quotas of the entities that are named, in the words of kafka-configs.sh."""
+    from kafkalog.client.quota_admin import ANY, QuotaAdmin, entity_text
+
+    wanted = {TYPES[kind]: ANY if name is None else name or None for kind, name in entities}
+    with QuotaAdmin(config) as admin:
+        found = admin.describe(wanted, strict=True)
+    for entity, values in found:
+        if as_json:
+            print_json({"entity": entity, "values": values})
+        else:
+            print(f"Quota configs for {entity_text(entity)} are {', '.join(f'{k}={v}' for k, v in values.items())}")
+
+
+def alter(config: ClientConfig, entities: Entities, added: dict[str, str], deleted: Sequence[str]) -> None:
+    """Set and delete quotas of one entity."""
+    from kafkalog.client.quota_admin import QuotaAdmin
+    from kafkalog.protocol.errors import InvalidConfigError
+
+    entity = {TYPES[kind]: name or None for kind, name in entities}
+    values: dict[str, float | None] = {key: _number(key, value) for key, value in added.items()}
+    with QuotaAdmin(config) as admin:
+        now = next((quota.values for quota in admin.describe(entity, strict=True)), {})
+        unset = [key for key in deleted if key not in now]
+        if unset:
+            raise InvalidConfigError(f"Invalid config(s): {','.join(unset)}")
+        admin.alter(entity, {**values, **dict.fromkeys(deleted)})
+
+
+def _number(key: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"--add-config {key}={text}: a quota is a number") from None
