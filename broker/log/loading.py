@@ -94,7 +94,8 @@ class LogLoader:
                 except FAILURES as error:
                     self._fail(directory.path, f"cannot load its logs: {error}")
                     continue
-                logger.info("Loaded %d logs from %s", len(loaded), directory.path)
+                if loaded:
+                    logger.info("Loaded %d logs from %s", len(loaded), directory.path)
                 for log in loaded:
                     other = logs.setdefault((log.topic, log.partition), log)
                     if other is not log:
@@ -150,7 +151,11 @@ class LogLoader:
 
         found = list(self._partition_dirs(directory, now_ms))
         # Threads help recovery, which waits for the disk; after a clean stop they only take turns.
-        logger.info("Loading %d logs from %s, clean stop: %s", len(found), directory.path, clean)
+        if found:
+            stop = "a clean stop" if clean else "a stop that was not clean: what may not be on the device is checked"
+            logger.info("Loading %d logs from %s after %s", len(found), directory.path, stop)
+        else:
+            logger.info("There are no logs in %s", directory.path)
         return (map if clean else pool.map)(load, found)
 
     def _partition_dirs(self, directory: LogDir, now_ms: int) -> Iterator[tuple[str, TopicPartition]]:

@@ -45,7 +45,7 @@ def join(bootstrap: str, topic: str) -> Iterator[Join]:
     """Makes groups with one member that has all of the topic and has committed 4 in partition 0."""
     with ExitStack() as stack:
 
-        def make(*, stays: bool = True, **properties: str) -> str:
+        def make(*, stays: bool = True, commits: bool = True, **properties: str) -> str:
             group = f"g-{uuid.uuid4().hex[:8]}"
             named = {key.replace("_", "."): value for key, value in properties.items()}
             consumer = Consumer(
@@ -59,7 +59,8 @@ def join(bootstrap: str, topic: str) -> Iterator[Join]:
                 return bool(consumer.assignment())
 
             wait_until(assigned, f"{group} has partitions")
-            consumer.commit(offsets=[TopicPartition(topic, 0, 4)], asynchronous=False)
+            if commits:
+                consumer.commit(offsets=[TopicPartition(topic, 0, 4)], asynchronous=False)
             if not stays:
                 consumer.close()
             return group
@@ -124,6 +125,16 @@ def test_a_group_that_is_not_there(groups: Groups) -> None:
     )
     done = groups("delete-offsets", "--group", "nobody", "--topic", "t:0", check=1)
     assert "does not exist" in done.err
+
+
+def test_a_group_that_has_committed_nothing(groups: Groups, join: Join) -> None:
+    group = join(stays=False, commits=False)
+    done = groups("describe", "--group", group)
+    assert done.out == []
+    assert done.err.splitlines() == [
+        f"kafkalog: Consumer group '{group}' has no active members.",
+        f"kafkalog: Consumer group '{group}' has committed no offsets, and no partitions are assigned.",
+    ]
 
 
 def test_a_group_in_use_is_left_alone(groups: Groups, join: Join, topic: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import pty
 import re
@@ -16,7 +17,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from kafkalog.cli.consume import InterruptedCommand, Source, _member
+from kafkalog.cli.interruptible import InterruptedCommand
+from kafkalog.cli.sources import Source, member
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer import ConsumerConfig
 from kafkalog.client.group_admin import GroupAdmin
@@ -186,6 +188,25 @@ def test_a_consumer_is_interrupted(broker_address: str, topic: str, number: sign
             assert consumer.stderr.read() == b"Processed a total of 1 messages\n"
         finally:
             consumer.kill()
+
+
+def test_a_member_leaves_its_group_though_the_signal_comes_twice(broker_address: str, topic: str) -> None:
+    # As `timeout` sends it, to the command and to its process group.
+    group = f"of-{topic}"
+    produce(broker_address, topic, b"one\n")
+    words = ["consume", "--bootstrap-server", broker_address, "--topic", topic, "--from-beginning", "--group", group]
+    with start(*words) as consumer:
+        assert consumer.stdout is not None
+        try:
+            assert consumer.stdout.readline() == b"one\n"
+            consumer.send_signal(signal.SIGTERM)
+            consumer.send_signal(signal.SIGINT)
+            assert consumer.wait(DEADLINE_S) in (130, 143)
+        finally:
+            consumer.kill()
+    done = run("groups", "describe", "--bootstrap-server", broker_address, "--group", group, "--state", "--json")
+    found = json.loads(done.stdout)
+    assert (found["state"], found["members"]) == ("Empty", 0)
 
 
 def test_a_reader_that_has_enough(broker_address: str, topic: str) -> None:
@@ -384,10 +405,10 @@ def test_what_was_not_printed_is_not_committed(broker_address: str, topic: str) 
     )
 
     def interrupted() -> None:
-        with _member(config, argparse.Namespace(include=None, topic=topic)) as member:
-            assert [record.value for record in poll(member, 2)] == [b"one", b"two"]
-            member.printed()
-            assert [record.value for record in poll(member, 1)] == [b"three"]
+        with member(config, argparse.Namespace(include=None, topic=topic)) as source:
+            assert [record.value for record in poll(source, 2)] == [b"one", b"two"]
+            source.printed()
+            assert [record.value for record in poll(source, 1)] == [b"three"]
             raise InterruptedCommand
 
     with pytest.raises(InterruptedCommand):

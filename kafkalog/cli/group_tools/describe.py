@@ -75,6 +75,8 @@ def run_describe(arguments: argparse.Namespace) -> int:
         elif group.state in REBALANCING:
             complain(f"Consumer group '{name}' is rebalancing.")
         columns, rows = tables[name]
+        if not rows and not arguments.members:
+            complain(f"Consumer group '{name}' has committed no offsets, and no partitions are assigned.")
         show(columns, [(name, *row) for row in rows], as_json=arguments.json)
     return 1 if len(there) < len(described) else 0
 

@@ -55,7 +55,7 @@ def run_tail(arguments: argparse.Namespace) -> int:
     from broker.log import names
     from broker.log.tools.tail import Tail, follow, last_records
     from broker.log.tools.targets import NotALogError
-    from kafkalog.cli.consume import Formatter
+    from kafkalog.cli.formatter import Formatter
     from kafkalog.records.batch import MAGIC
 
     if not os.path.exists(arguments.path):
