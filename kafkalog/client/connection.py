@@ -6,6 +6,9 @@ request travels in the newest version that both sides speak. Not safe for use by
 A response is received into one buffer, and the records in it are memoryviews of that buffer. A large buffer is used
 again once nothing looks into it any more: fresh memory for every fetch of 50 MiB would cost three times the processor
 time of receiving it. After any error the connection is closed: what would come next on it is unknown.
+
+A client above a quota of the broker's is told how long nothing more will be served on the connection (KIP-219). That
+time does not count to ``request.timeout.ms``.
 """
 
 from __future__ import annotations
@@ -79,6 +82,8 @@ class Connection(Closing):
         self.config = config
         self.last_used = time.monotonic()
         """When it was last sent to, in seconds of ``time.monotonic``."""
+        self.serves_at = 0.0
+        """Until then (``time.monotonic``) nothing is served here, for the client is above a quota; mostly long ago."""
         self._max_response = config.max_response_bytes
         self._in_flight: deque[_InFlight] = deque()
         self._buffers: list[bytearray] = []
@@ -306,7 +311,9 @@ class Connection(Closing):
         return self._socket
 
     def _deadline(self, timeout: float | None) -> float:
-        return time.monotonic() + (self.config.request_timeout if timeout is None else timeout)
+        if timeout is not None:
+            return time.monotonic() + timeout
+        return max(time.monotonic(), self.serves_at) + self.config.request_timeout
 
     def _left(self, deadline: float) -> float:
         left = deadline - time.monotonic()
@@ -383,6 +390,9 @@ class Connection(Closing):
             self.close()
             raise
         self._in_flight.popleft()
+        throttle_time_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_time_ms > 0:
+            self.serves_at = time.monotonic() + throttle_time_ms / 1000
         return response
 
     def _broken(self, error: OSError) -> ConnectionFailedError:

@@ -5,6 +5,7 @@ No fetch session (KIP-227): one partition a request has nothing to leave out. To
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple
@@ -145,7 +146,8 @@ class PartitionFetcher(Closing):
 
         Follows the partition to a new leader. Raises OffsetOutOfRangeError, any other error that the leader reports and
         that trying again does not help against, ClientTimeoutError after ``deadline`` (``time.monotonic``;
-        ``default.api.timeout.ms`` from now unless given).
+        ``default.api.timeout.ms`` from now unless given). Time for which the leader holds the client back, because it
+        is above a quota, does not count.
         """
         retry = Retry(self._config, deadline)
         return retry.run(lambda: self._fetch_once(offset, retry), lambda error: self._look_again())
@@ -185,9 +187,12 @@ class PartitionFetcher(Closing):
         self._check_not_stopped()
         if self._asked is not None and self._asked != offset:
             self._receive(connection, retry)
-        if self._asked is None:
-            self._send(connection, offset)
-        return read_partition(self.tp, self._receive(connection, retry), offset)
+        while True:
+            if self._asked is None:
+                self._send(connection, offset)
+            data = self._receive(connection, retry)
+            if data is not None:
+                return read_partition(self.tp, data, offset)
 
     def _check_not_stopped(self) -> None:
         if self._stopped:
@@ -205,10 +210,14 @@ class PartitionFetcher(Closing):
         connection.send(request, min_version=MIN_VERSION, max_version=MAX_VERSION)
         self._asked = offset
 
-    def _receive(self, connection: Connection, retry: Retry) -> PartitionData:
+    def _receive(self, connection: Connection, retry: Retry) -> PartitionData | None:
+        """The partition's part of the answer; None where the client is above a quota, and is to ask again."""
         self._asked = None
-        # However near the deadline is, a leader may take as long to answer as it was told to wait for records.
-        patience = max(min(self._config.request_timeout, retry.left), 0.001)
+        # However near the deadline is, a leader may take as long to answer as it was told to wait for records, and the
+        # time for which it has said that it will serve nothing is nobody's fault.
+        held_back = max(connection.serves_at - time.monotonic(), 0.0)
+        retry.deadline += held_back
+        patience = max(min(self._config.request_timeout + held_back, retry.left), 0.001)
         response: FetchResponse = connection.receive(timeout=patience + self._max_wait)
         if response.error_code:
             raise error_for(response.error_code)
@@ -216,6 +225,8 @@ class PartitionFetcher(Closing):
             for data in topic.partitions:
                 if topic.topic == self.tp.topic and data.partition_index == self.tp.partition:
                     return data
+        if response.throttle_time_ms > 0 and not response.responses:
+            return None
         connection.close()
         raise InvalidResponseError(f"{connection.address} answered a fetch of {self.tp} without it")
 

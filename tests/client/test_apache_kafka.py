@@ -24,9 +24,10 @@ from kafkalog.client.connection import Connection
 from kafkalog.client.errors import AuthenticationError
 from kafkalog.client.fetcher import PartitionFetcher
 from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
+from kafkalog.client.quota_admin import QuotaAdmin
 from kafkalog.client.simple import SimpleConsumer
 from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import OffsetOutOfRangeError, TopicAlreadyExistsError
+from kafkalog.protocol.errors import InvalidRequestError, OffsetOutOfRangeError, TopicAlreadyExistsError
 from kafkalog.records.batch import iter_headers
 from tests.client import certificates as openssl
 from tests.client.certificates import PASSWORD, Certificates, make_certificates
@@ -264,3 +265,33 @@ def test_administration(server: SecureKafka, certificates: Certificates, topic: 
         assert admin.delete_records({tp: 4}) == {tp: 4}
         admin.delete_topics([topic])
         wait_until(lambda: topic not in admin.list_topics(), "the topic is gone")
+
+
+def test_quotas(server: SecureKafka, certificates: Certificates) -> None:
+    entity = {"user": "ann", "client-id": None}
+    with QuotaAdmin(config(server, certificates.authority)) as admin:
+        admin.alter(entity, {"producer_byte_rate": 1024, "request_percentage": 12.5})
+        admin.alter(entity, {"producer_byte_rate": None})
+        values = {"request_percentage": 12.5}
+        wait_until(lambda: admin.describe({"user": "ann"}) == [(entity, values)], "Kafka tells its quotas")
+        assert admin.describe({"user": "ann"}, strict=True) == []
+        with pytest.raises(InvalidRequestError, match=r"user-principal 'ann'.*no_such_key"):
+            admin.alter({"user": "ann"}, {"no_such_key": 1})
+
+
+def test_a_reader_above_its_quota(server: SecureKafka, certificates: Certificates) -> None:
+    settings = config(server, certificates.authority, **{"client.id": "limited"})
+    tp = TopicPartition(f"throttled-{server.version}", 0)
+    with Admin(settings) as admin, QuotaAdmin(settings) as quotas:
+        admin.create_topics([NewTopic(tp.topic, 1)])
+        quotas.alter({"client-id": "limited"}, {"consumer_byte_rate": 10_000})
+        wait_until(lambda: quotas.describe({"client-id": "limited"}) != [], "Kafka has the quota")
+    producer = Producer({"bootstrap.servers": server.bootstrap, "batch.num.messages": 1})
+    for _ in range(150):
+        producer.produce(tp.topic, b"x" * 1000, partition=0)
+    assert producer.flush(60) == 0
+    with Cluster(settings) as cluster, PartitionFetcher(cluster, tp) as fetcher:
+        offset = 0
+        while offset < 150:
+            for _, header in iter_headers(fetcher.fetch(offset).records):
+                offset = header.last_offset + 1

@@ -87,7 +87,8 @@ class Leaders:
         """
         _, connection = self._connections[broker.node_id]
         connection.send(request, min_version=min_version, max_version=max_version)
-        self._asked[broker.node_id] = _InFlight(connection, time.monotonic() + patience, answered)
+        late_at = max(time.monotonic(), connection.serves_at) + patience
+        self._asked[broker.node_id] = _InFlight(connection, late_at, answered)
 
     def next_deadline(self) -> float:
         """When the first answer is late (``time.monotonic``)."""

@@ -61,7 +61,9 @@ class Link:
 
     def deadline(self) -> float:
         """When the oldest request has waited too long."""
-        return self._requests[0][0] + self._config.client.request_timeout if self._requests else float("inf")
+        if not self._requests or self._connection is None:
+            return float("inf")
+        return max(self._requests[0][0], self._connection.serves_at) + self._config.client.request_timeout
 
     def timed_out(self, now: float) -> bool:
         """Whether the oldest request has waited too long."""

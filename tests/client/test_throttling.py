@@ -1,0 +1,102 @@
+"""Clients above their quotas: they are told to wait, get what they asked for afterwards, and take nobody for dead."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafkalog.client.admin import Admin, NewTopic
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.consumer import Consumer
+from kafkalog.client.fetcher import PartitionFetcher
+from kafkalog.client.producer import Producer
+from kafkalog.client.quota_admin import QuotaAdmin
+from kafkalog.client.simple import SimpleConsumer
+from kafkalog.client.types import TopicPartition
+from kafkalog.records.batch import iter_headers
+from tests.support.kafkalog_broker import KafkalogBroker
+
+TP = TopicPartition("t", 0)
+COUNT, SIZE = 40, 1000
+IMPATIENT = {"request.timeout.ms": "1000", "default.api.timeout.ms": "1500", "fetch.wait.max.ms": "100"}
+"""Shorter than a client is held back."""
+
+
+@pytest.fixture
+def bootstrap(start_broker: Callable[..., KafkalogBroker]) -> str:
+    """A broker with 40,000 bytes: 20,000 at once for a consumer, which then waits for up to four seconds."""
+    broker = start_broker({"quota.window.num": "5"})
+    with Admin(ClientConfig.from_dict({"bootstrap.servers": broker.bootstrap})) as admin:
+        admin.create_topics([NewTopic("t", 1)])
+    with Producer({"bootstrap.servers": broker.bootstrap, "batch.size": "1000"}) as producer:
+        for number in range(COUNT):
+            producer.send("t", value(number), partition=0).result(60)
+    with QuotaAdmin(ClientConfig.from_dict({"bootstrap.servers": broker.bootstrap})) as admin:
+        admin.alter({"client-id": "limited"}, {"consumer_byte_rate": 5000, "producer_byte_rate": 5000})
+    return broker.bootstrap
+
+
+@pytest.fixture(autouse=True)
+def no_timeouts(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    with caplog.at_level(logging.INFO, "kafkalog"):
+        yield
+    assert not [record.getMessage() for record in caplog.records if "in time" in record.getMessage()]
+
+
+def value(number: int) -> bytes:
+    return b"%d" % number + b"x" * SIZE
+
+
+def properties(bootstrap: str) -> dict[str, str]:
+    return {"bootstrap.servers": bootstrap, "client.id": "limited", "auto.offset.reset": "earliest", **IMPATIENT}
+
+
+def test_a_fetcher(bootstrap: str) -> None:
+    with Cluster(ClientConfig.from_dict(properties(bootstrap))) as cluster, PartitionFetcher(cluster, TP) as fetcher:
+        offset = 0
+        while offset < COUNT:
+            chunk = fetcher.fetch(offset)
+            if len(chunk.records):
+                fetcher.prefetch(offset)
+            for _, header in iter_headers(chunk.records):
+                assert header.base_offset == offset
+                offset = header.last_offset + 1
+
+
+def test_a_simple_consumer(bootstrap: str) -> None:
+    with SimpleConsumer(ClientConfig.from_dict(properties(bootstrap))) as consumer:
+        consumer.assign([TP])
+        found: list[bytes | None] = []
+        while len(found) < COUNT:
+            found += [record.value for record in consumer.poll(0.5)]
+    assert found == list(map(value, range(COUNT)))
+
+
+def test_a_consumer(bootstrap: str) -> None:
+    with Consumer(properties(bootstrap)) as consumer:
+        consumer.assign([TP])
+        found: list[bytes | None] = []
+        while len(found) < COUNT:
+            found += [record.value for record in consumer.poll(0.5)]
+    assert found == list(map(value, range(COUNT)))
+
+
+def test_a_producer(bootstrap: str) -> None:
+    with Producer({**properties(bootstrap), "batch.size": "1000", "delivery.timeout.ms": "120000"}) as producer:
+        futures = [producer.send("t", value(number), partition=0) for number in range(COUNT)]
+        assert [future.result(120).offset for future in futures] == list(range(COUNT, 2 * COUNT))
+
+
+def test_a_connection_waits_as_long_as_it_is_told(bootstrap: str) -> None:
+    with Producer({**properties(bootstrap), "batch.size": "100000", "linger.ms": "1000"}) as producer:
+        for number in range(COUNT):
+            producer.send("t", value(number), partition=0)
+        producer.flush()
+        (link,) = producer._sender._links.values()
+        assert link._connection is not None
+        assert link._connection.serves_at > time.monotonic() + 2
+        assert producer.send("t", b"after", partition=0).result(60).offset == 2 * COUNT
