@@ -10,6 +10,7 @@ in whole.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from kafkalog.protocol.errors import KafkaError, error_for
@@ -218,13 +219,19 @@ class LowLevelConsumer(Closing):
         )
 
         def ask() -> MessageSet:
-            response: FetchResponse = self._connected(tp).request(
-                request,
-                max_version=self._max_version,
-                timeout=self._config.request_timeout + self._config.fetch_max_wait,
-            )
-            if response.error_code:
-                raise error_for(response.error_code)
+            while True:
+                connection = self._connected(tp)
+                held_back = max(connection.serves_at - time.monotonic(), 0.0)
+                response: FetchResponse = connection.request(
+                    request,
+                    max_version=self._max_version,
+                    timeout=self._config.request_timeout + self._config.fetch_max_wait + held_back,
+                )
+                if response.error_code:
+                    raise error_for(response.error_code)
+                # Nothing at all comes where the client is above a quota; Fetch 0 has no word for it.
+                if response.responses:
+                    break
             for topic in response.responses:
                 for data in topic.partitions:
                     if topic.topic == tp.topic and data.partition_index == tp.partition:

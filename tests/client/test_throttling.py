@@ -13,6 +13,7 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.fetcher import PartitionFetcher
+from kafkalog.client.low_level import LowLevelConsumer
 from kafkalog.client.producer import Producer
 from kafkalog.client.quota_admin import QuotaAdmin
 from kafkalog.client.simple import SimpleConsumer
@@ -100,3 +101,10 @@ def test_a_connection_waits_as_long_as_it_is_told(bootstrap: str) -> None:
         assert link._connection is not None
         assert link._connection.serves_at > time.monotonic() + 2
         assert producer.send("t", b"after", partition=0).result(60).offset == 2 * COUNT
+
+
+@pytest.mark.parametrize("version", [0, 12])
+def test_a_consumer_of_offsets_and_sizes(bootstrap: str, version: int) -> None:
+    patient = {**properties(bootstrap), "request.timeout.ms": "30000"}
+    with LowLevelConsumer(ClientConfig.from_dict(patient), max_version=version) as consumer:
+        assert [record.value for record in consumer.messages("t", 0, 0)] == list(map(value, range(COUNT)))
