@@ -1,0 +1,39 @@
+"""The examples of docs/sink.md run as they stand, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.conftest import Reads
+from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.pages import run_page
+
+CONF = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+
+@pytest.mark.timeout(600)
+def test_examples(spark: SparkSession, start_broker: Callable[..., KafkalogBroker], tmp_path: Path) -> None:
+    address = start_broker().address
+    before = spark.conf.get(CONF)
+    assert before is not None
+    try:
+        run_page("sink.md", address, blocks=5, replaced={"/tmp/": f"{tmp_path}/"})
+        assert spark.conf.get(CONF) == "2147483647"
+    finally:
+        spark.conf.set(CONF, before)
+    reads = Reads(spark, address)
+
+    def written(topic: str) -> list[tuple[str, str]]:
+        found = reads.batch(subscribe=topic, **{"kafka.isolation.level": "read_committed"})
+        rows = found.selectExpr("cast(key AS STRING)", "cast(value AS STRING)").collect()
+        return sorted((row[0], row[1]) for row in rows)
+
+    events = sorted((str(number), f"row {number % 10}") for number in range(1000))
+    assert written("events") == events
+    assert written("shouting") == written("shouting-once") == [(key, value.upper()) for key, value in events]
+    # By the batch, exactly once; and by the stream's state.
+    assert written("counts") == sorted([(f"ROW {number}", "100") for number in range(10)] * 2)
