@@ -47,7 +47,6 @@ SUITE = Suite(
         LeftOut("TestFuncIdempotentBufferedSequence", "reads the log of a broker that runs in a container"),
     ),
     explained=(
-        Explained("TestFuncAdminQuotas", "there are no client quotas in kafkalog"),
         Explained(
             r"TestFuncProducing\w*/.*",
             "expects its client to make three batches of 1000 messages, and it makes two at times",

@@ -64,3 +64,10 @@ def test_groups(address: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_transactions(address: str) -> None:
     run_page("transactions.md", address, blocks=1)
     assert committed(address, "shouts", 3) == [b"TO", b"BE", b"OR"]
+
+
+def test_quotas(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run_page("quotas.md", address, blocks=1)
+    assert "{'user': None, 'client-id': 'loader'} {'producer_byte_rate': 1048576.0}" in capsys.readouterr().out.replace(
+        "{'client-id': 'loader', 'user': None}", "{'user': None, 'client-id': 'loader'}"
+    )
