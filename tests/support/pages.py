@@ -1,4 +1,4 @@
-"""The Python examples of a page of docs/, run as they stand, one after another."""
+"""The examples of a page of docs/: Python, run as it stands, one after another; commands with what they print."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import re
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 DOCS = Path(__file__).parents[2] / "docs"
-ADDRESS = "localhost:9092"
+ADDRESS = re.compile(r"(?:localhost|127\.0\.0\.1):9092")
 """Where the pages have their broker."""
+_CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"^( *)```python\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 
 
@@ -21,7 +22,9 @@ def run_page(name: str, address: str, *, blocks: int, replaced: Mapping[str, str
     """
     page = DOCS / name
     text = page.read_text()
-    for old, new in {ADDRESS: address, **(replaced or {})}.items():
+    text, count = ADDRESS.subn(address, text)
+    assert count
+    for old, new in (replaced or {}).items():
         assert old in text
         text = text.replace(old, new)
     found = list(_BLOCK.finditer(text))
@@ -33,3 +36,22 @@ def run_page(name: str, address: str, *, blocks: int, replaced: Mapping[str, str
         before = "\n" * text.count("\n", 0, block.start(2))
         exec(compile(before + textwrap.dedent(block[2]), str(page), "exec"), names)
     return names
+
+
+class Shown(NamedTuple):
+    """A command that a page shows, and the lines below it."""
+
+    command: str
+    printed: list[str]
+
+
+def commands(name: str, address: str) -> list[Shown]:
+    """The commands of a page, with ``address`` in the place of ADDRESS."""
+    found: list[Shown] = []
+    for block in _CONSOLE.findall(ADDRESS.sub(address, (DOCS / name).read_text())):
+        for line in block.replace("\\\n", " ").splitlines():
+            if line.startswith("$ "):
+                found.append(Shown(line[2:], []))
+            elif line:
+                found[-1].printed.append(line)
+    return found
