@@ -1,13 +1,17 @@
-"""The examples of docs/sink.md run as they stand, one after another."""
+"""The examples of docs/sink.md and README.md run as they stand, one after another."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from kafkalog.client.admin import Admin, NewTopic
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.producer import Producer
 from tests.spark.conftest import Reads
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.pages import run_page
@@ -37,3 +41,19 @@ def test_examples(spark: SparkSession, start_broker: Callable[..., KafkalogBroke
     assert written("shouting") == written("shouting-once") == [(key, value.upper()) for key, value in events]
     # By the batch, exactly once; and by the stream's state.
     assert written("counts") == sorted([(f"ROW {number}", "100") for number in range(10)] * 2)
+
+
+@pytest.mark.timeout(600)
+def test_readme(spark: SparkSession, start_broker: Callable[..., KafkalogBroker], tmp_path: Path) -> None:
+    address = start_broker().address
+    with Admin(ClientConfig.from_dict({"bootstrap.servers": address})) as admin:
+        admin.create_topics([NewTopic("words", 4, 1)])
+    with Producer({"bootstrap.servers": address}) as producer:
+        for number in range(100):
+            producer.send("words", b"a line", key=b"%d" % number)
+    run_page("../README.md", address, blocks=2, replaced={"out/words": f"{tmp_path}/words", "out/ch": f"{tmp_path}/ch"})
+    assert spark.read.parquet(f"{tmp_path}/words").count() == 100
+    rows = Reads(spark, address).batch(subscribe="results").selectExpr("cast(value AS STRING)").collect()
+    found = {each["partition"]: each["count"] for each in (json.loads(row[0]) for row in rows)}
+    assert sorted(found) == [0, 1, 2, 3]
+    assert sum(found.values()) == 100
