@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.quota_admin import QuotaAdmin
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 from spark_kafkalog import reader as reader_module
@@ -144,7 +146,7 @@ def test_a_broker_that_is_not_there() -> None:
         Batch("127.0.0.1:1").values(subscribe="t", **options)
 
 
-def test_offsets_are_asked_for_again(start_broker: Callable[[], KafkalogBroker]) -> None:
+def test_offsets_are_asked_for_again(start_broker: Callable[..., KafkalogBroker]) -> None:
     """``fetchOffset.numRetries`` and ``fetchOffset.retryIntervalMs``: a broker that starts again is waited for."""
     broker = start_broker()
     topics = Topics(broker.bootstrap)
@@ -162,6 +164,20 @@ def test_offsets_are_asked_for_again(start_broker: Callable[[], KafkalogBroker])
         discovery.close()
     finally:
         starting.join()
+
+
+def test_a_reader_above_its_quota_waits(start_broker: Callable[..., KafkalogBroker]) -> None:
+    """The broker sends 20,000 bytes at once and nothing until its time is over, for longer than time-outs here."""
+    broker = start_broker({"quota.window.num": "3"})
+    topics = Topics(broker.bootstrap)
+    topic = topics.create("limited")
+    values = [b"%04d" % number * 250 for number in range(60)]
+    for value in values:
+        topics.produce(topic, [value])
+    with QuotaAdmin(ClientConfig.from_dict({"bootstrap.servers": broker.bootstrap})) as quotas:
+        quotas.alter({"client-id": "limited"}, {"consumer_byte_rate": 10_000})
+    options = {"kafka.client.id": "limited", "kafka.request.timeout.ms": 1000, "kafka.default.api.timeout.ms": 1500}
+    assert Batch(broker.bootstrap).values(subscribe=topic, **options) == values
 
 
 # ---------------------------------------------------------------------------------------------- from where, to where
