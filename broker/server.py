@@ -174,7 +174,7 @@ class Server:
             raise LogDirUnusableError(self.all_failed)
         self.dispatcher = ApiDispatcher(self.broker)
         self.acceptor = Acceptor(
-            loop, lambda: self.broker.config, self.dispatcher, self.broker.connection_rates, now_ms
+            loop, lambda: self.broker.config, self.dispatcher, self.broker.connection_rates, self.broker.quota_clock
         )
         self.endpoints = self.acceptor.bind()
         for endpoint in self.endpoints:
@@ -206,7 +206,7 @@ class Server:
             self.broker.groups,
             self.broker.transactions,
             self.broker.quotas,
-            now_ms,
+            self.broker.quota_clock,
         )
         self.metrics = MetricsEndpoint(address, sources)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 from broker.api.context import Request
@@ -26,9 +27,12 @@ from kafkalog.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from kafkalog.protocol.schema import Response
+
+ENTRIES_A_TURN = 500
 
 
-def handle_describe_client_quotas(request: Request) -> None:
+async def handle_describe_client_quotas(request: Request) -> None:
     message: DescribeClientQuotasRequest = request.message
     components = [(each.entity_type, each.match_type, each.match) for each in message.components]
     try:
@@ -37,34 +41,49 @@ def handle_describe_client_quotas(request: Request) -> None:
         code, text = error_code(error), error_message(error)
         request.reply(DescribeClientQuotasResponse(error_code=code, error_message=text, entries=None))
         return
-    entries = [
-        DescribeClientQuotasEntry(
-            entity=[DescribeClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in entity],
-            values=[DescribeClientQuotasValue(key=key, value=value) for key, value in values.items()],
+    entries = []
+    for entity, values in found:
+        entries.append(
+            DescribeClientQuotasEntry(
+                entity=[DescribeClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in entity],
+                values=[DescribeClientQuotasValue(key=key, value=value) for key, value in values.items()],
+            )
         )
-        for entity, values in found
-    ]
-    request.reply(DescribeClientQuotasResponse(error_message=None, entries=entries))
+        await _pause(len(entries))
+    await _reply(request, DescribeClientQuotasResponse(error_message=None, entries=entries), len(entries))
 
 
 async def handle_alter_client_quotas(request: Request) -> None:
     message: AlterClientQuotasRequest = request.message
-    alterations = [
-        QuotaAlteration(
-            [(part.entity_type, part.entity_name) for part in entry.entity],
-            [(op.key, None if op.remove else op.value) for op in entry.ops],
-        )
-        for entry in message.entries
-    ]
+    alterations = []
+    for entry in message.entries:
+        parts = [(part.entity_type, part.entity_name) for part in entry.entity]
+        changes = [(op.key, None if op.remove else op.value) for op in entry.ops]
+        alterations.append(QuotaAlteration(parts, changes))
+        await _pause(len(alterations))
     outcomes = await request.broker.quota_controller.alter(alterations, validate_only=message.validate_only)
     results = []
     for alteration, error in zip(alterations, outcomes, strict=True):
-        parts = [AlterClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in alteration.parts]
-        result = AlterClientQuotasResult(error_message=None, entity=parts)
+        entity = [AlterClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in alteration.parts]
+        result = AlterClientQuotasResult(error_message=None, entity=entity)
         if error is not None:
             result.error_code, result.error_message = error_code(error), error_message(error)
         results.append(result)
-    request.reply(AlterClientQuotasResponse(entries=results))
+        await _pause(len(results))
+    await _reply(request, AlterClientQuotasResponse(entries=results), len(results))
+
+
+async def _pause(done: int) -> None:
+    """Let other requests have their turn now and then."""
+    if done % ENTRIES_A_TURN == 0:
+        await asyncio.sleep(0)
+
+
+async def _reply(request: Request, response: Response, entries: int) -> None:
+    if entries > ENTRIES_A_TURN:
+        await request.reply_large(response)
+    else:
+        request.reply(response)
 
 
 def handle_describe_user_scram_credentials(request: Request) -> None:

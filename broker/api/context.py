@@ -50,6 +50,8 @@ class Broker:
         self.store = store
         self.replicas = replicas
         self.now_ms = now_ms
+        self.quota_clock: Callable[[], int] = lambda: int(loop.time() * 1000)
+        """Milliseconds that go on evenly, whatever becomes of the clock on the wall."""
         self.topics = TopicController(store, replicas, [broker_id])
         self.configs = ConfigController(store, replicas, static_config, broker_id)
         self.producer_ids = ProducerIds(store)
@@ -128,39 +130,35 @@ class Request:
         """Who sent it, for quotas."""
         return ANONYMOUS
 
-    def quota_wait_ms(self, *uses: tuple[ClientQuota, float], timed: bool = True) -> int:
+    def quota_wait_ms(
+        self, *uses: tuple[ClientQuota, float], timed: bool = True, mutations: Mutations | None = None
+    ) -> int:
         """Take into account what the request used of quotas, before it is answered.
 
         Args:
             timed: its time is among that.
+            mutations: what it has created and deleted, which was taken into account before.
 
         Returns:
             How long its client has to wait for them; to be given to ``reply`` or ``no_reply``.
         """
-        now_ms = self.broker.now_ms()
+        now_ms = self.broker.quota_clock()
         client_id = self.client_id or ""
         waits = [(quota, quota.record(self.user, client_id, amount, now_ms)) for quota, amount in uses if quota.limited]
         quota = self.broker.quotas.request
         if timed and quota.limited and self._loop_time is not None:
             waits.append((quota, quota.record(self.user, client_id, self._loop_time.seconds * 100, now_ms)))
-        return self._longest(waits)
-
-    def _longest(self, waits: list[tuple[ClientQuota, int]]) -> int:
-        quota, wait_ms = max(waits, key=lambda wait: wait[1], default=(None, 0))
-        if quota is not None and wait_ms > 0:
-            quota.throttled(self.user, self.client_id or "", wait_ms, self.broker.now_ms())
+        if mutations is not None:
+            waits.append((self.broker.quotas.mutation, mutations.wait_ms(now_ms)))
+        longest, wait_ms = max(waits, key=lambda wait: wait[1], default=(None, 0))
+        if longest is not None and wait_ms > 0:
+            longest.throttled(self.user, client_id, wait_ms, now_ms)
         return wait_ms
 
     def mutations(self, strict_since: int) -> Mutations:
         """What the request is about to create and delete; from this version on its client can be refused."""
-        quota, now_ms = self.broker.quotas.mutation, self.broker.now_ms()
+        quota, now_ms = self.broker.quotas.mutation, self.broker.quota_clock()
         return Mutations(quota, self.user, self.client_id or "", now_ms, strict=self.version >= strict_since)
-
-    def mutations_wait_ms(self, mutations: Mutations) -> int:
-        """Like ``quota_wait_ms``, for a request that created or deleted something."""
-        wait_ms = mutations.wait_ms(self.broker.now_ms())
-        own_ms = self.quota_wait_ms()
-        return own_ms if own_ms >= wait_ms else self._longest([(self.broker.quotas.mutation, wait_ms)])
 
     def _hold_back(self, response: Response, wait_ms: int | None) -> None:
         if wait_ms is None:

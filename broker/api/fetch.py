@@ -284,7 +284,7 @@ class Fetch(DelayedOperation):
         request, context = self._request, self._context
         broker = request.broker
         if broker.quotas.fetch.limited:
-            broker.quotas.fetch.take_back(request.user, request.client_id or "", self.nbytes, broker.now_ms())
+            broker.quotas.fetch.take_back(request.user, request.client_id or "", self.nbytes, broker.quota_clock())
         if context.session is not None and not context.incremental:
             # A session begins with a full response: without one the client begins anew.
             broker.fetch_sessions.forget(context.session_id)

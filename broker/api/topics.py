@@ -61,7 +61,7 @@ async def handle_create_topics(request: Request) -> None:
             result.error_code = error_code(outcome)
             result.error_message = error_message(outcome)
         results.append(result)
-    request.reply(CreateTopicsResponse(topics=results), request.mutations_wait_ms(mutations))
+    request.reply(CreateTopicsResponse(topics=results), request.quota_wait_ms(mutations=mutations))
 
 
 def _fill(broker: Broker, state: TopicState, result: CreatableTopicResult, validate_only: bool) -> None:
@@ -109,7 +109,7 @@ async def handle_delete_topics(request: Request) -> None:
             result.error_code = error_code(error)
             result.error_message = error_message(error)
         results.append(result)
-    request.reply(DeleteTopicsResponse(responses=results), request.mutations_wait_ms(mutations))
+    request.reply(DeleteTopicsResponse(responses=results), request.quota_wait_ms(mutations=mutations))
 
 
 async def handle_create_partitions(request: Request) -> None:
@@ -136,7 +136,7 @@ async def handle_create_partitions(request: Request) -> None:
             result.error_code = error_code(error)
             result.error_message = error_message(error)
         results.append(result)
-    request.reply(CreatePartitionsResponse(results=results), request.mutations_wait_ms(mutations))
+    request.reply(CreatePartitionsResponse(results=results), request.quota_wait_ms(mutations=mutations))
 
 
 HANDLERS = {

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from broker.metadata.model import ClusterState
 from broker.metadata.store import MetadataStore
+from broker.net.host_lookup import HostLookup
 from broker.quota.client import ClientQuotas
 from broker.quota.connections import ConnectionRates, is_address
 from broker.quota.entities import QuotaEntity, quota_filter
-from kafkalog.protocol.errors import InvalidRequestError, KafkaError, KafkaStorageError
+from kafkalog.protocol.errors import InvalidRequestError, KafkaError, KafkaStorageError, PolicyViolationError
 
 logger = logging.getLogger("kafkalog.broker.controller")
+
+Changes = dict[str, float | None]
+"""Values by key, None to remove one."""
+MAX_ALTERATIONS = 10_000
+"""Entities that one request may alter, as in Apache Kafka's own controller."""
+CHECKED_AT_ONCE = 500
+"""Alterations that are checked before other requests get their turn."""
+MAX_UNKNOWN_HOSTS = 20
+"""Hosts whose addresses have to be looked up that one request may name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +42,35 @@ class QuotaController:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, store: MetadataStore, quotas: ClientQuotas, rates: ConnectionRates
     ) -> None:
-        self._loop = loop
         self._store = store
         self._quotas = quotas
         self._rates = rates
+        self._lookup = HostLookup(loop)
         self._addresses: dict[str, str] = {}
         """Of hosts that quotas name."""
 
     async def look_up_hosts(self) -> None:
         """Find the addresses of hosts that quotas name, and put those quotas in force, too."""
-        quotas = self._store.state.client_quotas
-        hosts = [entity.address for entity in quotas if entity.address is not None and not is_address(entity.address)]
-        if hosts:
-            unknown = await self._look_up(hosts)
-            for host in unknown:
-                logger.warning("The address of %s is not known: its quota of connections is not in force", host)
-            self.install()
+        hosts = self._hosts()
+        if not hosts:
+            return
+        self._addresses |= await self._lookup.addresses_of(hosts)
+        for host in hosts - self._addresses.keys():
+            logger.warning("The address of %s is not known: its quota of connections is not in force", host)
+        self.install()
 
     def install(self) -> None:
         """Put the registered quotas in force, but for those of hosts whose addresses are not known yet."""
         quotas = self._store.state.client_quotas
+        hosts = self._hosts()
+        self._addresses = {host: address for host, address in self._addresses.items() if host in hosts}
         self._quotas.update(quotas)
         self._rates.update(quotas, self._addresses)
+
+    def _hosts(self) -> set[str]:
+        """The names of hosts, not addresses, that there are quotas of."""
+        names = (entity.address for entity in self._store.state.client_quotas)
+        return {name for name in names if name is not None and not is_address(name)}
 
     def describe(
         self, components: Iterable[tuple[str, int, str | None]], *, strict: bool
@@ -68,73 +85,84 @@ class QuotaController:
 
     async def alter(self, alterations: Sequence[QuotaAlteration], *, validate_only: bool) -> list[KafkaError | None]:
         """Carry out the alterations that are valid, in one commit; for each None, or why it is not carried out."""
+        if len(alterations) > MAX_ALTERATIONS:
+            text = "Unable to perform excessively large batch operation: a request may alter at most"
+            return [PolicyViolationError(f"{text} {MAX_ALTERATIONS} entities.")] * len(alterations)
         results: list[KafkaError | None] = []
-        valid: list[tuple[int, QuotaEntity, dict[str, float | None]]] = []
-        seen: set[QuotaEntity] = set()
-        unknown = await self._look_up(
-            name for alteration in alterations for kind, name in alteration.parts if kind == "ip" and name
-        )
+        valid: dict[QuotaEntity, tuple[int, Changes]] = {}
         for number, alteration in enumerate(alterations):
             try:
                 entity = QuotaEntity.of(alteration.parts)
-                if entity.address in unknown:
-                    raise InvalidRequestError(f"{entity.address} is not a valid IP or resolvable host.")
                 changes = _checked(entity, alteration.changes)
-                if entity in seen:
+                if entity in valid:
                     raise InvalidRequestError(f"Ignoring duplicate entity {entity}")
+                valid[entity] = number, changes
+                results.append(None)
             except KafkaError as error:
                 results.append(error)
-                continue
-            seen.add(entity)
-            valid.append((number, entity, changes))
-            results.append(None)
+            if number % CHECKED_AT_ONCE == CHECKED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+        addresses = await self._check_hosts(valid, results)
         if validate_only or not valid:
             return results
-
-        def change(state: ClusterState) -> ClusterState:
-            quotas = dict(state.client_quotas)
-            for _, entity, changes in valid:
-                values = {**quotas.pop(entity, {}), **changes}
-                kept = {key: value for key, value in values.items() if value is not None}
-                if kept:
-                    quotas[entity] = kept
-            return state if quotas == state.client_quotas else replace(state, client_quotas=quotas)
-
         try:
-            await self._store.commit(change)
+            await self._store.commit(lambda state: _altered(state, valid))
         except OSError as error:
-            for number, _, _ in valid:
+            for number, _ in valid.values():
                 results[number] = KafkaStorageError(f"The cluster's registry cannot be stored: {error}")
             return results
-        for _, entity, changes in valid:
-            logger.info("quotas of %s: %s", entity, changes)
+        logger.info("quotas altered: %s", _told(valid))
+        self._addresses |= addresses
         self.install()
         return results
 
-    async def _look_up(self, names: Iterable[str]) -> set[str]:
-        """Find the addresses of those names that are hosts'; which have none. On a worker: it may take long."""
-        hosts = [name for name in dict.fromkeys(names) if not is_address(name)]
-        found = await self._loop.run_in_executor(None, _addresses_of, hosts) if hosts else {}
-        self._addresses.update(found)
-        return {host for host in hosts if host not in found}
+    async def _check_hosts(
+        self, valid: dict[QuotaEntity, tuple[int, Changes]], results: list[KafkaError | None]
+    ) -> dict[str, str]:
+        """Take out of ``valid`` what sets a quota of a host without an address; the addresses that were found.
+
+        A host that has quotas already is not asked for again.
+        """
+        known = self._hosts()
+        unknown = {
+            entity.address: entity
+            for entity, (_, changes) in valid.items()
+            if entity.address is not None
+            and not is_address(entity.address)
+            and entity.address not in known
+            and any(value is not None for value in changes.values())
+        }
+        asked = list(unknown)[:MAX_UNKNOWN_HOSTS]
+        found = await self._lookup.addresses_of(asked) if asked else {}
+        for host, entity in unknown.items():
+            if host not in found:
+                number, _ = valid.pop(entity)
+                results[number] = InvalidRequestError(f"{host} is not a valid IP or resolvable host.")
+        return found
 
 
-def _checked(entity: QuotaEntity, changes: Iterable[tuple[str, float | None]]) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+def _altered(state: ClusterState, valid: Mapping[QuotaEntity, tuple[int, Changes]]) -> ClusterState:
+    quotas = dict(state.client_quotas)
+    for entity, (_, changes) in valid.items():
+        values = {**quotas.pop(entity, {}), **changes}
+        kept = {key: value for key, value in values.items() if value is not None}
+        if kept:
+            quotas[entity] = kept
+    return state if quotas == state.client_quotas else replace(state, client_quotas=quotas)
+
+
+def _told(valid: Mapping[QuotaEntity, tuple[int, Changes]]) -> str:
+    """The alterations in words, the first of many."""
+    first = [f"{entity} {changes}" for entity, (_, changes) in itertools.islice(valid.items(), 5)]
+    return "; ".join(first) + (f"; and {len(valid) - 5} more" if len(valid) > 5 else "")
+
+
+def _checked(entity: QuotaEntity, changes: Iterable[tuple[str, float | None]]) -> Changes:
+    found: Changes = {}
     for key, value in changes:
         if key in found:
             raise InvalidRequestError(f"Duplicate quota key {key} not updating quota for this entity {entity}")
         if value is not None:
             entity.check(key, value)
         found[key] = value
-    return found
-
-
-def _addresses_of(hosts: Iterable[str]) -> dict[str, str]:
-    found = {}
-    for host in hosts:
-        try:
-            found[host] = str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
-        except (OSError, UnicodeError):
-            continue
     return found

@@ -55,7 +55,7 @@ class Sources:
     groups: GroupCoordinator
     transactions: Transactions
     quotas: ClientQuotas
-    now_ms: Callable[[], int]
+    quota_clock: Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def _of_groups(field: str) -> Callable[[Sources], Rows]:
 
 def _quota_used(quota: Callable[[ClientQuotas], ClientQuota]) -> Callable[[Sources], Rows]:
     def read(sources: Sources) -> Rows:
-        for used in quota(sources.quotas).used(sources.now_ms()):
+        for used in quota(sources.quotas).used(sources.quota_clock()):
             yield used.share, used.value
 
     return read
@@ -182,7 +182,7 @@ def _quota_used(quota: Callable[[ClientQuotas], ClientQuota]) -> Callable[[Sourc
 
 def _quota_waits(quota: Callable[[ClientQuotas], ClientQuota]) -> Callable[[Sources], Rows]:
     def read(sources: Sources) -> Rows:
-        for used in quota(sources.quotas).used(sources.now_ms()):
+        for used in quota(sources.quotas).used(sources.quota_clock()):
             yield used.share, (used.throttled, used.throttled_ms)
 
     return read

@@ -23,6 +23,8 @@ logger = logging.getLogger("kafkalog.broker.net")
 
 ACCEPTS_PER_EVENT = 64
 ACCEPT_RETRY_SECONDS = 1.0
+REFUSED_PER_ADDRESS, MAX_REFUSED = 4, 64
+"""Connections beyond their address's rate that are left open for a while: they take descriptors from others."""
 RESERVED_DESCRIPTORS = 256
 """File descriptors that connections leave to the log, at most: a log directory that cannot open a file fails."""
 
@@ -45,6 +47,7 @@ class Acceptor:
         self._now_ms = now_ms
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         """Connections beyond their address's rate, left alone until they are closed."""
+        self._refused_from: Counter[str] = Counter()
         self._memory = RequestMemory(self._config["queued.max.request.bytes"])
         self._retries: dict[int, asyncio.TimerHandle] = {}
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -131,7 +134,7 @@ class Acceptor:
                 continue
             refused_ms = self._rates.refused_ms(str(address[0]), self._now_ms())
             if refused_ms:
-                self._refuse(sock, refused_ms / 1000)
+                self._refuse(sock, str(address[0]), refused_ms / 1000)
                 continue
             self._open(sock, endpoint)
             if self._beyond_rate(listening, endpoint):
@@ -145,13 +148,20 @@ class Acceptor:
             self._pause(listening, endpoint, paused_ms / 1000)
         return paused_ms > 0
 
-    def _refuse(self, sock: socket.socket, seconds: float) -> None:
-        """Close later: closed at once, a client would be back at once."""
+    def _refuse(self, sock: socket.socket, address: str, seconds: float) -> None:
+        """Close later, for a client would be back at once; at once, where its address floods the broker."""
+        if self._refused_from[address] >= REFUSED_PER_ADDRESS or len(self._refused) >= MAX_REFUSED:
+            sock.close()
+            return
 
         def close() -> None:
             del self._refused[sock]
+            self._refused_from[address] -= 1
+            if not self._refused_from[address]:
+                del self._refused_from[address]
             sock.close()
 
+        self._refused_from[address] += 1
         self._refused[sock] = self._loop.call_later(seconds, close)
 
     def _pause(self, listening: socket.socket, endpoint: Endpoint, seconds: float = ACCEPT_RETRY_SECONDS) -> None:

@@ -185,7 +185,7 @@ class Connection:
             self._resume_reading()
 
     def _memory_came_free(self) -> None:
-        if not self.closed:
+        if not self.closed and self._held_back is None:
             self._resume_reading()
 
     def _pause_reading(self) -> None:
@@ -226,12 +226,16 @@ class Connection:
             self._request_done()
 
     def hold_back(self, seconds: float) -> None:
-        """Serve no further request for so long; the response of the one under way goes out at once (KIP-219)."""
+        """Serve and receive no further request for so long; the response of the one under way goes out (KIP-219).
+
+        What the client sends meanwhile waits in the kernel: it takes no memory, and is served though the client leaves.
+        """
         if self.closed:
             return
         if self._held_back is not None:
             self._held_back.cancel()
         self._held_back = self._loop.call_later(seconds, self._go_on)
+        self._pause_reading()
 
     def _go_on(self) -> None:
         self._held_back = None
@@ -240,6 +244,10 @@ class Connection:
 
     def _request_done(self) -> None:
         self._busy = self._unanswered or self._held_back is not None
+        if self._held_back is not None and not self._unanswered:
+            freed = self._frames.fit()
+            if freed:
+                self._memory.give_back(freed)
         if not self._busy and not self._corked and (self._frames.buffered or not self._reading):
             self._schedule_resume()
 
@@ -373,9 +381,10 @@ class Connection:
     def idle_since(self) -> float:
         """Loop time of the last activity; now, while a request is being served.
 
-        A peer that takes nothing of its response is idle too.
+        A peer that takes nothing of its response is idle too, and so is one that is held back.
         """
-        return self._loop.time() if self._busy and not self._writing else self.last_active
+        is_served = self._unanswered or (self._busy and not self._writing and self._held_back is None)
+        return self._loop.time() if is_served else self.last_active
 
     def trim(self) -> None:
         """Give back buffer memory of a connection that has been quiet."""

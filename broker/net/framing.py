@@ -110,6 +110,14 @@ class FrameBuffer:
         self._replace(BASE_CAPACITY)
         return freed
 
+    def fit(self) -> int:
+        """Give back memory beyond the base that holds no bytes; returns the bytes given back."""
+        capacity = max(BASE_CAPACITY, self._end - self._start)
+        freed = len(self._buffer) - capacity
+        if freed > 0:
+            self._replace(capacity)
+        return freed
+
     def _target_capacity(self) -> int:
         capacity = len(self._buffer)
         if self._needed <= capacity:

@@ -127,11 +127,12 @@ class ClientQuota:
         return value * (self._window.samples - 1) * self._window.sample_ms / 1000
 
     def used(self, now_ms: int) -> Iterator[Used]:
-        """Every share that has used something lately."""
+        """Every share that has used something lately. On any thread, so nothing is remembered here."""
         for names, share in list(self._shares.items()):
-            limit = self.limit(*names).value
-            value = share.measure.per_second(1.0 if limit is None else limit, now_ms)
-            yield Used(names, value, share.throttled, share.throttled_ms)
+            limit = self._limits.of(*names).value
+            if limit is not None and not share.measure.is_over(limit, now_ms):
+                value = share.measure.per_second(limit, now_ms)
+                yield Used(names, value, share.throttled, share.throttled_ms)
 
     def _share(self, names: Share, now_ms: int) -> _Share:
         share = self._shares.get(names)
@@ -142,12 +143,12 @@ class ClientQuota:
         return share
 
     def _sweep(self, now_ms: int) -> None:
-        """Forget the shares of clients that are gone: unused for the whole span, a measure is as good as a new one."""
-        kept = {
-            names: share
-            for names, share in self._shares.items()
-            if now_ms - share.measure.last_ms < self._window.span_ms
-        }
+        """Forget the shares of clients that are gone."""
+        kept = {}
+        for names, share in self._shares.items():
+            limit = self._limits.of(*names).value
+            if limit is not None and not share.measure.is_over(limit, now_ms):
+                kept[names] = share
         self._shares = kept
         self._sweep_at = max(SWEEP_AT_LEAST, 2 * len(kept))
 

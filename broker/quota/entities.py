@@ -28,6 +28,7 @@ class QuotaKey(StrEnum):
     CONNECTION_CREATION_RATE = "connection_creation_rate"
 
 
+_TYPES = frozenset(map(str, EntityType))
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
 _FRACTION = 1e-6
@@ -64,7 +65,7 @@ class QuotaEntity:
         for kind, name in parts:
             if kind in found:
                 raise InvalidRequestError(f"Invalid client quota entity, duplicate entity entry {kind}")
-            if kind not in tuple(EntityType):
+            if kind not in _TYPES:
                 raise InvalidRequestError(f"Unhandled client quota entity type: {kind}")
             if name == "":
                 raise InvalidRequestError(f"Empty {kind} not supported")
@@ -131,7 +132,7 @@ def quota_filter(components: Iterable[tuple[str, int, str | None]], *, strict: b
             raise InvalidRequestError("Invalid empty entity type.")
         if kind in wanted:
             raise InvalidRequestError(f"Entity type {kind} cannot appear more than once in the filter.")
-        if kind not in tuple(EntityType):
+        if kind not in _TYPES:
             raise UnsupportedVersionError(f"Unsupported entity type {kind}")
         wanted[kind] = _match(match, name), name
     if EntityType.IP in wanted and len(wanted) > 1:

@@ -10,6 +10,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
+from broker.quota.entities import MAX_INT
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -30,7 +32,13 @@ class Measure(Protocol):
     """When something was last recorded."""
 
     def record(self, amount: float, limit: float, now_ms: int) -> int:
-        """Take ``amount`` into account; how long to wait (ms) for what was used to be at most ``limit`` a second."""
+        """Take ``amount`` into account; how long to wait (ms) for what was used to be at most ``limit`` a second.
+
+        No longer than the 2**31 - 1 ms that a response can tell.
+        """
+
+    def is_over(self, limit: float, now_ms: int) -> bool:
+        """Whether a new measure would say the same from now on."""
 
     def per_second(self, limit: float, now_ms: int) -> float:
         """What the quota is compared with. Changes nothing; on any thread."""
@@ -61,7 +69,10 @@ class Rate:
         self.add(amount, now_ms)
         total, span_ms = self._total(now_ms)
         rate = total / span_ms * 1000
-        return 0 if rate <= limit else _rounded((rate - limit) / limit * span_ms)
+        return 0 if rate <= limit else _milliseconds((rate - limit) / limit * span_ms)
+
+    def is_over(self, limit: float, now_ms: int) -> bool:
+        return now_ms - self.last_ms >= self._window.span_ms
 
     def add(self, amount: float, now_ms: int) -> None:
         """Take ``amount``, which may be less than nothing, into account."""
@@ -116,9 +127,12 @@ class TokenBucket:
 
     def wait_ms(self, limit: float, now_ms: int) -> int:
         """How long until no tokens are owed any more."""
-        return max(0, _rounded(-self.per_second(limit, now_ms) / limit * 1000))
+        return max(0, _milliseconds(-self.per_second(limit, now_ms) / limit * 1000))
+
+    def is_over(self, limit: float, now_ms: int) -> bool:
+        return self.per_second(limit, now_ms) >= limit * self._window.span_ms / 1000
 
 
-def _rounded(number: float) -> int:
-    """As Java rounds: the half up."""
-    return math.floor(number + 0.5)
+def _milliseconds(number: float) -> int:
+    """As Java rounds, the half up, and no more than an int32 can tell."""
+    return MAX_INT if number >= MAX_INT else math.floor(number + 0.5)

@@ -68,9 +68,11 @@ class Member:
 
     def end(self) -> None:
         """Commit the positions."""
-        offsets, self._positions = self._offsets(), {}
+        offsets = self._offsets()
         if self._interval is not None and offsets:
             self._consumer.commit(offsets)
+        # Not before: a signal amid the commit leaves it to be made once more.
+        self._positions.clear()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Others have these partitions from now on."""
@@ -95,6 +97,7 @@ def member(config: ConsumerConfig, arguments: argparse.Namespace) -> Iterator[So
                 group.end()
             except (ClientError, KafkaError) as error:
                 complain(error)
+                group.forget(partitions)
 
         def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
             group.forget(partitions)
@@ -109,11 +112,11 @@ def member(config: ConsumerConfig, arguments: argparse.Namespace) -> Iterator[So
             consumer.subscribe([arguments.topic], listener=Listener())
         try:
             yield group
+            group.end()
         except InterruptedCommand:
             # Between printing and counting nothing is interrupted.
             group.end()
             raise
-        group.end()
 
 
 class Reader:

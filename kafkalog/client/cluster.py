@@ -346,6 +346,9 @@ class Cluster(Closing):
             connection = self._connected(slot, address, deadline)
             try:
                 left = _left(deadline, connection.address)
+                if time.monotonic() + left <= connection.serves_at:
+                    # It will not be answered in time, and a new connection is no way out of a quota.
+                    raise ClientTimeoutError(f"{connection.address} holds this client back, which is above a quota")
                 return connection.request(message, timeout=left, max_version=max_version, min_version=min_version)
             finally:
                 if connection.closed or self._closed:

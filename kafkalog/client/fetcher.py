@@ -5,6 +5,7 @@ No fetch session (KIP-227): one partition a request has nothing to leave out. To
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from struct import Struct
@@ -23,6 +24,8 @@ from .connection import Connection
 from .errors import ClientError, ClientTimeoutError, ConnectionFailedError, InvalidResponseError
 from .retry import Retry
 from .types import READ_UNCOMMITTED, TopicPartition
+
+_log = logging.getLogger(__name__)
 
 MIN_VERSION = 4
 """Fetch before version 4 converts records to the formats before record batch v2."""
@@ -139,6 +142,8 @@ class PartitionFetcher(Closing):
         self._connection: Connection | None = None
         self._leader_epoch = -1
         self._asked: int | None = None
+        self._is_patient = True
+        self._was_held_back = False
         self._stopped = False
 
     def fetch(self, offset: int, *, deadline: float | None = None) -> FetchedChunk:
@@ -146,10 +151,11 @@ class PartitionFetcher(Closing):
 
         Follows the partition to a new leader. Raises OffsetOutOfRangeError, any other error that the leader reports and
         that trying again does not help against, ClientTimeoutError after ``deadline`` (``time.monotonic``;
-        ``default.api.timeout.ms`` from now unless given). Time for which the leader holds the client back, because it
-        is above a quota, does not count.
+        ``default.api.timeout.ms`` from now unless given, and then time for which the leader holds the client back,
+        because it is above a quota, does not count).
         """
         retry = Retry(self._config, deadline)
+        self._is_patient = deadline is None
         return retry.run(lambda: self._fetch_once(offset, retry), lambda error: self._look_again())
 
     def prefetch(self, offset: int) -> None:
@@ -216,7 +222,8 @@ class PartitionFetcher(Closing):
         # However near the deadline is, a leader may take as long to answer as it was told to wait for records, and the
         # time for which it has said that it will serve nothing is nobody's fault.
         held_back = max(connection.serves_at - time.monotonic(), 0.0)
-        retry.deadline += held_back
+        if self._is_patient:
+            retry.deadline += held_back
         patience = max(min(self._config.request_timeout + held_back, retry.left), 0.001)
         response: FetchResponse = connection.receive(timeout=patience + self._max_wait)
         if response.error_code:
@@ -226,6 +233,10 @@ class PartitionFetcher(Closing):
                 if topic.topic == self.tp.topic and data.partition_index == self.tp.partition:
                     return data
         if response.throttle_time_ms > 0 and not response.responses:
+            level = logging.DEBUG if self._was_held_back else logging.WARNING
+            self._was_held_back = True
+            seconds = response.throttle_time_ms / 1000
+            _log.log(level, "%s holds this client back for %.1f s: above a quota", connection.address, seconds)
             return None
         connection.close()
         raise InvalidResponseError(f"{connection.address} answered a fetch of {self.tp} without it")

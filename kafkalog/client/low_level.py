@@ -10,6 +10,7 @@ in whole.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 
@@ -31,6 +32,8 @@ from .connection import Connection
 from .errors import ClientError, InvalidResponseError
 from .retry import Retry
 from .types import ConsumerRecord, TopicPartition
+
+_log = logging.getLogger(__name__)
 
 CUT_UP_TO = 2
 """The last version of Fetch whose answers are never larger than what was asked for."""
@@ -229,9 +232,11 @@ class LowLevelConsumer(Closing):
                 )
                 if response.error_code:
                     raise error_for(response.error_code)
-                # Nothing at all comes where the client is above a quota; Fetch 0 has no word for it.
                 if response.responses:
                     break
+                # Nothing at all comes where the client is above a quota. Fetch 0 has no word for how long.
+                _log.info("%s holds this client back: above a quota", connection.address)
+                time.sleep(self._config.retry_backoff)
             for topic in response.responses:
                 for data in topic.partitions:
                     if topic.topic == tp.topic and data.partition_index == tp.partition:

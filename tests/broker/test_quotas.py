@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import select
 import socket
@@ -142,20 +143,88 @@ def test_nobody_has_scram_credentials(wire: socket.socket) -> None:
 def test_a_producer_above_its_rate_is_answered_told_and_held_back(own: KafkalogBroker) -> None:
     with own.connect() as sock, own.connect() as other:
         create_topic(other, "t", 1)
-        limit(other, [("client-id", "fast")], producer_byte_rate=1000)
+        limit(other, [("client-id", "fast")], producer_byte_rate=10)
         data = produce_request("t", {0: batch([b"x" * 6000])})
-        assert ask(sock, "fast", data, 9).throttle_time_ms == 0
-        began = time.monotonic()
         throttled = ask(sock, "fast", data, 9)
-        assert throttled.responses[0].partition_responses[0].base_offset == 1
-        assert 1000 < throttled.throttle_time_ms < 20_000
+        assert throttled.responses[0].partition_responses[0].base_offset == 0
+        assert throttled.throttle_time_ms > 300_000
         assert ask(other, "slow", data, 9).throttle_time_ms == 0
         assert is_held_back(sock, other, "t")
+
+
+def test_who_was_held_back_is_served_after_its_time_and_not_before(own: KafkalogBroker) -> None:
+    with own.connect() as sock, own.connect() as other:
         sock.settimeout(60)
-        assert receive_frame(sock)
-        # What it had to wait, and no less; half of a millisecond for the rounding.
-        assert time.monotonic() - began > throttled.throttle_time_ms / 1000 - 0.001
+        create_topic(other, "t", 1)
+        limit(other, [("client-id", "fast")], producer_byte_rate=1000)
+        began = time.monotonic()
+        throttled = ask(sock, "fast", produce_request("t", {0: batch([b"x" * 12_000])}), 9)
+        assert 1000 < throttled.throttle_time_ms < 20_000
         assert ask(sock, "fast", VERSIONS, 3).error_code == 0
+        assert time.monotonic() - began > throttled.throttle_time_ms / 1000 - 0.001
+
+
+def test_a_wait_is_no_longer_than_can_be_told(own: KafkalogBroker) -> None:
+    with own.connect() as other:
+        create_topic(other, "t", 1)
+        limit(other, [("client-id", "huge")], producer_byte_rate=1, controller_mutation_rate=1e-300)
+        for offset in range(4):
+            with own.connect() as sock:
+                answer = ask(sock, "huge", produce_request("t", {0: batch([b"x" * 900_000])}), 9)
+            assert answer.responses[0].partition_responses[0].base_offset == offset
+        assert answer.throttle_time_ms == 2**31 - 1
+        made = CreateTopicsRequest(topics=[CreatableTopic(name="u", num_partitions=9, replication_factor=1)])
+        with own.connect() as sock:
+            assert ask(sock, "huge", made, 5).topics[0].error_code == 0
+        limit(other, [("client-id", "slow")], request_percentage=1e-310)
+        with own.connect() as sock:
+            assert ask(sock, "slow", VERSIONS, 3).throttle_time_ms == 1000
+
+
+def test_the_memory_of_who_is_held_back_is_for_others(start_broker: Callable[..., KafkalogBroker]) -> None:
+    broker = start_broker({"queued.max.request.bytes": "300000"})
+    data = produce_request("t", {0: batch([b"x" * 200_000])})
+    with broker.connect() as other:
+        create_topic(other, "t", 1)
+        limit(other, [("client-id", "fast")], producer_byte_rate=10)
+        with broker.connect() as sock, broker.connect() as third:
+            assert ask(sock, "fast", data, 9).throttle_time_ms > 300_000
+            # What it sends from now on stays outside, too.
+            sock.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                for _ in range(10):
+                    sock.send(encode_request(data, 9, 1, "fast"))
+            third.settimeout(60)
+            for _ in range(3):
+                assert ask(third, "slow", data, 9).throttle_time_ms == 0
+
+
+def test_held_back_clients_that_left_are_gone(start_broker: Callable[..., KafkalogBroker]) -> None:
+    broker = start_broker({"connections.max.idle.ms": "2000", "max.connections": "3"})
+    with broker.connect() as other:
+        create_topic(other, "t", 1)
+        limit(other, [("client-id", "fast")], producer_byte_rate=10)
+        for _ in range(2):
+            with broker.connect() as sock:
+                assert ask(sock, "fast", produce_request("t", {0: batch([b"x" * 6000])}), 9).throttle_time_ms > 300_000
+
+        def has_room() -> bool:
+            end_offset(other, "t")
+            with broker.connect() as sock:
+                sock.sendall(encode_request(VERSIONS, 3, 1, "new"))
+                return bool(receive_frame(sock))
+
+        wait_until(has_room, "a connection")
+
+
+def test_what_was_sent_without_acks_is_served_though_its_client_left(own: KafkalogBroker) -> None:
+    with own.connect() as other:
+        create_topic(other, "t", 1)
+        limit(other, [("client-id", "fast")], producer_byte_rate=10_000)
+        with own.connect() as sock:
+            data = encode_request(produce_request("t", {0: batch([b"x" * 60_000])}, acks=0), 9, 1, "fast")
+            sock.sendall(data * 3)
+        wait_until(lambda: end_offset(other, "t") == 3, "all of it")
 
 
 def test_a_producer_without_acks_is_held_back(own: KafkalogBroker) -> None:
@@ -298,6 +367,25 @@ def test_topics_are_refused_while_partitions_are_owed(own: KafkalogBroker) -> No
             assert (answer.topics[0].error_code, answer.throttle_time_ms) == (0, 0)
         listed = {topic.name for topic in ask(other, "looker", MetadataRequest(topics=None), 9).topics}
         assert listed == {"first", "old", "auto"}
+
+
+def test_large_alterations_are_refused_whole_and_others_take_turns(own: KafkalogBroker) -> None:
+    with own.connect() as sock:
+        many = [alteration([("client-id", f"client{number}")], producer_byte_rate=1) for number in range(10_001)]
+        outcomes = alter(sock, *many)
+        assert {code for code, _ in outcomes} == {ErrorCode.POLICY_VIOLATION}
+        assert described(sock) == {}
+        assert alter(sock, *many[:5000]) == [(0, None)] * 5000
+        assert len(described(sock)) == 5000
+
+
+def test_hosts_without_an_address_are_told_of_and_can_be_removed(own: KafkalogBroker) -> None:
+    with own.connect() as sock:
+        hosts = [alteration([("ip", f"no-such-host-{at}.invalid")], connection_creation_rate=1) for at in range(25)]
+        outcomes = alter(sock, *hosts, alteration([("ip", "localhost")], connection_creation_rate=1000))
+        assert [code for code, _ in outcomes[:25]] == [ErrorCode.INVALID_REQUEST] * 25
+        assert set(described(sock)) <= {(("ip", "localhost"),)}
+        limit(sock, [("ip", "no-such-host.invalid")], connection_creation_rate=None)
 
 
 def test_connections_come_no_faster_than_an_address_may(own: KafkalogBroker) -> None:

@@ -12,6 +12,7 @@ from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer import Consumer
+from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.fetcher import PartitionFetcher
 from kafkalog.client.low_level import LowLevelConsumer
 from kafkalog.client.producer import Producer
@@ -108,3 +109,31 @@ def test_a_consumer_of_offsets_and_sizes(bootstrap: str, version: int) -> None:
     patient = {**properties(bootstrap), "request.timeout.ms": "30000"}
     with LowLevelConsumer(ClientConfig.from_dict(patient), max_version=version) as consumer:
         assert [record.value for record in consumer.messages("t", 0, 0)] == list(map(value, range(COUNT)))
+
+
+def test_an_administrator_waits_and_makes_no_new_connection(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    with QuotaAdmin(ClientConfig.from_dict({"bootstrap.servers": bootstrap})) as quotas:
+        quotas.alter({"client-id": "maker"}, {"controller_mutation_rate": 2})
+    settings = {"bootstrap.servers": bootstrap, "client.id": "maker", "request.timeout.ms": "1000"}
+    with Admin(ClientConfig.from_dict(settings)) as admin:
+        admin.create_topics([NewTopic("made", 28)])
+        (slot,) = [slot for slot in admin.cluster._slots.values() if slot.connection is not None]
+        connection = slot.connection
+        # Refused as long as partitions are owed: it tries again by itself.
+        admin.create_topics([NewTopic("more", 1)])
+        assert slot.connection is connection
+        assert {"made", "more"} <= set(admin.list_topics())
+    assert any("above a quota" in record.getMessage() for record in caplog.records)
+
+
+def test_a_fetch_with_a_deadline_keeps_to_it(bootstrap: str) -> None:
+    """A batch that is larger than the windows never fits, at any broker."""
+    with QuotaAdmin(ClientConfig.from_dict({"bootstrap.servers": bootstrap})) as quotas:
+        quotas.alter({"client-id": "starving"}, {"consumer_byte_rate": 10})
+    settings = {"bootstrap.servers": bootstrap, "client.id": "starving"}
+    with (
+        Cluster(ClientConfig.from_dict(settings)) as cluster,
+        PartitionFetcher(cluster, TP) as fetcher,
+        pytest.raises(ClientTimeoutError),
+    ):
+        fetcher.fetch(0, deadline=time.monotonic() + 2)

@@ -137,3 +137,33 @@ def test_addresses() -> None:
     assert canonical("::ffff:127.0.0.1") == "127.0.0.1"
     assert canonical("0:0::1") == "::1"
     assert canonical("fe80::1%eth0") == "fe80::1"
+
+
+def test_what_is_owed_is_not_forgotten() -> None:
+    quota = ClientQuota(Kind.CONTROLLER_MUTATION, WINDOW, TokenBucket)
+    quota.update({of(("client-id", None)): {"controller_mutation_rate": 1.0}})
+    Mutations(quota, "u", "debtor", 0, strict=True).record(10_000)
+    for number in range(3 * SWEEP_AT_LEAST):
+        Mutations(quota, "u", f"client{number}", 12_000, strict=True).record(1)
+    with pytest.raises(ThrottlingQuotaExceededError):
+        Mutations(quota, "u", "debtor", 12_000, strict=True).record(1)
+
+
+def test_looking_at_what_is_used_puts_nothing_old_in_force() -> None:
+    quota = ClientQuota(Kind.PRODUCE, WINDOW)
+    quota.update({of(("client-id", None)): {"producer_byte_rate": 10.0}})
+    quota.record("u", "c", 5, 0)
+    seen = quota.used(0)
+    next(seen)
+    quota.update({of(("client-id", None)): {"producer_byte_rate": 1e9}})
+    assert list(seen) == []
+    assert quota.limit("u", "c").value == 1e9
+    assert not quota._found.keys() - {("u", "c")}
+
+
+def test_what_is_long_past_is_not_told() -> None:
+    quota = ClientQuota(Kind.PRODUCE, WINDOW)
+    quota.update({of(("client-id", None)): {"producer_byte_rate": 10.0}})
+    quota.record("u", "c", 5, 0)
+    assert len(list(quota.used(10_000))) == 1
+    assert list(quota.used(11_000)) == []
