@@ -56,9 +56,8 @@ class Sending:
             if error is None:
                 self._recorder.tell(Action.SEND, Outcome.OK, **what, offset=message.offset())
             else:
-                # Only a record that was still in the queue is certain not to have been sent.
-                kept = error.code() == KafkaError._PURGE_QUEUE
-                self._recorder.tell(Action.SEND, Outcome.FAIL if kept else Outcome.UNKNOWN, **what, error=error.str())
+                # Also where it was purged from the queue: it may lie there to be sent once more.
+                self._recorder.tell(Action.SEND, Outcome.UNKNOWN, **what, error=error.str())
 
         try:
             self.producer.produce(topic, record.encode(), partition=partition, on_delivery=delivered)
