@@ -165,6 +165,8 @@ class BrokerConfig:
         if not self.listeners:
             raise ConfigError("Invalid value for configuration listeners: name at least one, such as PLAINTEXT://:9092")
         self.advertised = self._advertised(protocol_map)
+        if not self.log_dirs:
+            raise ConfigError("At least one log directory must be defined via log.dirs or log.dir.")
         if fault := self.cleaner_config().fault() or group_fault(self.__getitem__):
             raise ConfigError(fault)
 
@@ -175,8 +177,8 @@ class BrokerConfig:
 
     @property
     def log_dirs(self) -> list[Path]:
-        dirs = self["log.dirs"] or (self["log.dir"],)
-        return [Path(entry) for entry in dirs]
+        dirs = (self["log.dir"],) if self["log.dirs"] is None else self["log.dirs"]
+        return [Path(entry) for entry in dirs if entry]
 
     def _advertised(self, protocol_map: dict[str, str]) -> dict[str, Endpoint]:
         if self["advertised.listeners"] is None:

@@ -144,10 +144,13 @@ class QuotaController:
 def _altered(state: ClusterState, valid: Mapping[QuotaEntity, tuple[int, Changes]]) -> ClusterState:
     quotas = dict(state.client_quotas)
     for entity, (_, changes) in valid.items():
-        values = {**quotas.pop(entity, {}), **changes}
+        values = {**quotas.get(entity, {}), **changes}
         kept = {key: value for key, value in values.items() if value is not None}
         if kept:
+            # In its place, where it has one.
             quotas[entity] = kept
+        else:
+            quotas.pop(entity, None)
     return state if quotas == state.client_quotas else replace(state, client_quotas=quotas)
 
 

@@ -94,7 +94,9 @@ class QuotaEntity:
         keys = _OF_ADDRESSES if self.parts[0][0] == EntityType.IP else _OF_CLIENTS
         if key not in keys:
             raise InvalidRequestError(f"Invalid configuration key {key}")
-        if not value > 0:
+        if math.isnan(value):
+            raise InvalidRequestError(f"Quota {key} must be a number")
+        if value <= 0:
             raise InvalidRequestError(f"Quota {key} must be greater than 0")
         largest = keys[key]
         if largest is None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +49,32 @@ def quiet_session(name: str, directory: Path, master: str = "local[*]") -> Any:
     with log.open("ab") as file:
         # What the JVM's launcher prints before its logging is set up.
         os.dup2(file.fileno(), 2)
-        # Ctrl-C waits until Spark is up: a JVM that is interrupted before outlives the process that started it.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            return builder.getOrCreate()
+            with _signals_held():
+                return builder.getOrCreate()
         finally:
             os.dup2(terminal, 2)
             os.close(terminal)
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Hold signals that end the command back until Spark is up: a JVM whose start is cut short outlives the command.
+
+    By handlers, not by a mask: a signal that the main thread blocks goes to any other.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda caught, _: came.append(caught))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for caught in dict.fromkeys(came):
+            os.kill(os.getpid(), caught)

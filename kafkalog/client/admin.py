@@ -7,6 +7,7 @@ others have been dealt with all the same.
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
@@ -43,6 +44,8 @@ from .config import ClientConfig
 from .errors import KafkaError, about
 from .retry import Retry
 from .types import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 
 class ResourceType(IntEnum):
@@ -399,7 +402,10 @@ class Admin(Closing):
         """Ask the broker that a broker's configuration is about, any broker for everything else."""
         if resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name:
             retry = Retry(self._config)
-            self.cluster.metadata([], deadline=retry.deadline, refresh=True)
+            known = self.cluster.metadata([], deadline=retry.deadline, refresh=True).brokers
+            if int(resource.name) not in known:
+                there = ", ".join(map(str, sorted(known)))
+                _log.warning("there is no broker %s at present, but %s; trying again", resource.name, there)
             return retry.run(lambda: self.cluster.request_to(int(resource.name), request))
         return self.cluster.request_any(request)
 

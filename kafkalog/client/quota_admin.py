@@ -85,7 +85,11 @@ class QuotaAdmin(Closing):
 
         Raises:
             InvalidRequestError: there is no such entity or key, or the key has no such value.
+            TypeError: a value is no number.
         """
+        for key, value in values.items():
+            if value is not None and not isinstance(value, int | float):
+                raise TypeError(f"{key}={value!r}: a quota is a number, or None to remove it")
         parts = [AlterClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in entity.items()]
         ops = [
             AlterClientQuotasOp(key=key, value=0.0 if value is None else value, remove=value is None)
@@ -97,7 +101,7 @@ class QuotaAdmin(Closing):
         response: Any = self.cluster.request_any(request)
         for result in response.entries:
             if result.error_code:
-                raise about(result.error_code, entity_text(entity), result.error_message)
+                raise about(result.error_code, entity_text(entity) or "client quotas", result.error_message)
 
 
 def entity_text(entity: Mapping[str, str | None]) -> str:

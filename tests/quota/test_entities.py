@@ -50,7 +50,7 @@ def test_the_order_of_types_does_not_matter() -> None:
         ([("user", "a")], "no_such_rate", 1, "Invalid configuration key no_such_rate"),
         ([("user", "a")], "producer_byte_rate", 0, "must be greater than 0"),
         ([("user", "a")], "request_percentage", -1, "must be greater than 0"),
-        ([("user", "a")], "consumer_byte_rate", float("nan"), "must be greater than 0"),
+        ([("user", "a")], "consumer_byte_rate", float("nan"), "must be a number"),
         ([("user", "a")], "consumer_byte_rate", 1.5, "cannot be a fractional value"),
         ([("user", "a")], "consumer_byte_rate", 1e19, "too large for a LONG"),
         ([("user", "a")], "request_percentage", float("inf"), "must be a finite number"),

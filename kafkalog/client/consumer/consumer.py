@@ -253,11 +253,19 @@ class Consumer(Inquiries, Closing):
     ) -> Iterator[pa.RecordBatch]:
         """Arrow record batches, as `poll_arrow` gives them; ends when none comes for ``timeout`` seconds (None: never).
 
-        The position moves with each batch that is yielded: a commit after it says that it is done.
+        The position moves with each batch that is yielded: a commit after it says that it is done. The time begins anew
+        with the first partitions that are assigned.
         """
+        from kafkalog.records import kernels
+
+        # Compiling, on a machine that has never done so, is no silence of the broker's.
+        kernels.load()
+        is_assigned = bool(self.assignment())
         while True:
             quiet = time.monotonic()
             while (batch := self.poll_arrow(self._pause(timeout, quiet), columns)) is None:
+                if not is_assigned and self.assignment():
+                    is_assigned, quiet = True, time.monotonic()
                 if timeout is not None and time.monotonic() - quiet >= timeout:
                     return
             yield batch
