@@ -130,7 +130,8 @@ class ClientQuota:
         """Every share that has used something lately. On any thread, so nothing is remembered here."""
         for names, share in list(self._shares.items()):
             limit = self._limits.of(*names).value
-            if limit is not None and not share.measure.is_over(limit, now_ms):
+            is_recent = now_ms - share.measure.last_ms < self._window.span_ms
+            if limit is not None and (is_recent or not share.measure.is_over(limit, now_ms)):
                 value = share.measure.per_second(limit, now_ms)
                 yield Used(names, value, share.throttled, share.throttled_ms)
 

@@ -117,9 +117,23 @@ def test_headers_are_those_of_kafka(cls: type[Request] | type[Response]) -> None
             assert decode_response(request, golden.version, frame[4:]) == (_CORRELATION_ID, msg)
 
 
+_NAMED_APART = {
+    "AlterClientQuotasEntity": "EntityData",
+    "AlterClientQuotasEntry": "EntryData",
+    "AlterClientQuotasOp": "OpData",
+    "AlterClientQuotasResult": "EntryData",
+    "DescribeClientQuotasComponent": "ComponentData",
+    "DescribeClientQuotasEntity": "EntityData",
+    "DescribeClientQuotasEntry": "EntryData",
+    "DescribeClientQuotasValue": "ValueData",
+}
+"""Structures whose names in Kafka say nothing outside their message."""
+
+
 def _structs(message: str) -> dict[str, type[Struct]]:
+    """A message's structures by Kafka's names."""
     (cls,) = (cls for cls in message_classes() if cls.__name__ == message)
-    return {struct.__name__: struct for struct in structs_of(cls)}
+    return {_NAMED_APART.get(struct.__name__, struct.__name__): struct for struct in structs_of(cls)}
 
 
 def test_defaults_are_those_of_kafka() -> None:

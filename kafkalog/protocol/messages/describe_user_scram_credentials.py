@@ -10,7 +10,7 @@ from __future__ import annotations
 from kafkalog.protocol.schema import Request, Response, Struct, array, int8, int16, int32, string
 
 
-class ScramCredentialInfo(Struct):
+class CredentialInfo(Struct):
     mechanism: int = int8("0+")  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
     iterations: int = int32("0+")
 
@@ -19,7 +19,7 @@ class DescribeUserScramCredentialsResult(Struct):
     user: str = string("0+")
     error_code: int = int16("0+")
     error_message: str | None = string("0+", nullable="0+")
-    credential_infos: list[ScramCredentialInfo] = array(ScramCredentialInfo, "0+")
+    credential_infos: list[CredentialInfo] = array(CredentialInfo, "0+")
 
 
 class DescribeUserScramCredentialsResponse(Response, key=50, versions="0", flexible="0+"):

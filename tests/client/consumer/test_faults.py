@@ -446,7 +446,8 @@ def damaged_log(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tupl
         live = Live(running.bootstrap)
         topic = live.topic()
         for part in range(3):
-            live.produce(topic, 0, values(10, f"part{part}."))
+            # In one batch, however slowly they are sent one after another.
+            live.produce(topic, 0, values(10, f"part{part}."), linger_ms="1000")
         (segment,) = (running.log_dir / f"{topic}-0").glob("*.log")
         data = segment.read_bytes()
         headers = list(iter_headers(memoryview(data)))
