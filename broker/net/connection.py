@@ -63,9 +63,9 @@ class Connection:
     """See the module. All methods run on the event loop's thread."""
 
     __slots__ = (
-        "_busy", "_corked", "_dispatcher", "_frames", "_held_back", "_loop", "_memory", "_on_close", "_out",
-        "_out_bytes", "_reading", "_ready_to", "_resume_scheduled", "_sock", "_unanswered", "_waiting_for_disk",
-        "_writing", "closed", "endpoint", "fd", "last_active", "peer", "state",
+        "_busy", "_charged", "_corked", "_dispatcher", "_frames", "_held_back", "_loop", "_memory", "_on_close",
+        "_out", "_out_bytes", "_reading", "_ready_to", "_resume_scheduled", "_sock", "_unanswered",
+        "_waiting_for_disk", "_writing", "closed", "endpoint", "fd", "last_active", "peer", "state",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +84,8 @@ class Connection:
         self._memory = memory
         self._frames = FrameBuffer(max_request)
         self._on_close = on_close
+        self._charged = 0
+        """Bytes taken of ``memory``: for the buffer beyond its base, and for what is to come of the frame in it."""
         self._out: deque[Chunk] = deque()
         self._out_bytes = 0
         self._busy = False
@@ -115,8 +117,8 @@ class Connection:
     def _on_readable(self) -> None:
         self.last_active = self._loop.time()
         frames = self._frames
-        growth = frames.growth()
-        if growth and not self._memory.take(growth, self._memory_came_free):
+        more = frames.wanted() - self._charged
+        if more > 0 and not self._charge(more):
             self._pause_reading()
             return
         window = frames.window()
@@ -137,6 +139,25 @@ class Connection:
         frames.received(count)
         if not self._busy:
             self._serve()
+
+    def _charge(self, more: int) -> bool:
+        """Take memory for a frame, the whole of it at once.
+
+        Who has some is given what the frame needs: those that wait, for memory that others have, have none themselves.
+        """
+        if self._charged:
+            self._memory.used += more
+        elif not self._memory.take(more, self._memory_came_free):
+            return False
+        self._charged += more
+        return True
+
+    def _give_back(self) -> None:
+        """What the buffer does not take any more is for others."""
+        held = self._frames.capacity - BASE_CAPACITY
+        freed, self._charged = self._charged - held, held
+        if freed:
+            self._memory.give_back(freed)
 
     def _serve(self) -> None:
         """Dispatch whole frames, one after the other, until one has to wait or none is left."""
@@ -162,7 +183,8 @@ class Connection:
         if self.closed:
             return
         if self._memory.bounded and not self._busy and not frames.buffered:
-            self._memory.give_back(frames.shrink())
+            frames.shrink()
+            self._give_back()
         if self._out and not self._writing and not self._waiting_for_disk:
             self._flush()
 
@@ -239,15 +261,16 @@ class Connection:
 
     def _go_on(self) -> None:
         self._held_back = None
+        # At once, though a request that comes next may take long: a client that leaves is to be noticed.
+        self._resume_reading()
         if not self._writing and not self._waiting_for_disk:
             self._request_done()
 
     def _request_done(self) -> None:
         self._busy = self._unanswered or self._held_back is not None
         if self._held_back is not None and not self._unanswered:
-            freed = self._frames.fit()
-            if freed:
-                self._memory.give_back(freed)
+            self._frames.fit()
+            self._give_back()
         if not self._busy and not self._corked and (self._frames.buffered or not self._reading):
             self._schedule_resume()
 
@@ -388,10 +411,8 @@ class Connection:
 
     def trim(self) -> None:
         """Give back buffer memory of a connection that has been quiet."""
-        if not self._busy:
-            freed = self._frames.shrink()
-            if freed:
-                self._memory.give_back(freed)
+        if not self._busy and self._frames.shrink():
+            self._give_back()
 
     @property
     def drained(self) -> bool:
@@ -411,7 +432,8 @@ class Connection:
         self._out.clear()
         self._sock.close()
         self._memory.forget(self._memory_came_free)
-        self._memory.give_back(self._frames.capacity - BASE_CAPACITY)
+        self._memory.give_back(self._charged)
+        self._charged = 0
         cancel = getattr(self.state, "cancel", None)
         self.state = None
         if cancel is not None:

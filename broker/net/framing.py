@@ -50,9 +50,9 @@ class FrameBuffer:
         """Bytes received and not yet taken as frames."""
         return self._end - self._start
 
-    def growth(self) -> int:
-        """Bytes of further memory that the next ``window`` call takes."""
-        return max(0, self._target_capacity() - len(self._buffer))
+    def wanted(self) -> int:
+        """Bytes of memory beyond the base that the frame being received takes once it is whole; no fewer than now."""
+        return max(self._needed, len(self._buffer)) - BASE_CAPACITY
 
     def window(self) -> memoryview:
         """Where the next bytes go; empty when the buffer is full of frames that were not taken."""

@@ -199,6 +199,23 @@ def test_the_memory_of_who_is_held_back_is_for_others(start_broker: Callable[...
                 assert ask(third, "slow", data, 9).throttle_time_ms == 0
 
 
+def test_a_request_that_is_larger_than_all_memory_is_served(start_broker: Callable[..., KafkalogBroker]) -> None:
+    """Also when others are being received: what was begun is taken to its end."""
+    broker = start_broker({"queued.max.request.bytes": "300000"})
+    with broker.connect() as one, broker.connect() as other:
+        create_topic(one, "t", 1, max_message_bytes="20000000")
+        one.settimeout(60)
+        other.settimeout(60)
+        large = encode_request(produce_request("t", {0: batch([b"x" * 6_000_000])}), 9, 1, "large")
+        one.sendall(large[:2_000_000])
+        other.sendall(large[:50_000])
+        one.sendall(large[2_000_000:])
+        assert receive_frame(one)
+        other.sendall(large[50_000:])
+        assert receive_frame(other)
+        assert end_offset(one, "t") == 2
+
+
 def test_held_back_clients_that_left_are_gone(start_broker: Callable[..., KafkalogBroker]) -> None:
     broker = start_broker({"connections.max.idle.ms": "2000", "max.connections": "3"})
     with broker.connect() as other:
