@@ -406,8 +406,8 @@ class Connection:
 
         A peer that takes nothing of its response is idle too, and so is one that is held back.
         """
-        is_served = self._unanswered or (self._busy and not self._writing and self._held_back is None)
-        return self._loop.time() if is_served else self.last_active
+        is_held_back = self._held_back is not None and not self._unanswered
+        return self._loop.time() if self._busy and not self._writing and not is_held_back else self.last_active
 
     def trim(self) -> None:
         """Give back buffer memory of a connection that has been quiet."""
