@@ -39,6 +39,7 @@ class PartitionQueue:
     """One partition's batches, and its place in the producer's sequence."""
 
     __slots__ = (
+        "begun",
         "in_flight",
         "leader",
         "next_sequence",
@@ -63,8 +64,20 @@ class PartitionQueue:
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.next_sequence = 0
+        self.begun = False
+        """Whether the broker has acknowledged a batch of the sequence."""
         self.reset = False
         """Whether the broker's sequence and ours have come apart: a new epoch begins when nothing is in flight."""
+
+    def begin_sequence(self) -> None:
+        """The next number is 0, under another id or epoch."""
+        self.next_sequence = 0
+        self.begun = False
+
+    def acknowledge(self, batch: ProducerBatch) -> None:
+        """The broker has appended a batch."""
+        if (batch.producer_id, batch.producer_epoch) == (self.producer_id, self.producer_epoch):
+            self.begun = True
 
 
 @dataclass
@@ -112,6 +125,8 @@ class Accumulator:
         self._memory = config.buffer_memory
         self._active: dict[PartitionQueue, None] = {}
         self._incomplete: dict[ProducerBatch, None] = {}
+        self._ending: list[ProducerBatch] = []
+        """Batches whose memory was given back last; who waits for them may not have been told yet."""
         self._blocked = 0
         self._flushing = 0
 
@@ -246,7 +261,7 @@ class Accumulator:
         """Send what is there without lingering and wait until all of it is done. ClientTimeoutError."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.lock:
-            pending = list(self._incomplete)
+            pending = [*self._incomplete, *self._ending]
             self._flushing += 1
             self.rouse()
         try:
@@ -346,19 +361,27 @@ class Accumulator:
             self.idle = True
         return plan
 
+    def _alone(self, queue: PartitionQueue) -> bool:
+        """Whether the partition's next batch waits until nothing of the partition is in flight.
+
+        A broker that knows nothing of a producer takes any number for its first, so a sequence's first batch must be
+        acknowledged before another follows: if it were refused for a while (NOT_LEADER_OR_FOLLOWER), the second would
+        be appended, and the first never (told of in Kafka's VerificationStateEntry, which prevents a part of it).
+        """
+        return queue.reset or self._config.max_in_flight == 1 or (self._config.idempotence and not queue.begun)
+
     def _next(self, queue: PartitionQueue, now: float, hurry: bool, plan: Plan) -> ProducerBatch | None:
         """The batch to send next, if it may go now; when to look again goes to the plan."""
         if queue.ready:
             batch = queue.ready[0]
-            if batch.attempts or queue.reset or self._config.max_in_flight == 1:
-                # Order: what is tried again goes when everything before it is known.
-                if queue.in_flight:
-                    return None
-                if batch.retry_at > now:
-                    plan.wake_at = min(plan.wake_at, batch.retry_at)
-                    return None
+            # Order: what is tried again goes when everything before it is known.
+            if queue.in_flight and (batch.attempts or self._alone(queue)):
+                return None
+            if batch.retry_at > now:
+                plan.wake_at = min(plan.wake_at, batch.retry_at)
+                return None
             return batch
-        if queue.open is None or (queue.in_flight and (queue.reset or self._config.max_in_flight == 1)):
+        if queue.open is None or (queue.in_flight and self._alone(queue)):
             return None
         batch = queue.open
         if not hurry and batch.size < self._batch_size:
@@ -414,21 +437,29 @@ class Accumulator:
             self.used += sum(part.size for part in parts) - batch.size
 
     def release(self, batches: Iterable[ProducerBatch]) -> None:
-        """Give back the memory of batches that are done."""
+        """Give back the memory of batches that are done, or that will be before the next call."""
         with self.lock:
-            for batch in batches:
+            self._ending = list(batches)
+            for batch in self._ending:
                 if batch in self._incomplete:
                     del self._incomplete[batch]
                     self.used -= batch.size
             if self._blocked and self.used <= self._memory * LOW_WATER:
                 self.changed.notify_all()
 
-    def withdraw(self, *, repeated: bool) -> list[ProducerBatch]:
-        """Take out the batches that were never sent and, with ``repeated``, those that wait to be sent again."""
+    def withdraw(self) -> list[ProducerBatch]:
+        """Take out what a transaction that cannot commit has no use for.
+
+        Those are the batches that were never sent; where nothing can be of use, those that wait to be sent again, too.
+        """
         found: list[ProducerBatch] = []
         with self.lock:
+            # Under one lock with the state: a moment later these may be the next transaction's batches.
+            if self.transactions is None or not self.transactions.withdrawing:
+                return found
+            doomed = self.transactions.doomed
             for queue in self._active:
-                fresh = [batch for batch in queue.ready if repeated or batch.base_sequence == NO_SEQUENCE]
+                fresh = [batch for batch in queue.ready if doomed or batch.base_sequence == NO_SEQUENCE]
                 found += fresh
                 queue.ready = deque(batch for batch in queue.ready if batch not in fresh)
                 if queue.open is not None:

@@ -40,12 +40,12 @@ class Enlistment:
 
     def withdraw(self) -> tuple[list[ProducerBatch], Exception]:
         """Batches that a transaction which cannot commit has no use for, taken out, and what to tell of them."""
-        with self._accumulator.lock:
-            withdrawing, doomed = self.transactions.withdrawing, self.transactions.doomed
-            error = self.transactions.error
+        batches = self._accumulator.withdraw()
+        error = self.transactions.error if batches else None
         text = f"transactional.id {self.transactions.transactional_id}: the transaction was aborted before"
-        failure = TransactionAbortedError(f"{text} the record was sent{f': {error}' if error is not None else ''}")
-        return self._accumulator.withdraw(repeated=doomed) if withdrawing else [], failure
+        return batches, TransactionAbortedError(
+            f"{text} the record was sent{f': {error}' if error is not None else ''}"
+        )
 
     def register(self, partitions: list[TopicPartition], limit: float) -> None:
         """Have the coordinator add partitions to the transaction, until ``limit`` or so."""
@@ -76,7 +76,7 @@ class Enlistment:
         identity = self.requests.identity
         if ProducerIdentity(queue.producer_id, queue.producer_epoch) != identity:
             queue.producer_id, queue.producer_epoch = identity
-            queue.next_sequence = 0
+            queue.begin_sequence()
         return True
 
     def fail(self, error: Exception, *, batch: bool = False) -> None:

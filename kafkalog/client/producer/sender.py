@@ -242,7 +242,7 @@ class Sender:
         elif batch.base_sequence == NO_SEQUENCE:
             if queue.producer_id == NO_PRODUCER_ID:
                 queue.producer_id, queue.producer_epoch = self._producer_id, self._producer_epoch
-                queue.next_sequence = 0
+                queue.begin_sequence()
             self._number(queue, batch)
 
     def _begin_epoch(self, queue: PartitionQueue, first: ProducerBatch) -> None:
@@ -255,7 +255,7 @@ class Sender:
         if queue.producer_epoch >= MAX_EPOCH:
             # The next time needs another id, which is asked for before anything else is sent.
             self._producer_id = NO_PRODUCER_ID
-        queue.next_sequence = 0
+        queue.begin_sequence()
         self._number(queue, first)
         for batch in queue.ready:
             if batch.base_sequence != NO_SEQUENCE:
@@ -347,6 +347,7 @@ class Sender:
                 self._refused(batch, answer)
         for batch, _ in done:
             self._land(batch)
+            self._queue(batch).acknowledge(batch)
         self.accumulator.release(batch for batch, _ in done)
         for batch, answer in done:
             if not batch.done:
@@ -473,9 +474,10 @@ class Sender:
         for batch in batches:
             if error is None:
                 self._land(batch)
-        self.accumulator.release(batches)
         if error is not None:
+            # First of all: nobody may find all batches done and the transaction whole.
             self.fail_transaction(error, batch=any(batch.base_sequence != NO_SEQUENCE for batch in batches))
+        self.accumulator.release(batches)
         for batch in batches:
             if error is not None:
                 self.counters.errors += batch.count

@@ -1,0 +1,154 @@
+"""What the producer's sender takes out of the queues and when, and in which order it tells of it. No broker."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.producer.accumulator import Accumulator, PartitionQueue
+from kafkalog.client.producer.batch import ProducerBatch
+from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.sender import Sender
+from kafkalog.client.producer.transactions import State
+from kafkalog.client.transaction_errors import AbortableTransactionError
+from kafkalog.client.transaction_requests import ProducerIdentity
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import MessageTooLargeError
+from kafkalog.records.batch import Record, encode_batch
+
+
+def settings(**properties: Any) -> ProducerConfig:
+    more = {key.replace("_", "."): value for key, value in properties.items()}
+    given = {"bootstrap.servers": "localhost:1", **more}
+    return ProducerConfig.from_dict(given)
+
+
+def queue_of(accumulator: Accumulator, batches: int) -> PartitionQueue:
+    """A partition with a leader and so many batches."""
+    queue = PartitionQueue("t", 0)
+    queue.leader = 1
+    for number in range(batches):
+        accumulator.put(queue, encode_batch([Record(0, 0, value=b"%d" % number)]))
+    return queue
+
+
+def take(accumulator: Accumulator, config: ProducerConfig) -> list[ProducerBatch]:
+    """What goes out at a time when nodes take any number of requests."""
+    return accumulator.take(time.monotonic(), config.idempotence, True, lambda node: 0.0).requests.get(1, [])
+
+
+@pytest.mark.parametrize("open_one", [False, True], ids=["full batches", "an open one"])
+def test_a_sequence_begins_with_one_batch(open_one: bool) -> None:
+    """A broker without the producer's state takes any number: a second batch could overtake a first that is refused."""
+    config = settings()
+    accumulator = Accumulator(config, lambda: None)
+    queue = queue_of(accumulator, 1 if open_one else 3)
+    if open_one:
+        accumulator.append(queue, b"x", 0, None, (), 100)
+    [first] = take(accumulator, config)
+    first.identify(7, 0, 0)
+    queue.producer_id, queue.producer_epoch = 7, 0
+    assert take(accumulator, config) == []
+    queue.acknowledge(first)
+    [second] = take(accumulator, config)
+    assert (second.serial, queue.in_flight) == (2, [first, second])
+
+
+def test_what_is_acknowledged_of_an_older_sequence_says_nothing_of_the_new() -> None:
+    config = settings()
+    accumulator = Accumulator(config, lambda: None)
+    queue = queue_of(accumulator, 3)
+    [first] = take(accumulator, config)
+    first.identify(7, 0, 0)
+    queue.producer_id, queue.producer_epoch = 7, 1
+    queue.begin_sequence()
+    queue.acknowledge(first)
+    assert take(accumulator, config) == []
+
+
+def test_without_idempotence_nothing_waits() -> None:
+    config = settings(enable_idempotence="false")
+    accumulator = Accumulator(config, lambda: None)
+    queue = queue_of(accumulator, 3)
+    assert [take(accumulator, config)[0].serial for _ in range(3)] == [1, 2, 3]
+    assert len(queue.in_flight) == 3
+
+
+@pytest.fixture
+def sender() -> Iterator[Sender]:
+    """Of a producer in a transaction; its thread does not run."""
+    config = settings(transactional_id="x")
+    with Cluster(config.client) as cluster:
+        sender = Sender(config, cluster)
+        transactions = sender.accumulator.transactions
+        assert transactions is not None
+        transactions.begin_init()
+        transactions.initialized(ProducerIdentity(7, 0))
+        transactions.begin()
+        sender.accumulator.admit()
+        transactions.added([TopicPartition("t", 0)])
+        yield sender
+
+
+def test_only_a_transaction_that_is_aborted_withdraws(sender: Sender) -> None:
+    """Batches of the next transaction are not those of the one before."""
+    accumulator = sender.accumulator
+    assert accumulator.transactions is not None
+    queue = queue_of(accumulator, 2)
+    assert accumulator.withdraw() == []
+    [sent] = take(accumulator, settings())
+    sent.identify(7, 0, 0)
+    accumulator.requeue(queue, [sent])
+    queue.in_flight.clear()
+    accumulator.transactions.begin_abort()
+    assert [batch.serial for batch in accumulator.withdraw()] == [2]
+    assert list(queue.ready) == [sent]
+    accumulator.transactions.ended()
+    accumulator.transactions.begin()
+    accumulator.admit()
+    accumulator.put(queue, encode_batch([Record(0, 0, value=b"next")]))
+    assert accumulator.withdraw() == []
+
+
+def test_a_transaction_is_broken_before_its_last_batch_is_gone(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who finds nothing left to deliver must find out, too, that something was not delivered."""
+    accumulator = sender.accumulator
+    transactions = accumulator.transactions
+    assert transactions is not None
+    queue_of(accumulator, 1)
+    [batch] = take(accumulator, settings())
+    states = []
+    release = accumulator.release
+
+    def watch(batches: list[ProducerBatch]) -> None:
+        states.append(transactions.state)
+        release(batches)
+
+    monkeypatch.setattr(accumulator, "release", watch)
+    sender._finish([batch], MessageTooLargeError("t-0"))
+    assert states == [State.ABORTABLE_ERROR]
+    with pytest.raises(AbortableTransactionError, match="MESSAGE_TOO_LARGE"):
+        transactions.check_commit()
+
+
+def test_flush_waits_for_who_is_being_told() -> None:
+    """The memory of a batch is given back before its futures are done."""
+    config = settings()
+    accumulator = Accumulator(config, lambda: None)
+    queue_of(accumulator, 1)
+    [batch] = take(accumulator, config)
+    accumulator.release([batch])
+    assert not accumulator.incomplete
+    with pytest.raises(ClientTimeoutError):
+        accumulator.flush(0)
+    flushing = threading.Thread(target=accumulator.flush, args=(60,))
+    flushing.start()
+    batch.complete(0, -1, None)
+    flushing.join(60)
+    assert not flushing.is_alive()
