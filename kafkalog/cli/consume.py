@@ -103,7 +103,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run_consume(arguments: argparse.Namespace) -> int:
     """Print records until told to stop, and how many they were to standard error."""
     from kafkalog.client.config import ClientConfig
-    from kafkalog.client.consumer import ConsumerConfig
+    from kafkalog.client.consumer import ConsumerConfig, Whitelist
 
     formatter = Formatter.from_properties(_formatter_properties(arguments))
     offset = _offset(arguments)
@@ -122,6 +122,8 @@ def run_consume(arguments: argparse.Namespace) -> int:
     config = ConsumerConfig.from_dict(properties) if grouped else None
     client = ClientConfig.from_dict(properties) if config is None else config.client
     _warn(properties, config, client)
+    if arguments.include is not None:
+        Whitelist(arguments.include)
     printed = Printed()
     with Interruption() as interruption:
         try:

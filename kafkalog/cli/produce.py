@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,10 +18,10 @@ from kafkalog.cli.client_options import (
     reporting,
     warn_unknown,
 )
-from kafkalog.cli.interruptible import read_interruptibly
+from kafkalog.cli.interruptible import InterruptedCommand, Interruption, read_interruptibly
 
 if TYPE_CHECKING:
-    from kafkalog.client.producer import BatchFuture, DeliveryFuture, Producer
+    from kafkalog.client.producer import BatchFuture, DeliveryFuture, Producer, ProducerConfig
 
 EXAMPLES = """\
 examples:
@@ -99,44 +98,53 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 @reporting
 def run_produce(arguments: argparse.Namespace) -> int:
     """Send every line; 1 where some were not delivered, 130 or 143 where SIGINT or SIGTERM came."""
-    from kafkalog.client.producer import Producer, ProducerConfig
+    from kafkalog.client.producer import ProducerConfig
 
     reader = LineReader.from_properties(_reader_properties(arguments))
     config = ProducerConfig.from_dict(_producer_properties(arguments))
     warn_unknown(config.unknown)
     outcome = Deliveries(arguments.topic)
-    signal.signal(signal.SIGTERM, _terminate)
-    interrupted = 0
-    try:
-        with Producer(config) as producer:
-            if config.transactional_id is not None:
-                producer.init_transactions()
-                producer.begin_transaction()
-            try:
-                _send_all(arguments, producer, reader, outcome, config.max_request_size)
-            except KeyboardInterrupt as interrupt:
-                # What was read before is still delivered.
-                interrupted = 128 + (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT)
-            except LineError as error:
-                complain(error)
-                outcome.stopped = True
-            # What is interrupted is aborted when the producer is closed.
-            if config.transactional_id is not None and not interrupted and not outcome.stopped:
-                producer.commit_transaction()
-        if config.transactional_id is not None and (interrupted or outcome.stopped):
-            complain(f"the transaction was aborted: {outcome.sent} records are not committed")
-    finally:
-        # Also where the transaction has failed: what its records met says why.
-        failed = outcome.report()
-    return interrupted or failed
+    failed = 0
+    with Interruption() as interruption:
+        try:
+            _produce(arguments, config, reader, outcome, interruption)
+        except InterruptedCommand:
+            # A second time, or while the last records were delivered.
+            outcome.tell_unknown()
+        finally:
+            # Also where the transaction has failed: what its records met says why.
+            failed = outcome.report()
+    return interruption.exit_code or failed
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came."""
+def _produce(
+    arguments: argparse.Namespace,
+    config: ProducerConfig,
+    reader: LineReader,
+    outcome: Deliveries,
+    interruption: Interruption,
+) -> None:
+    """Send every line there is, or those before a signal; in a transaction, then commit or abort it."""
+    from kafkalog.client.producer import Producer
 
-
-def _terminate(number: int, frame: object) -> None:
-    raise Terminated
+    with Producer(config) as producer:
+        if config.transactional_id is not None:
+            producer.init_transactions()
+            producer.begin_transaction()
+        try:
+            _send_all(arguments, producer, reader, outcome, interruption, config.max_request_size)
+        except InterruptedCommand:
+            # What was read before is still delivered.
+            pass
+        except LineError as error:
+            complain(error)
+            outcome.stopped = True
+        cut_short = bool(interruption.exit_code) or outcome.stopped
+        # What is cut short is aborted when the producer is closed.
+        if config.transactional_id is not None and not cut_short:
+            producer.commit_transaction()
+    if config.transactional_id is not None and cut_short:
+        complain(f"the transaction was aborted: {outcome.sent} records are not committed")
 
 
 def _reader_properties(arguments: argparse.Namespace) -> dict[str, str]:
@@ -170,17 +178,20 @@ class Deliveries:
         self._topic = topic
         self._failed = 0
         self._told = 0
+        self._known = 0
         self.sent = 0
         self.stopped = False
 
     def note(self, future: DeliveryFuture) -> None:
         """Take down how a delivery ended; called on the producer's thread."""
+        self._known += 1
         error = future.exception()
         if error is not None:
             self._count(error, 1)
 
     def note_many(self, future: BatchFuture) -> None:
         """Take down how several deliveries ended."""
+        self._known += future.count
         failures = future.failures()
         if failures:
             self._count(failures[0][1], len(failures))
@@ -190,6 +201,11 @@ class Deliveries:
         self._told += 1
         if self._told <= TOLD_ERRORS:
             complain(f"sending to {self._topic}: {error}")
+
+    def tell_unknown(self) -> None:
+        """Print of how many it is not known what became of them."""
+        if self.sent > self._known:
+            complain(f"{self.sent - self._known} records may not have been delivered")
 
     def report(self) -> int:
         """Print how many failed; the exit code."""
@@ -203,24 +219,31 @@ class LineError(ValueError):
 
 
 def _send_all(
-    arguments: argparse.Namespace, producer: Producer, reader: LineReader, outcome: Deliveries, max_size: int
+    arguments: argparse.Namespace,
+    producer: Producer,
+    reader: LineReader,
+    outcome: Deliveries,
+    interruption: Interruption,
+    max_size: int,
 ) -> None:
     topic = arguments.topic
     # Nothing is read before it is known that it can be sent.
     producer.partitions_for(topic)
     for lines in _lines(sys.stdin.fileno(), max_size):
-        if reader.plain and not arguments.sync and max(map(len, lines)) < max_size - 100:
-            outcome.sent += len(lines)
-            for futures in producer.send_values(topic, lines):
-                futures.add_done_callback(outcome.note_many)
-            continue
-        for line in lines:
-            value, key, headers = reader.parse(line)
-            outcome.sent += 1
-            future = producer.send(topic, value, key, headers)
-            if arguments.sync:
-                future.exception()
-            future.add_done_callback(outcome.note)
+        # What has been read is sent, all of it.
+        with interruption.held():
+            if reader.plain and not arguments.sync and max(map(len, lines)) < max_size - 100:
+                outcome.sent += len(lines)
+                for futures in producer.send_values(topic, lines):
+                    futures.add_done_callback(outcome.note_many)
+                continue
+            for line in lines:
+                value, key, headers = reader.parse(line)
+                outcome.sent += 1
+                future = producer.send(topic, value, key, headers)
+                if arguments.sync:
+                    future.exception()
+                future.add_done_callback(outcome.note)
 
 
 def _lines(descriptor: int, max_size: int) -> Iterator[list[bytes]]:

@@ -148,8 +148,9 @@ def test_a_hanging_transaction(start_broker: Callable[..., KafkalogBroker]) -> N
             admin.abort_transaction(tp, found.producer.producer_id, found.producer.producer_epoch - 1)
         with pytest.raises(UnknownTopicOrPartitionError):
             admin.abort_transaction(TopicPartition(site.topic, 9), 1, 0)
-        time.sleep(0.01)
-        (told,) = objects(site, "find-hanging", "--topic", site.topic, "--max-transaction-timeout", "0")
+        at_once = ("find-hanging", "--topic", site.topic, "--max-transaction-timeout", "0")
+        wait_until(lambda: objects(site, *at_once) != [], "it is older than a millisecond", DEADLINE_S)
+        (told,) = objects(site, *at_once)
         assert (told["partition"], told["startOffset"], told["durationMinutes"]) == (1, 0, 0)
         where = ("--topic", site.topic, "--partition", "1")
         tool(site, "abort", *where, "--start-offset", "0")

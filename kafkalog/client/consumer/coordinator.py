@@ -145,7 +145,7 @@ class Coordinator(ABC):
             self._subscription.hold(going)
         try:
             if lost:
-                _log.warning("group %s: %d partitions are lost", self.requests.group_id, len(going))
+                _log.warning("group %s: partitions are lost: %d", self.requests.group_id, len(going))
                 self.listener.on_partitions_lost(going)
             else:
                 self.listener.on_partitions_revoked(going)

@@ -1,0 +1,13 @@
+"""What several of the commands' tests need."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.console import new_topic
+
+
+@pytest.fixture
+def topic(broker_address: str) -> str:
+    """A new topic with one partition."""
+    return new_topic(broker_address)
