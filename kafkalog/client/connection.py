@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from kafkalog import __version__
 from kafkalog.protocol.api_keys import ApiKey
-from kafkalog.protocol.codec import Chunk, ProtocolError, decode_response, encode_request_chunks
+from kafkalog.protocol.codec import ProtocolError, decode_response, encode_request_chunks
 from kafkalog.protocol.errors import ErrorCode, UnsupportedVersionError, error_for
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -86,6 +86,8 @@ class Connection(Closing):
         """Until then (``time.monotonic``) nothing is served here, for the client is above a quota; mostly long ago."""
         self._max_response = config.max_response_bytes
         self._in_flight: deque[_InFlight] = deque()
+        self._unsent: list[memoryview] = []
+        """What the peer has not taken yet of a request that was sent without waiting."""
         self._buffers: list[bytearray] = []
         self._prefix = memoryview(bytearray(_LENGTH.size))
         self._body: memoryview | None = None
@@ -182,6 +184,17 @@ class Connection(Closing):
         """
         self._send(message, self.version_of(type(message), max_version, min_version), self._deadline(timeout), answered)
 
+    def send_now(self, message: Request, *, min_version: int = 0, answered: bool = True) -> bool:
+        """As `send`, without waiting: False where the peer has not taken all of it.
+
+        Then nothing else may be sent until `send_rest` has said True; what ``message`` refers to must not change.
+        """
+        return self._send(message, self.version_of(type(message), min_version=min_version), None, answered)
+
+    def send_rest(self) -> bool:
+        """Go on with what `send_now` left, without waiting; whether all of it is sent."""
+        return self._push(None)
+
     def receive(self, *, timeout: float | None = None) -> Any:
         """Receive the response to the oldest request in flight. Its records are memoryviews of its own buffer."""
         if not self._in_flight:
@@ -215,6 +228,7 @@ class Connection(Closing):
         """Close the socket; nothing is sent or received any more."""
         connected, self._socket = self._socket, None
         self._in_flight.clear()
+        self._unsent.clear()
         self._buffers.clear()
         self._body = None
         if connected is not None:
@@ -321,13 +335,38 @@ class Connection(Closing):
             raise TimeoutError
         return left
 
-    def _send(self, message: Request, version: int, deadline: float, answered: bool = True) -> None:
+    def _send(self, message: Request, version: int, deadline: float | None, answered: bool = True) -> bool:
+        """Send a request; without a deadline False unless all of it is sent."""
         connected = self._connected()
+        if self._unsent:
+            raise RuntimeError(f"the request before is not sent yet on {self!r}")
         correlation_id = self._correlation_id
         chunks = encode_request_chunks(message, version, correlation_id, self.config.client_id)
         self._correlation_id = 0 if correlation_id == _MAX_CORRELATION_ID else correlation_id + 1
+        views = [memoryview(chunk) for chunk in chunks if len(chunk)]  # type: ignore[arg-type]
+        if sum(view.nbytes for view in views) < _JOIN_BELOW or isinstance(connected, ssl.SSLSocket):
+            views = [memoryview(b"".join(views))]
+        self._unsent = views
+        done = self._push(deadline)
+        self.last_used = time.monotonic()
+        if answered:
+            self._in_flight.append(_InFlight(correlation_id, type(message), version))
+        return done
+
+    def _push(self, deadline: float | None) -> bool:
+        """Send what is not sent yet; False where that would mean to wait, and there is no deadline."""
+        connected = self._connected()
         try:
-            self._send_chunks(connected, chunks, deadline)
+            while self._unsent:
+                self._set_patience(connected, deadline)
+                try:
+                    if len(self._unsent) == 1:
+                        sent = connected.send(self._unsent[0])
+                    else:
+                        sent = connected.sendmsg(self._unsent[:_MAX_PIECES])
+                except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                    return False
+                self._drop(sent)
         except TimeoutError:
             self.close()
             raise ClientTimeoutError(f"{self.address} did not take a request in time") from None
@@ -337,25 +376,23 @@ class Connection(Closing):
         except BaseException:
             self.close()
             raise
-        self.last_used = time.monotonic()
-        if answered:
-            self._in_flight.append(_InFlight(correlation_id, type(message), version))
+        return True
 
-    def _send_chunks(self, connected: socket.socket, chunks: list[Chunk], deadline: float) -> None:
-        views = [memoryview(chunk) for chunk in chunks if len(chunk)]  # type: ignore[arg-type]
-        if sum(view.nbytes for view in views) < _JOIN_BELOW or isinstance(connected, ssl.SSLSocket):
-            connected.settimeout(self._left(deadline))
-            connected.sendall(b"".join(views))
-            return
-        first = 0
-        while first < len(views):
-            connected.settimeout(self._left(deadline))
-            sent = connected.sendmsg(views[first : first + _MAX_PIECES])
-            while first < len(views) and sent >= views[first].nbytes:
-                sent -= views[first].nbytes
-                first += 1
-            if sent:
-                views[first] = views[first][sent:]
+    def _drop(self, sent: int) -> None:
+        views = self._unsent
+        whole = 0
+        while whole < len(views) and sent >= views[whole].nbytes:
+            sent -= views[whole].nbytes
+            whole += 1
+        del views[:whole]
+        if sent:
+            views[0] = views[0][sent:]
+
+    def _set_patience(self, connected: socket.socket, deadline: float | None) -> None:
+        """How long the socket may wait; not at all without a deadline. TimeoutError where it has passed."""
+        patience = 0.0 if deadline is None else self._left(deadline)
+        if connected.gettimeout() != patience:
+            connected.settimeout(patience)
 
     def _receive(self, deadline: float | None) -> Any:
         """The next response; without a deadline None unless all of it is there."""
@@ -434,9 +471,7 @@ class Connection(Closing):
         """Go on filling ``view``; False where that would mean to wait, and there is no deadline."""
         size = len(view)
         while self._filled < size:
-            patience = 0.0 if deadline is None else self._left(deadline)
-            if connected.gettimeout() != patience:
-                connected.settimeout(patience)
+            self._set_patience(connected, deadline)
             try:
                 count = connected.recv_into(view[self._filled :])
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):

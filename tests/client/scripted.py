@@ -23,6 +23,12 @@ from kafkalog.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kafkalog.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kafkalog.protocol.schema import Request, Response
@@ -36,7 +42,11 @@ class Halted(NamedTuple):
     until: threading.Event
 
 
-Answer = Response | Halted | bytes | None
+class Silence(NamedTuple):
+    """No response, as to a request that wants none."""
+
+
+Answer = Response | Halted | Silence | bytes | None
 """A response; or bytes to send as they are, after which the connection is closed; or None, to close it at once."""
 Handler = Callable[[Any], Answer]
 _HALT_S = 200.0
@@ -166,6 +176,8 @@ class ScriptedBroker:
                 answer, until = self.handlers[cls](request), None
                 if isinstance(answer, Halted):
                     answer, until = answer
+                if isinstance(answer, Silence):
+                    continue
                 if not isinstance(answer, Response):
                     if answer is not None:
                         connection.sendall(answer)
@@ -186,6 +198,20 @@ class ScriptedBroker:
                 except OSError:
                     # The peer did not wait for it.
                     return
+
+
+def taken(request: ProduceRequest, **more: Any) -> ProduceResponse:
+    """All of it was appended."""
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                partition_responses=[PartitionProduceResponse(index=each.index) for each in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ],
+        **more,
+    )
 
 
 def frame(body: bytes) -> bytes:

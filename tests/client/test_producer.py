@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.client.errors import ConfigError
+from kafkalog.client.errors import ClientTimeoutError, ConfigError
 from kafkalog.client.producer import DeliveryFuture, Producer, ProducerClosedError, ProducerConfig
 from kafkalog.client.producer.partitioner import partition_for_key
 from kafkalog.protocol.errors import (
@@ -246,6 +246,33 @@ def test_callbacks(broker_address: str, topic: str) -> None:
         assert sorted(seen) == list(range(10))
         future.add_done_callback(note)
         assert seen[-1] == 9
+
+
+def test_a_callback_that_exits_ends_nothing(broker_address: str, topic: str) -> None:
+    with producer(broker_address) as sending:
+        sending.send(topic, b"x").add_done_callback(lambda _: sys.exit("a callback's own end"))
+        sending.flush(DEADLINE_S)
+        assert sending.send(topic, b"x").result(DEADLINE_S).offset == 1
+
+
+def test_flush_waits_for_callbacks(broker_address: str, topic: str) -> None:
+    called, go_on = threading.Event(), threading.Event()
+
+    def slow(_: DeliveryFuture) -> None:
+        called.set()
+        assert go_on.wait(DEADLINE_S)
+
+    with producer(broker_address) as sending:
+        future = sending.send(topic, b"x")
+        future.add_done_callback(slow)
+        try:
+            assert called.wait(DEADLINE_S)
+            future.result(0)
+            with pytest.raises(ClientTimeoutError, match="callbacks"):
+                sending.flush(0)
+        finally:
+            go_on.set()
+        sending.flush(DEADLINE_S)
 
 
 def test_callbacks_send(broker_address: str, sock: socket.socket, topic: str) -> None:

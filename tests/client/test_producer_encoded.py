@@ -14,8 +14,9 @@ import pytest
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.producer import EncodedFuture
 from kafkalog.protocol.errors import MessageTooLargeError, UnknownTopicOrPartitionError
-from kafkalog.records.batch import NO_PRODUCER_ID, Record, encode_batch
+from kafkalog.records.batch import HEADER_SIZE, NO_PRODUCER_ID, Record, encode_batch
 from kafkalog.records.compression import Codec
+from kafkalog.records.errors import RecordsError
 from tests.client import test_producer_faults as faults
 from tests.client.test_producer import batches, new_topic, producer, records, values
 from tests.client.test_producer_faults import Proxy
@@ -87,6 +88,17 @@ def test_callbacks(broker_address: str, sock: socket.socket) -> None:
         future = sending.send_batch(name, 0, encoded(numbered(3)))
         future.add_done_callback(lambda each: seen.append(each.result(0)))
     assert seen == [(0, 2)]
+
+
+def test_records_that_do_not_decode_are_refused_alone(broker_address: str, sock: socket.socket) -> None:
+    """A batch that must be split, and cannot be."""
+    small, other = new_topic(sock, max_message_bytes="1000"), new_topic(sock)
+    data = encoded([b"x" * 500] * 5)
+    data[HEADER_SIZE + 3 : HEADER_SIZE + 60] = b"\xff" * 57
+    with producer(broker_address) as sending:
+        assert isinstance(sending.send_batch(small, 0, data).exception(DEADLINE_S), RecordsError)
+        assert sending.send(other, b"other").result(DEADLINE_S).offset == 0
+        assert sending.send(small, b"next").result(DEADLINE_S).offset == 0
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])

@@ -6,15 +6,18 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from kafkalog.client.cluster import Cluster
+from kafkalog.client.cluster import Cluster, PartitionMetadata, TopicMetadata
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.producer.accumulator import Accumulator, PartitionQueue
 from kafkalog.client.producer.batch import ProducerBatch
 from kafkalog.client.producer.config import ProducerConfig
-from kafkalog.client.producer.sender import Sender
+from kafkalog.client.producer.encoded import EncodedBatch
+from kafkalog.client.producer.sender import MAX_EPOCH, Sender
+from kafkalog.client.producer.topics import Topics, TopicState
 from kafkalog.client.producer.transactions import State
 from kafkalog.client.transaction_errors import AbortableTransactionError
 from kafkalog.client.transaction_requests import ProducerIdentity
@@ -150,5 +153,75 @@ def test_flush_waits_for_who_is_being_told() -> None:
     flushing = threading.Thread(target=accumulator.flush, args=(60,))
     flushing.start()
     batch.complete(0, -1, None)
+    # Its future is done, but the callbacks may be under way.
+    with pytest.raises(ClientTimeoutError, match="callbacks"):
+        accumulator.flush(0)
+    accumulator.told()
     flushing.join(60)
     assert not flushing.is_alive()
+
+
+def test_what_was_not_told_is_failed_with_the_rest() -> None:
+    config = settings()
+    accumulator = Accumulator(config, lambda: None)
+    queue_of(accumulator, 2)
+    [batch] = take(accumulator, config)
+    accumulator.release([batch])
+    assert [each.serial for each in accumulator.drain()] == [2, 1]
+
+
+def test_a_topic_created_again_begins_anew() -> None:
+    """Its logs know nothing of the producer: they take any sequence number for its first."""
+    config = settings()
+    accumulator = Accumulator(config, lambda: None)
+    ids = [UUID(int=1), UUID(int=1), UUID(int=2)]
+    begun = []
+    with Cluster(config.client) as cluster:
+        topics = Topics(config, cluster, accumulator)
+        state = topics.states["t"] = TopicState("t", 1)
+        for topic_id, count in zip(ids, (3, 2, 2), strict=True):
+            partitions = {n: PartitionMetadata(n, 1, 0, (1,), (1,), ()) for n in range(count)}
+            topics._update(state, TopicMetadata("t", topic_id, False, partitions, 0))
+            queues = [*state.queues, *state.gone.values()]
+            begun.append([queue.begun for queue in queues])
+            for queue in queues:
+                queue.begun = True
+    assert begun == [[False] * 3, [True] * 3, [False] * 3]
+
+
+def test_an_id_whose_last_epoch_is_taken_is_good_for_what_goes_out_with_it() -> None:
+    config = settings()
+    with Cluster(config.client) as cluster:
+        sender = Sender(config, cluster)
+        sender._producer_id, sender._producer_epoch = 9, 0
+        state = sender.topics.states["t"] = TopicState("t", 1)
+        state.queues = [PartitionQueue("t", 0), PartitionQueue("t", 1)]
+        for queue in state.queues:
+            queue.leader = 1
+            sender.accumulator.put(queue, encode_batch([Record(0, 0, value=b"x")]))
+        old = state.queues[0]
+        old.producer_id, old.producer_epoch, old.reset = 9, MAX_EPOCH - 1, True
+        batches = take(sender.accumulator, config)
+        for batch in batches:
+            sender._identify(batch)
+        assert not sender._identified
+    assert [(each.producer_id, each.producer_epoch, each.base_sequence) for each in batches] == [
+        (9, MAX_EPOCH, 0),
+        (9, 0, 0),
+    ]
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+def test_headers_count_where_a_batch_is_split(encoded: bool) -> None:
+    headers = (("h", b"x" * 1000),)
+    if encoded:
+        record = Record(0, 0, value=b"v", headers=headers)
+        batch: ProducerBatch = EncodedBatch("t", 0, 1, encode_batch([record, record._replace(offset=1)]))
+    else:
+        batch = ProducerBatch("t", 0, 1)
+        for _ in range(2):
+            batch.append_keyed(b"v", 0, None, headers)
+        batch.size = 2 * 1040
+    parts = batch.split(1, batch.size // 2)
+    assert [part.count for part in parts] == [1, 1]
+    assert all(1001 < part.size < 1100 for part in parts)

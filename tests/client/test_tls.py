@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import ssl
 import threading
 from collections.abc import Iterator
@@ -16,11 +17,14 @@ from kafkalog.client.errors import AuthenticationError, ConfigError, ConnectionF
 from kafkalog.client.security import make_ssl_context
 from kafkalog.protocol.messages.fetch import FetchRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkalog.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tests.client.certificates import PASSWORD, Certificates, make_certificates, missing
-from tests.client.scripted import Halted, ScriptedBroker
+from tests.client.scripted import Halted, ScriptedBroker, taken
 from tests.client.test_fetcher import answer
 from tests.peers import require
-from tests.support.wire import batch, fetch_request
+from tests.support.wire import batch, fetch_request, produce_request
+
+DEADLINE_S = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +98,42 @@ def test_what_has_come_of_a_response_is_kept(certificates: Certificates, tls: bo
                 connection.receive_now()
             assert connection.closed
             go_on.set()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_request_is_sent_in_parts(certificates: Certificates, tls: bool) -> None:
+    """Without waiting for a server that reads nothing; the rest follows when it does."""
+    go_on = threading.Event()
+    received: list[bytes] = []
+
+    def late(request: ProduceRequest) -> ProduceResponse:
+        assert go_on.wait(DEADLINE_S)
+        received.append(bytes(request.topic_data[0].partition_data[0].records or b""))
+        return taken(request)
+
+    parts = [batch([b"%d" % n * (8 << 20)]) for n in range(2)]
+    properties: dict[str, Any] = {
+        "security_protocol": "SSL" if tls else "PLAINTEXT",
+        "ssl_ca_location": certificates.authority,
+    }
+    with (
+        ScriptedBroker({ProduceRequest: late}, tls=server_context(certificates) if tls else None) as server,
+        connect(server, **properties) as connection,
+    ):
+        assert connection.send_now(produce_request("t", {0: batch([b"small"])}))
+        assert not connection.send_now(produce_request("t", {0: parts[0]}))
+        assert not connection.send_rest()
+        with pytest.raises(RuntimeError, match="not sent yet"):
+            connection.send_now(produce_request("t", {0: parts[1]}))
+        assert connection.receive_now() is None
+        go_on.set()
+        while not connection.send_rest():
+            assert any(select.select([], [connection.fileno()], [], DEADLINE_S))
+        connection.receive()
+        connection.receive()
+        assert connection.in_flight == 0
+        connection.request(produce_request("t", {0: parts[1]}))
+    assert received[1:] == [bytes(part) for part in parts]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

@@ -226,6 +226,28 @@ def test_what_others_are_in_the_middle_of() -> None:
         machine.check_send()
 
 
+def test_offsets_that_ran_out_of_time_are_sent_again_or_the_transaction_is_aborted() -> None:
+    """A commit would be one of records without the offsets that they came from."""
+    machine = in_transaction()
+    machine.doubt_offsets("g")
+    for call in (machine.begin_commit, machine.detach):
+        with pytest.raises(TransactionStateError, match="offsets of g ran out of time"):
+            call()
+    assert machine.state is State.IN_TRANSACTION
+    machine.offsets_committed("another")
+    with pytest.raises(TransactionStateError):
+        machine.begin_commit()
+    machine.offsets_committed("g")
+    machine.begin_commit()
+    machine.ended()
+    machine.begin()
+    machine.doubt_offsets("g")
+    machine.begin_abort()
+    machine.ended()
+    machine.begin()
+    machine.begin_commit()
+
+
 def test_what_was_left_to_another_may_come_back() -> None:
     machine = in_transaction()
     machine.detach()

@@ -126,7 +126,8 @@ class Accumulator:
         self._active: dict[PartitionQueue, None] = {}
         self._incomplete: dict[ProducerBatch, None] = {}
         self._ending: list[ProducerBatch] = []
-        """Batches whose memory was given back last; who waits for them may not have been told yet."""
+        """Batches whose memory was given back, and whose futures and callbacks are being told."""
+        self._tellings = 0
         self._blocked = 0
         self._flushing = 0
 
@@ -258,7 +259,7 @@ class Accumulator:
             self.rouse()
 
     def flush(self, timeout: float | None) -> None:
-        """Send what is there without lingering and wait until all of it is done. ClientTimeoutError."""
+        """Send what is there without lingering and wait until all of it is done and told. ClientTimeoutError."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.lock:
             pending = [*self._incomplete, *self._ending]
@@ -267,6 +268,12 @@ class Accumulator:
         try:
             for batch in pending:
                 batch.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
+            with self.lock:
+                # The last of them are done, but their callbacks may be under way.
+                number = self._tellings
+                left = None if deadline is None else max(deadline - time.monotonic(), 0)
+                if not self.changed.wait_for(lambda: not self._ending or self._tellings != number, left):
+                    raise ClientTimeoutError(f"delivery callbacks have not returned after {timeout} s")
         finally:
             with self.lock:
                 self._flushing -= 1
@@ -437,7 +444,7 @@ class Accumulator:
             self.used += sum(part.size for part in parts) - batch.size
 
     def release(self, batches: Iterable[ProducerBatch]) -> None:
-        """Give back the memory of batches that are done, or that will be before the next call."""
+        """Give back the memory of batches that are done, or will be before `told` says so."""
         with self.lock:
             self._ending = list(batches)
             for batch in self._ending:
@@ -445,6 +452,14 @@ class Accumulator:
                     del self._incomplete[batch]
                     self.used -= batch.size
             if self._blocked and self.used <= self._memory * LOW_WATER:
+                self.changed.notify_all()
+
+    def told(self) -> None:
+        """All futures and callbacks of the batches that were released have been told."""
+        with self.lock:
+            self._ending = []
+            self._tellings += 1
+            if self._flushing:
                 self.changed.notify_all()
 
     def withdraw(self) -> list[ProducerBatch]:
@@ -474,4 +489,4 @@ class Accumulator:
                 queue.ready.clear()
                 queue.open = None
             self._active.clear()
-            return list(self._incomplete)
+            return [*self._incomplete, *self._ending]

@@ -13,7 +13,16 @@ from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from kafkalog.records.compression import Codec
 
-from .encoding import Headers, build_batch, encode_records, encode_values
+from .encoding import (
+    HEADER_OVERHEAD,
+    KEY_OVERHEAD,
+    PLAIN_OVERHEAD,
+    TIMESTAMP_OVERHEAD,
+    Headers,
+    build_batch,
+    encode_records,
+    encode_values,
+)
 
 UNKNOWN_OFFSET = -1
 
@@ -234,8 +243,9 @@ class ProducerBatch:
         while start < self.count:
             end, size = start, 0
             while end < self.count:
-                more = len(self.values[end] or b"") + (len(self.keys[end] or b"") if self.keys else 0) + 32
-                if end > start and size + more > limit:
+                more = self._record_size(end)
+                # Whatever the limit, the last record does not join all of the others.
+                if end > start and (size + more > limit or end - start == self.count - 1):
                     break
                 size += more
                 end += 1
@@ -243,6 +253,14 @@ class ProducerBatch:
             start = end
         self._pending_parts = len(parts)
         return parts
+
+    def _record_size(self, index: int) -> int:
+        """About what a record takes, not less."""
+        size = PLAIN_OVERHEAD + TIMESTAMP_OVERHEAD + len(self.values[index] or b"")
+        if self.keys is not None and self.headers is not None:
+            size += KEY_OVERHEAD + len(self.keys[index] or b"")
+            size += sum(HEADER_OVERHEAD + len(name.encode()) + len(value or b"") for name, value in self.headers[index])
+        return size
 
     def _part(self, start: int, end: int, serial: int, size: int) -> ProducerBatch:
         part = ProducerBatch(self.topic, self.partition, serial)
@@ -347,5 +365,6 @@ def failed_future(topic: str, partition: int | None, error: Exception) -> Delive
 def _call(callback: Callable[[], object]) -> None:
     try:
         callback()
-    except Exception:
+    except BaseException:
+        # SystemExit, too: it would end the producer's thread, not the program, and the callbacks after this one.
         _log.exception("a delivery callback failed")

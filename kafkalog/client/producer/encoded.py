@@ -10,9 +10,6 @@ from kafkalog.records.errors import RecordsError
 
 from .batch import UNKNOWN_OFFSET, ProducerBatch, _Outcome
 
-_RECORD_OVERHEAD = 32
-"""What `ProducerBatch.split` reckons for a record besides its key and value."""
-
 
 def check_encoded(data: bytearray) -> None:
     """ValueError unless ``data`` is one whole batch of records, its checksum aside, that belongs to no producer."""
@@ -70,9 +67,7 @@ class EncodedBatch(ProducerBatch):
         self.keys = [record.key for record in records]
         self.headers = [record.headers for record in records]
         self.timestamps = [record.timestamp for record in records]
-        sizes = [len(record.value or b"") + len(record.key or b"") + _RECORD_OVERHEAD for record in records]
-        # One that is larger than half of all goes alone, which also makes two parts at least.
-        return super().split(serial, max(sum(sizes) // 2, 1))
+        return super().split(serial, max(sum(map(self._record_size, range(self._count))) // 2, 1))
 
     def _complete(self, outcomes: list[_Outcome]) -> None:
         super()._complete(outcomes)

@@ -11,7 +11,7 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ConcurrentTransactionsError, KafkaError
 from kafkalog.records.batch import NO_SEQUENCE
 
-from .accumulator import Accumulator, PartitionQueue, ProducerClosedError
+from .accumulator import Accumulator, PartitionQueue
 from .batch import ProducerBatch
 from .config import ProducerConfig
 from .topics import Topics
@@ -81,8 +81,6 @@ class Enlistment:
 
     def fail(self, error: Exception, *, batch: bool = False) -> None:
         """Something of the transaction failed; ``batch`` where it was one that a leader may have."""
-        if isinstance(error, ProducerClosedError):
-            return
         with self._accumulator.lock:
             self.transactions.fail(error, batch=batch)
             self._accumulator.admit()

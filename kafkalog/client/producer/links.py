@@ -34,6 +34,8 @@ class Link:
         self._selector = selector
         self._connection: Connection | None = None
         self._requests: deque[tuple[float, list[ProducerBatch]]] = deque()
+        self._unsent_since = float("inf")
+        """When a request was begun that the broker has not taken all of yet (``time.monotonic``)."""
         self._failures = 0
         self._retry_at = 0.0
         self._patience = min(FIRST_PATIENCE_S, config.client.connect_timeout)
@@ -44,10 +46,18 @@ class Link:
         return f"broker {self.node_id}" + (f" at {self._connection.address}" if self._connection else "")
 
     def free_at(self) -> float:
-        """When it takes another request (``time.monotonic``): now and ever, after a pause, or after a response."""
-        if len(self._requests) >= self._config.max_in_flight:
+        """When it takes another request (``time.monotonic``): now and ever, after a pause, or after something happens.
+
+        A broker that serves nothing for a while, for the client is above a quota, is not sent to either (KIP-219).
+        """
+        if self.unsent or len(self._requests) >= self._config.max_in_flight:
             return float("inf")
-        return self._retry_at
+        return self._retry_at if self._connection is None else max(self._retry_at, self._connection.serves_at)
+
+    @property
+    def unsent(self) -> bool:
+        """Whether the broker has not taken all of a request yet."""
+        return self._unsent_since != float("inf")
 
     @property
     def busy(self) -> bool:
@@ -61,9 +71,10 @@ class Link:
 
     def deadline(self) -> float:
         """When the oldest request has waited too long."""
-        if not self._requests or self._connection is None:
+        if self._connection is None or not (self._requests or self.unsent):
             return float("inf")
-        return max(self._requests[0][0], self._connection.serves_at) + self._config.client.request_timeout
+        oldest = self._requests[0][0] if self._requests else self._unsent_since
+        return max(oldest, self._connection.serves_at) + self._config.client.request_timeout
 
     def timed_out(self, now: float) -> bool:
         """Whether the oldest request has waited too long."""
@@ -72,7 +83,8 @@ class Link:
     def send(self, request: Request, batches: list[ProducerBatch], min_version: int, *, answered: bool) -> None:
         """Send a request that carries ``batches``; connect first where there is no connection.
 
-        Raises the errors of ``Connection``; the batches are the caller's again then.
+        It does not wait for the broker to take it: the selector tells when `send_rest` may go on. Raises the errors of
+        ``Connection``; the batches are the caller's again then.
         """
         connection = self._connection
         if connection is not None and not self._requests and (connection.expired or connection.readable()):
@@ -81,9 +93,20 @@ class Link:
             connection = None
         if connection is None:
             connection = self._connect()
-        connection.send(request, min_version=min_version, answered=answered)
+        done = connection.send_now(request, min_version=min_version, answered=answered)
+        now = time.monotonic()
         if answered:
-            self._requests.append((time.monotonic(), batches))
+            self._requests.append((now, batches))
+        if not done:
+            self._unsent_since = now
+            self._selector.modify(connection.fileno(), selectors.EVENT_READ | selectors.EVENT_WRITE, self)
+
+    def send_rest(self) -> None:
+        """Go on with a request that the broker has not taken all of; errors as `send`."""
+        connection = self._connection
+        if connection is not None and self.unsent and connection.send_rest():
+            self._unsent_since = float("inf")
+            self._selector.modify(connection.fileno(), selectors.EVENT_READ, self)
 
     def _connect(self) -> Connection:
         # A link outlives a broker's move to another address: metadata has the present one.
@@ -101,6 +124,11 @@ class Link:
         self._failures = 0
         return connection
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection."""
+        return self._connection is not None
+
     def has_response(self) -> bool:
         """Whether some of a response is there."""
         connection = self._connection
@@ -108,14 +136,17 @@ class Link:
             return False
         return connection.readable()
 
-    def receive(self) -> tuple[list[ProducerBatch], Any]:
-        """The oldest request's batches and its response; errors as ``Connection.receive``."""
+    def receive(self) -> tuple[list[ProducerBatch], Any] | None:
+        """The oldest request's batches and its response, None while it is not all there.
+
+        Errors as ``Connection.receive``.
+        """
         assert self._connection is not None
         if not self._requests:
             # Nothing was asked, so what is there to read is the end of the connection.
             raise ConnectionFailedError(f"{self.name} closed the connection")
-        response = self._connection.receive()
-        return self._requests.popleft()[1], response
+        response = self._connection.receive_now()
+        return None if response is None else (self._requests.popleft()[1], response)
 
     def fail(self) -> list[ProducerBatch]:
         """Close the connection, and pause before the next; the batches that were in flight, oldest first."""
@@ -130,6 +161,7 @@ class Link:
     def close(self) -> None:
         """Close the connection and forget what was on it."""
         self._requests.clear()
+        self._unsent_since = float("inf")
         connection, self._connection = self._connection, None
         if connection is not None:
             for key in [key for key in self._selector.get_map().values() if key.data is self]:

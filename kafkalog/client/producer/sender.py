@@ -79,6 +79,8 @@ class Sender:
         self._links: dict[int, Link] = {}
         self._producer_id = NO_PRODUCER_ID
         self._producer_epoch = NO_PRODUCER_EPOCH
+        self._spent = False
+        """Whether an epoch of the producer id was the last that there is, so that another id is due."""
         self._identify_at = 0.0
         self._abort: Exception | None = None
         self.enlistment = (
@@ -124,7 +126,7 @@ class Sender:
         try:
             while self._turn():
                 pass
-        except Exception as error:
+        except BaseException as error:
             # Whoever waits for a record must hear of it, whatever is wrong here.
             if self._abort is None:
                 _log.exception("the producer's thread failed")
@@ -145,7 +147,7 @@ class Sender:
         now = time.monotonic()
         self._withdraw()
         plan = self.accumulator.take(now, self._config.idempotence, self._identified, self._free)
-        if self._abort is not None or plan.finished:
+        if self._abort is not None or (plan.finished and not any(link.unsent for link in self._links.values())):
             return False
         self._give_up(plan.expired)
         for node_id, batches in plan.requests.items():
@@ -168,13 +170,17 @@ class Sender:
     def _wait(self, wake_at: float) -> None:
         ready = [link for link in self._links.values() if link.has_response()]
         timeout = None if wake_at == float("inf") else max(wake_at - time.monotonic(), 0)
-        for key, _ in self._selector.select(0 if ready else timeout):
+        for key, events in self._selector.select(0 if ready else timeout):
             if key.data is None:
                 self._drain_wakes()
-            elif key.data not in ready:
+                continue
+            if events & selectors.EVENT_WRITE:
+                self._send_rest(key.data)
+            if events & selectors.EVENT_READ and key.data not in ready:
                 ready.append(key.data)
         for link in ready:
-            self._receive(link)
+            if link.connected:
+                self._receive(link)
 
     def _drain_wakes(self) -> None:
         try:
@@ -228,6 +234,12 @@ class Sender:
         if self._config.acks == 0:
             self._finish(encoded, None)
 
+    def _send_rest(self, link: Link) -> None:
+        try:
+            link.send_rest()
+        except (ClientError, KafkaError) as error:
+            self._lost(link, error, [])
+
     def _identify(self, batch: ProducerBatch) -> None:
         """Give a batch that goes out for the first time the partition's next sequence numbers."""
         queue = self._queue(batch)
@@ -253,8 +265,8 @@ class Sender:
         else:
             queue.producer_epoch += 1
         if queue.producer_epoch >= MAX_EPOCH:
-            # The next time needs another id, which is asked for before anything else is sent.
-            self._producer_id = NO_PRODUCER_ID
+            # The next time needs another id, which is asked for before anything else is taken to be sent.
+            self._spent = True
         queue.begin_sequence()
         self._number(queue, first)
         for batch in queue.ready:
@@ -281,6 +293,7 @@ class Sender:
                 self._fail_all(error)
             self.topics.last_error = self.topics.patience.failed(error)
             return False
+        self._spent = False
         self._producer_id = response.producer_id
         self._producer_epoch = response.producer_epoch
         return True
@@ -290,7 +303,7 @@ class Sender:
     @property
     def _identified(self) -> bool:
         # With transactions, init_transactions came before everything that is to be sent.
-        return self.enlistment is not None or self._producer_id != NO_PRODUCER_ID
+        return self.enlistment is not None or (self._producer_id != NO_PRODUCER_ID and not self._spent)
 
     def _withdraw(self) -> None:
         """Fail what a transaction that cannot commit has no use for."""
@@ -322,10 +335,13 @@ class Sender:
     def _receive(self, link: Link) -> None:
         while True:
             try:
-                batches, response = link.receive()
+                received = link.receive()
             except (ClientError, KafkaError) as error:
                 self._lost(link, error, [])
                 return
+            if received is None:
+                return
+            batches, response = received
             answers: dict[tuple[str, int], PartitionProduceResponse] = {
                 (topic.name, each.index): each for topic in response.responses for each in topic.partition_responses
             }
@@ -354,6 +370,7 @@ class Sender:
                 self.counters.batches += 1
                 self.counters.records += batch.count
                 batch.complete(answer.base_offset, answer.log_append_time_ms, None)
+        self.accumulator.told()
 
     def _refused(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
         code = answer.error_code
@@ -395,9 +412,14 @@ class Sender:
 
     def _split(self, batch: ProducerBatch) -> None:
         queue = self._queue(batch)
+        try:
+            parts = batch.split(batch.serial, max(batch.size // 2, 1))
+        except Exception as error:
+            # Records that a caller encoded, and not as they should be.
+            self._refuse(queue, batch, error)
+            return
         self._land(batch)
         self.counters.splits += 1
-        parts = batch.split(batch.serial, max(batch.size // 2, 1))
         self.accumulator.replace(batch, parts)
         self.accumulator.requeue(queue, parts)
 
@@ -430,10 +452,10 @@ class Sender:
         for batch in batches:
             if is_retriable(error):
                 self._try_again(batch, error)
-            else:
-                queue = self._queue(batch)
-                self._break_sequence(queue, batch)
-                self._land(batch)
+                continue
+            self._land(batch)
+            if not batch.done:
+                self._break_sequence(self._queue(batch), batch)
                 self._finish([batch], error)
 
     def _expire_in_flight(self, now: float) -> None:
@@ -474,7 +496,7 @@ class Sender:
         for batch in batches:
             if error is None:
                 self._land(batch)
-        if error is not None:
+        if error is not None and batches:
             # First of all: nobody may find all batches done and the transaction whole.
             self.fail_transaction(error, batch=any(batch.base_sequence != NO_SEQUENCE for batch in batches))
         self.accumulator.release(batches)
@@ -485,6 +507,7 @@ class Sender:
                 self.counters.batches += 1
                 self.counters.records += batch.count
             batch.complete(UNKNOWN_OFFSET, -1, error)
+        self.accumulator.told()
 
     def _fail_all(self, error: Exception) -> None:
         batches = [batch for batch in self.accumulator.drain() if not batch.done]

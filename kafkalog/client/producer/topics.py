@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from uuid import UUID
 
 from kafkalog.client.cluster import Cluster, TopicMetadata
 from kafkalog.client.errors import ClientError, ClientTimeoutError, is_retriable
@@ -47,7 +48,7 @@ class Patience:
 class TopicState:
     """A topic: its queues by partition, and where records without a key go at present."""
 
-    __slots__ = ("available", "error", "fetched", "gone", "name", "queues", "sticky", "tries")
+    __slots__ = ("available", "error", "fetched", "gone", "name", "queues", "sticky", "topic_id", "tries")
 
     def __init__(self, name: str, switch_bytes: int) -> None:
         self.name = name
@@ -62,6 +63,7 @@ class TopicState:
         """Why it cannot be written to, as far as those who wait for it are concerned."""
         self.fetched = 0
         """How often its metadata has been fetched."""
+        self.topic_id: UUID | None = None
         self.tries = 0
 
     def next_queue(self, size: int) -> PartitionQueue:
@@ -194,6 +196,11 @@ class Topics:
         state.tries = 0
         state.fetched += 1
         count, known = len(found.partitions), state.queues
+        if found.topic_id != state.topic_id:
+            state.topic_id = found.topic_id
+            for queue in (*known, *state.gone.values()):
+                # Created again: its logs know nothing of the producer.
+                queue.begun = False
         if count < len(known):
             for queue in known[count:]:
                 queue.leader = NO_LEADER

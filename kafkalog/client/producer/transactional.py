@@ -87,8 +87,13 @@ class TransactionCalls:
                     self.transactions.offsets_added()
                 self._requests.commit_offsets(offsets, member, deadline=deadline)
             except Exception as error:
+                if isinstance(error, ClientTimeoutError):
+                    with self._accumulator.lock:
+                        self.transactions.doubt_offsets(member.group_id)
                 self._failed(error)
                 raise
+            with self._accumulator.lock:
+                self.transactions.offsets_committed(member.group_id)
 
     def commit(self) -> None:
         """See `Producer.commit_transaction`."""
@@ -158,8 +163,14 @@ class TransactionCalls:
             return OpenTransaction(self.transactions.transactional_id, *self.transactions.identity, began)
 
     def close(self, timeout: float | None) -> None:
-        """End a transaction that is open: abort it, unless its commit was under way."""
+        """End a transaction that is open: abort it, unless its commit was under way.
+
+        Where another thread's call takes longer than ``timeout`` it is left alone.
+        """
         if not self.transactions.open:
+            return
+        if not self._turn.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
+            _log.warning("the open transaction of %s is left: a call is under way", self.transactions.transactional_id)
             return
         try:
             if self.transactions.state is State.COMMITTING:
@@ -168,6 +179,8 @@ class TransactionCalls:
                 self.abort(timeout)
         except (ClientError, KafkaError) as error:
             _log.warning("the open transaction of %s was not ended: %s", self.transactions.transactional_id, error)
+        finally:
+            self._turn.release()
 
     # Inside
 

@@ -97,6 +97,8 @@ class Transactions:
         """Whether it has ended the transaction since."""
         self.needs_epoch = False
         """Whether some partition's sequence is unsure, so that the next transaction needs another epoch."""
+        self.unsure_groups: set[str] = set()
+        """Groups whose offsets may be in the transaction or not, because sending them ran out of time."""
 
     # Calls of the user
 
@@ -115,6 +117,7 @@ class Transactions:
 
     def begin_commit(self) -> None:
         """``commit_transaction``: take no more records, and deliver those that there are."""
+        self._check_groups("commit")
         self._enter(State.COMMITTING)
 
     def begin_abort(self) -> None:
@@ -123,6 +126,7 @@ class Transactions:
 
     def detach(self) -> None:
         """Leave the transaction to somebody else."""
+        self._check_groups("detach")
         self._enter(State.DETACHED)
 
     def reattach(self) -> None:
@@ -158,6 +162,14 @@ class Transactions:
     def offsets_added(self) -> None:
         """The coordinator has a group in the transaction."""
         self.began = True
+
+    def offsets_committed(self, group: str) -> None:
+        """The group's coordinator has its offsets, for when the transaction commits."""
+        self.unsure_groups.discard(group)
+
+    def doubt_offsets(self, group: str) -> None:
+        """Sending the group's offsets ran out of time."""
+        self.unsure_groups.add(group)
 
     def doubt(self) -> None:
         """An answer was lost that would have said that the transaction began."""
@@ -228,6 +240,13 @@ class Transactions:
             )
         raise TransactionStateError(f"{self._name}: {call} in state {state.value}; {self._advice()}")
 
+    def _check_groups(self, what: str) -> None:
+        if self.unsure_groups and self.state is State.IN_TRANSACTION:
+            raise TransactionStateError(
+                f"{self._name}: cannot {what}, because sending the offsets of {', '.join(sorted(self.unsure_groups))} "
+                "ran out of time; call send_offsets_to_transaction again, or abort"
+            )
+
     def _check_error(self, what: str) -> None:
         if self.doomed:
             assert self.error is not None
@@ -265,4 +284,5 @@ class Transactions:
             self.state = State.READY
             self.error = None
         self.partitions.clear()
+        self.unsure_groups.clear()
         self.began = self.in_doubt = self.end_known = self.needs_epoch = False
