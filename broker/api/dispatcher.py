@@ -69,6 +69,7 @@ class ApiDispatcher:
             time = LoopTime(began) if self._broker.quotas.request.limited else None
             if len(frame) >= LARGE_REQUEST and not api.has_records:
                 body = bytes(frame[position:])
+                connection.keep_memory()
                 self._run(connection, api, self._serve_large(connection, api, header, body, began, time), time)
                 return
             message, _ = decode_message(api.request_type, version, frame, position)
@@ -91,25 +92,24 @@ class ApiDispatcher:
     async def _serve_large(
         self, connection: Connection, api: Api, header: RequestHeader, body: bytes, began: float, time: LoopTime | None
     ) -> None:
+        nbytes = len(body)
         with self._without_collector():
-            await self._serve_decoded(connection, api, header, body, began, time)
-
-    async def _serve_decoded(
-        self, connection: Connection, api: Api, header: RequestHeader, body: bytes, began: float, time: LoopTime | None
-    ) -> None:
-        try:
-            message, _ = await self._broker.loop.run_in_executor(
-                None, decode_message, api.request_type, header.api_version, body
-            )
-        except ProtocolError as error:
-            connection.refuse(_unreadable(error))
-            return
-        if not connection.closed:
-            counter = self._counters[api.key][header.api_version]
-            request = Request(self._broker, connection, header, message, counter, began, len(body), time)
-            pending = api.handler(request)
-            if pending is not None:
-                await pending
+            try:
+                message, _ = await self._broker.loop.run_in_executor(
+                    None, decode_message, api.request_type, header.api_version, body
+                )
+            except ProtocolError as error:
+                connection.refuse(_unreadable(error))
+                return
+            finally:
+                del body
+                connection.free_memory()
+            if not connection.closed:
+                counter = self._counters[api.key][header.api_version]
+                request = Request(self._broker, connection, header, message, counter, began, nbytes, time)
+                pending = api.handler(request)
+                if pending is not None:
+                    await pending
 
     @contextmanager
     def _without_collector(self) -> Iterator[None]:

@@ -155,6 +155,7 @@ def handle_produce(request: Request) -> Awaitable[None] | None:
     large = _for_workers(request)
     if large:
         # Before anything else runs: the connection goes on receiving into the buffer that the records lie in.
+        request.connection.keep_memory()
         for topic in request.message.topic_data:
             for data in topic.partition_data:
                 if data.records is not None:
@@ -206,6 +207,13 @@ def _takes_long(records: memoryview) -> bool:
 
 
 async def _work_and_serve(request: Request, large: list[Ahead]) -> None:
+    try:
+        _serve(request, await _work(request, large))
+    finally:
+        request.connection.free_memory()
+
+
+async def _work(request: Request, large: list[Ahead]) -> Done:
     broker = request.broker
     done: Done = {}
     for topic, data, config in large:
@@ -219,7 +227,7 @@ async def _work_and_serve(request: Request, large: list[Ahead]) -> None:
             )
         except Exception as error:
             done[id(data)] = error
-    _serve(request, done)
+    return done
 
 
 def _serve(request: Request, done: Done) -> None:
@@ -260,6 +268,8 @@ def _serve(request: Request, done: Done) -> None:
     if not operation.try_complete():
         request.connection.state = operation
         keys = [pending.key for pending in waiting]
+        # Its records are views of memory that is others' from now on.
+        request.message = None
         broker.replicas.produce_purgatory.watch(operation, keys, message.timeout_ms / 1000)
 
 

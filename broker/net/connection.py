@@ -46,6 +46,8 @@ class Dispatcher(Protocol):
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
         """Serve one request; ``connection.reply`` or ``connection.skip_reply`` must follow, now or later.
 
+        The frame is not to be looked at later: its memory is for others, unless ``connection.keep_memory`` was called.
+
         Raises:
             BadRequestError: the bytes are no request this broker can follow; the connection is closed.
         """
@@ -63,9 +65,9 @@ class Connection:
     """See the module. All methods run on the event loop's thread."""
 
     __slots__ = (
-        "_busy", "_charged", "_corked", "_dispatcher", "_frames", "_held_back", "_loop", "_memory", "_on_close",
-        "_out", "_out_bytes", "_reading", "_ready_to", "_resume_scheduled", "_sock", "_unanswered",
-        "_waiting_for_disk", "_writing", "closed", "endpoint", "fd", "last_active", "peer", "state",
+        "_bounded", "_busy", "_charged", "_copied", "_corked", "_dispatcher", "_frames", "_held_back", "_loop",
+        "_memory", "_on_close", "_out", "_out_bytes", "_reading", "_ready_to", "_resume_scheduled", "_sock",
+        "_unanswered", "_waiting_for_disk", "_writing", "closed", "endpoint", "fd", "last_active", "peer", "state",
     )  # fmt: skip
 
     def __init__(
@@ -84,8 +86,11 @@ class Connection:
         self._memory = memory
         self._frames = FrameBuffer(max_request)
         self._on_close = on_close
+        self._bounded = memory.bounded
         self._charged = 0
         """Bytes taken of ``memory``: for the buffer beyond its base, and for what is to come of the frame in it."""
+        self._copied = False
+        """They are for a copy of the frame under way, which outlives its bytes in the buffer."""
         self._out: deque[Chunk] = deque()
         self._out_bytes = 0
         self._busy = False
@@ -118,9 +123,11 @@ class Connection:
         self.last_active = self._loop.time()
         frames = self._frames
         more = frames.wanted() - self._charged
-        if more > 0 and not self._charge(more):
-            self._pause_reading()
-            return
+        if more > 0:
+            if not self._memory.take(more, self._memory_granted):
+                self._pause_reading()
+                return
+            self._charged += more
         window = frames.window()
         if not len(window):
             # Full of requests that wait for the one under way: let TCP push back.
@@ -140,24 +147,33 @@ class Connection:
         if not self._busy:
             self._serve()
 
-    def _charge(self, more: int) -> bool:
-        """Take memory for a frame, the whole of it at once.
-
-        Who has some is given what the frame needs: those that wait, for memory that others have, have none themselves.
-        """
-        if self._charged:
-            self._memory.used += more
-        elif not self._memory.take(more, self._memory_came_free):
-            return False
-        self._charged += more
-        return True
-
     def _give_back(self) -> None:
-        """What the buffer does not take any more is for others."""
-        held = self._frames.capacity - BASE_CAPACITY
+        """The memory that no frame takes any more is for others, before the next frame is begun."""
+        frames = self._frames
+        if frames.is_receiving:
+            return
+        frames.fit()
+        if self._copied and self._unanswered:
+            return
+        self._copied = False
+        held = frames.capacity - BASE_CAPACITY
         freed, self._charged = self._charged - held, held
         if freed:
             self._memory.give_back(freed)
+
+    def keep_memory(self) -> None:
+        """The frame under way was copied for a worker: its memory is taken until ``free_memory`` or the response."""
+        self._copied = self._charged > 0
+
+    def free_memory(self) -> None:
+        """The copy of the frame under way is gone, though it may not be answered yet."""
+        if self._copied:
+            self._copied = False
+            if self.closed:
+                self._memory.give_back(self._charged)
+                self._charged = 0
+            elif self._bounded:
+                self._give_back()
 
     def _serve(self) -> None:
         """Dispatch whole frames, one after the other, until one has to wait or none is left."""
@@ -182,8 +198,7 @@ class Connection:
             self._corked = False
         if self.closed:
             return
-        if self._memory.bounded and not self._busy and not frames.buffered:
-            frames.shrink()
+        if self._bounded and self._charged:
             self._give_back()
         if self._out and not self._writing and not self._waiting_for_disk:
             self._flush()
@@ -206,8 +221,9 @@ class Connection:
         if not self._reading and not self._busy and not self.closed:
             self._resume_reading()
 
-    def _memory_came_free(self) -> None:
-        if not self.closed and self._held_back is None:
+    def _memory_granted(self, count: int) -> None:
+        self._charged += count
+        if self._held_back is None:
             self._resume_reading()
 
     def _pause_reading(self) -> None:
@@ -268,8 +284,7 @@ class Connection:
 
     def _request_done(self) -> None:
         self._busy = self._unanswered or self._held_back is not None
-        if self._held_back is not None and not self._unanswered:
-            self._frames.fit()
+        if ((self._bounded and self._charged) or self._held_back is not None) and not self._unanswered:
             self._give_back()
         if not self._busy and not self._corked and (self._frames.buffered or not self._reading):
             self._schedule_resume()
@@ -431,9 +446,10 @@ class Connection:
             self._loop.remove_writer(self.fd)
         self._out.clear()
         self._sock.close()
-        self._memory.forget(self._memory_came_free)
-        self._memory.give_back(self._charged)
-        self._charged = 0
+        self._memory.forget(self._memory_granted)
+        if not self._copied:
+            self._memory.give_back(self._charged)
+            self._charged = 0
         cancel = getattr(self.state, "cancel", None)
         self.state = None
         if cancel is not None:

@@ -50,6 +50,11 @@ class FrameBuffer:
         """Bytes received and not yet taken as frames."""
         return self._end - self._start
 
+    @property
+    def is_receiving(self) -> bool:
+        """Whether the size of a frame is known whose end has not been received."""
+        return self._needed > 0
+
     def wanted(self) -> int:
         """Bytes of memory beyond the base that the frame being received takes once it is whole; no fewer than now."""
         return max(self._needed, len(self._buffer)) - BASE_CAPACITY

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import threading
 from collections.abc import Iterable
+
+logger = logging.getLogger("kafkalog.broker.net")
 
 PATIENCE_S = 5.0
 """How long a name server may take; who asks for many names waits no longer for all of them."""
@@ -48,7 +51,11 @@ class HostLookup:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(settle, address)
 
-        threading.Thread(target=ask, name=f"kafkalog-lookup-{host}"[:60], daemon=True).start()
+        try:
+            threading.Thread(target=ask, name=f"kafkalog-lookup-{host}"[:60], daemon=True).start()
+        except RuntimeError as error:
+            logger.warning("the address of %s cannot be looked up: %s", host, error)
+            settle(None)
         return await answer
 
 

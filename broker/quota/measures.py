@@ -6,6 +6,7 @@ All times are milliseconds. Source: Kafka's ``Rate``, ``SampledStat``, ``TokenBu
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
@@ -122,7 +123,7 @@ class TokenBucket:
 
     def per_second(self, limit: float, now_ms: int) -> float:
         """The tokens that are left; fewer than 0 are owed."""
-        burst = limit * self._window.span_ms / 1000
+        burst = self._burst(limit)
         return min(burst, self._tokens + limit * max(0, now_ms - self.last_ms) / 1000)
 
     def wait_ms(self, limit: float, now_ms: int) -> int:
@@ -130,7 +131,11 @@ class TokenBucket:
         return max(0, _milliseconds(-self.per_second(limit, now_ms) / limit * 1000))
 
     def is_over(self, limit: float, now_ms: int) -> bool:
-        return self.per_second(limit, now_ms) >= limit * self._window.span_ms / 1000
+        return self.per_second(limit, now_ms) >= self._burst(limit)
+
+    def _burst(self, limit: float) -> float:
+        # The largest quotas times the span are no number any more.
+        return min(limit * self._window.span_ms / 1000, sys.float_info.max)
 
 
 def _milliseconds(number: float) -> int:

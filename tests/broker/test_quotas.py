@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import select
 import socket
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from broker.quota.entities import MAX_INT, QuotaEntity, QuotaKey
+from broker.quota.measures import Rate, TokenBucket, Window
 from kafkalog.protocol.codec import encode_request
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.alter_client_quotas import (
@@ -179,6 +185,44 @@ def test_a_wait_is_no_longer_than_can_be_told(own: KafkalogBroker) -> None:
         limit(other, [("client-id", "slow")], request_percentage=1e-310)
         with own.connect() as sock:
             assert ask(sock, "slow", VERSIONS, 3).throttle_time_ms == 1000
+
+
+@pytest.mark.parametrize("value", [1e308, sys.float_info.max, sys.float_info.min, 5e-324])
+def test_whatever_quota_is_accepted_is_lived_with(own: KafkalogBroker, value: float) -> None:
+    with own.connect() as sock:
+        limit(
+            sock, [("client-id", "odd")], controller_mutation_rate=value, request_percentage=value,
+            producer_byte_rate=2**63 - 1024, consumer_byte_rate=2**63 - 1024,
+        )  # fmt: skip
+        for name in "ab":
+            made = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+            with own.connect() as odd:
+                assert ask(odd, "odd", made, 5).topics[0].error_code == ErrorCode.NONE
+                data = produce_request(name, {0: batch([b"x"])})
+                with own.connect() as other:
+                    assert ask(other, "odd", data, 9).responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+
+@given(
+    st.floats(min_value=0, exclude_min=True, allow_infinity=False),
+    st.floats(min_value=0, exclude_min=True, allow_infinity=False),
+    st.lists(st.tuples(st.integers(0, 1 << 40), st.integers(0, 1 << 31)), min_size=1, max_size=10),
+    st.sampled_from([Rate, TokenBucket]),
+)
+def test_no_quota_that_is_accepted_is_too_much_to_measure(
+    first: float, second: float, uses: list[tuple[int, int]], kind: type[Rate | TokenBucket]
+) -> None:
+    """Also when it is altered."""
+    entity = QuotaEntity.of([("client-id", "c")])
+    measure, now_ms = kind(Window(11, 1000), 0), 0
+    for quota in (first, second):
+        for key in (QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.REQUEST_PERCENTAGE):
+            entity.check(key, quota)
+        for pause_ms, amount in uses:
+            now_ms += pause_ms
+            assert 0 <= measure.record(amount, quota, now_ms) <= MAX_INT
+            assert math.isfinite(measure.per_second(quota, now_ms))
+            measure.is_over(quota, now_ms)
 
 
 def test_the_memory_of_who_is_held_back_is_for_others(start_broker: Callable[..., KafkalogBroker]) -> None:
