@@ -184,16 +184,17 @@ class Connection(Closing):
         """
         self._send(message, self.version_of(type(message), max_version, min_version), self._deadline(timeout), answered)
 
-    def send_now(self, message: Request, *, min_version: int = 0, answered: bool = True) -> bool:
-        """As `send`, without waiting: False where the peer has not taken all of it.
+    def send_now(self, message: Request, *, min_version: int = 0, answered: bool = True, patience: float = 0.0) -> bool:
+        """As `send`, waiting ``patience`` seconds at most: False where the peer has not taken all of it by then.
 
         Then nothing else may be sent until `send_rest` has said True; what ``message`` refers to must not change.
         """
-        return self._send(message, self.version_of(type(message), min_version=min_version), None, answered)
+        version = self.version_of(type(message), min_version=min_version)
+        return self._send(message, version, None, answered, patience)
 
-    def send_rest(self) -> bool:
-        """Go on with what `send_now` left, without waiting; whether all of it is sent."""
-        return self._push(None)
+    def send_rest(self, *, patience: float = 0.0) -> bool:
+        """Go on with what `send_now` left, waiting as it does; whether all of it is sent."""
+        return self._push(None, patience)
 
     def receive(self, *, timeout: float | None = None) -> Any:
         """Receive the response to the oldest request in flight. Its records are memoryviews of its own buffer."""
@@ -335,8 +336,10 @@ class Connection(Closing):
             raise TimeoutError
         return left
 
-    def _send(self, message: Request, version: int, deadline: float | None, answered: bool = True) -> bool:
-        """Send a request; without a deadline False unless all of it is sent."""
+    def _send(
+        self, message: Request, version: int, deadline: float | None, answered: bool = True, patience: float = 0.0
+    ) -> bool:
+        """Send a request; without a deadline False unless all of it is sent after ``patience`` seconds."""
         connected = self._connected()
         if self._unsent:
             raise RuntimeError(f"the request before is not sent yet on {self!r}")
@@ -347,15 +350,16 @@ class Connection(Closing):
         if sum(view.nbytes for view in views) < _JOIN_BELOW or isinstance(connected, ssl.SSLSocket):
             views = [memoryview(b"".join(views))]
         self._unsent = views
-        done = self._push(deadline)
+        done = self._push(deadline, patience)
         self.last_used = time.monotonic()
         if answered:
             self._in_flight.append(_InFlight(correlation_id, type(message), version))
         return done
 
-    def _push(self, deadline: float | None) -> bool:
-        """Send what is not sent yet; False where that would mean to wait, and there is no deadline."""
+    def _push(self, deadline: float | None, patience: float = 0.0) -> bool:
+        """Send what is not sent yet; without a deadline False where that takes longer than ``patience`` seconds."""
         connected = self._connected()
+        until = time.monotonic() + patience if patience else 0.0
         try:
             while self._unsent:
                 self._set_patience(connected, deadline)
@@ -365,6 +369,8 @@ class Connection(Closing):
                     else:
                         sent = connected.sendmsg(self._unsent[:_MAX_PIECES])
                 except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                    if until and _await_room(connected, until - time.monotonic()):
+                        continue
                     return False
                 self._drop(sent)
         except TimeoutError:
@@ -492,3 +498,12 @@ class Connection(Closing):
             f"{self.address} announces a response of {size} bytes; at most {self._max_response} are accepted "
             "(receive.message.max.bytes)"
         )
+
+
+def _await_room(connected: socket.socket, timeout: float) -> bool:
+    """Whether the kernel takes more to send within ``timeout`` seconds."""
+    if timeout <= 0:
+        return False
+    poller = select.poll()
+    poller.register(connected, select.POLLOUT)
+    return bool(poller.poll(timeout * 1000))

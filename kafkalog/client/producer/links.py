@@ -20,6 +20,9 @@ from .config import ProducerConfig
 FIRST_PATIENCE_S = 1.0
 """How long the first try to connect may take; each one that takes longer doubles it, up to
 socket.connection.setup.timeout.ms. The other brokers' batches wait meanwhile."""
+SENDING_S = 0.02
+"""How long the others may wait for one broker to take a request. One that keeps up has taken it by then; without that
+time each piece of it would cost the sender's thread a turn."""
 
 
 class Link:
@@ -93,7 +96,7 @@ class Link:
             connection = None
         if connection is None:
             connection = self._connect()
-        done = connection.send_now(request, min_version=min_version, answered=answered)
+        done = connection.send_now(request, min_version=min_version, answered=answered, patience=SENDING_S)
         now = time.monotonic()
         if answered:
             self._requests.append((now, batches))
@@ -104,7 +107,7 @@ class Link:
     def send_rest(self) -> None:
         """Go on with a request that the broker has not taken all of; errors as `send`."""
         connection = self._connection
-        if connection is not None and self.unsent and connection.send_rest():
+        if connection is not None and self.unsent and connection.send_rest(patience=SENDING_S):
             self._unsent_since = float("inf")
             self._selector.modify(connection.fileno(), selectors.EVENT_READ, self)
 
