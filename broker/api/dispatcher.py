@@ -82,6 +82,8 @@ class ApiDispatcher:
         except Exception:
             logger.exception("closing connection from %s: serving %s failed", connection.peer, api.key.name)
             connection.close()
+            # Where the handler had kept it for a worker that it did not come to.
+            connection.free_memory()
             return
         if pending is not None:
             self._run(connection, api, pending, time)

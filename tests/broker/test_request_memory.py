@@ -11,16 +11,21 @@ import struct
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.api.context import Request
+from broker.api.dispatcher import ApiDispatcher
 from broker.config.listeners import Endpoint
 from broker.net.connection import Connection
 from broker.net.framing import BASE_CAPACITY
 from broker.net.memory import RequestMemory
+from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import encode_request
 from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.broker.groups_support import ready
@@ -125,6 +130,33 @@ async def answers(client: socket.socket, count: int = 1) -> None:
 async def until(holds: Callable[[], bool]) -> None:
     while not holds():
         await asyncio.sleep(0.001)
+
+
+def test_a_handler_that_fails_keeps_nothing() -> None:
+    """As one that finds no memory for the copy that it keeps memory for: others are served all the same."""
+
+    def fail(request: Request) -> None:
+        request.connection.keep_memory()
+        raise MemoryError
+
+    counters = SimpleNamespace(requests=[])
+    broker: Any = SimpleNamespace(
+        replicas=SimpleNamespace(counters=counters),
+        quotas=SimpleNamespace(request=SimpleNamespace(limited=False)),
+        loop=None,
+    )
+    dispatcher = ApiDispatcher(broker)
+    dispatcher.apis[ApiKey.PRODUCE] = replace(dispatcher.apis[ApiKey.PRODUCE], handler=fail)
+    request = encode_request(produce_request("t", {0: batch([b"x" * 200_000])}), 9, 1, "me")
+
+    async def main() -> None:
+        with peers(dispatcher.dispatch) as made:
+            client = made.connect()
+            await send(client, request)
+            await until(lambda: made.connections[0].closed)
+            assert made.memory.used == 0
+
+    run(main())
 
 
 @pytest.mark.parametrize("serve", [at_once, later, unread, without_response, never])

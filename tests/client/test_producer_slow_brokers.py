@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,6 +32,8 @@ class Pair:
     def __init__(self, throttle_ms: int = 0) -> None:
         self.go = threading.Event()
         self.throttle_ms = throttle_ms
+        self.prompt = 1 if throttle_ms else 0
+        """So many requests are answered at once."""
         self.slow = ScriptedBroker({ProduceRequest: self._late})
         self.well = ScriptedBroker({ProduceRequest: taken})
         for broker in (self.slow, self.well):
@@ -40,7 +43,7 @@ class Pair:
             broker.handlers[InitProducerIdRequest] = lambda request: InitProducerIdResponse(producer_id=7)
 
     def _late(self, request: ProduceRequest) -> ProduceResponse | Silence:
-        if self.throttle_ms and self.slow.seen[ProduceRequest] == 1:
+        if self.slow.seen[ProduceRequest] <= self.prompt:
             return taken(request, throttle_time_ms=self.throttle_ms)
         self.go.wait(DEADLINE_S)
         return taken(request) if request.acks else Silence()
@@ -111,3 +114,36 @@ def test_a_leader_that_serves_nothing_for_a_while() -> None:
         producer.close(0.0)
         assert isinstance(waits.exception(DEADLINE_S), ClientTimeoutError)
         pair.go.set()
+
+
+def test_without_acknowledgement_what_is_not_received_is_not_delivered(pair: Pair) -> None:
+    """It counts as delivered when the kernel has it, and is sent again where the connection breaks before."""
+    with pair.producer(acks="0", enable_idempotence="false", linger_ms=0) as producer:
+        producer.send("t", b"is being read", partition=0).result(DEADLINE_S)
+        future = producer.send_batch("t", 0, large())
+        for n in range(10):
+            producer.send("t", b"%d" % n, partition=1).result(DEADLINE_S)
+        assert not future.done()
+        pair.slow.hang_up()
+        pair.go.set()
+        future.result(DEADLINE_S)
+    wait_until(lambda: pair.slow.seen[ProduceRequest] == 2, "the second request has come after all")
+
+
+def test_what_was_given_up_half_sent_holds_up_nothing(pair: Pair) -> None:
+    """Though the broker has said that it serves nothing for days: a request that is not whole is nothing to it."""
+    pair.prompt = 1
+    with pair.producer(delivery_timeout_ms=1500, request_timeout_ms=1000, linger_ms=0) as producer:
+        producer.send("t", b"first", partition=0).result(DEADLINE_S)
+        waits = producer.send("t", b"waits", partition=0)
+        wait_until(lambda: pair.slow.seen[ProduceRequest] == 2, "the second request has come")
+        given_up = producer.send_batch("t", 0, large())
+        link = producer._sender._links[1]
+        wait_until(lambda: link.unsent, "some of the third request is sent")
+        assert link._connection is not None
+        link._connection.serves_at = time.monotonic() + 1e6
+        for future in (waits, given_up):
+            assert isinstance(future.exception(DEADLINE_S), ClientTimeoutError)
+        pair.go.set()
+        # On another connection, for that one was of no use any more.
+        producer.send("t", b"next", partition=0).result(DEADLINE_S)

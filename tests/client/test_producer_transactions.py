@@ -331,3 +331,35 @@ def test_a_broker_killed_within_commits(start_broker: Callable[..., KafkalogBrok
     for partition in range(3):
         mine = [value for value in found if int(value.split(b"-")[1]) % 3 == partition]
         assert mine == [value for value in expected if int(value.split(b"-")[1]) % 3 == partition]
+
+
+def test_close_keeps_its_time_beside_a_call_of_another_thread(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says nothing of a transaction that was committed meanwhile."""
+    began, go_on = threading.Event(), threading.Event()
+    with site.producer() as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(site.topic, b"x", partition=0)
+        calls = producer._calls
+        end = calls._requests.end
+
+        def late(committed: bool, *, deadline: float) -> None:
+            began.set()
+            assert go_on.wait(DEADLINE_S)
+            end(committed, deadline=deadline)
+
+        monkeypatch.setattr(calls._requests, "end", late)
+        committing = threading.Thread(target=producer.commit_transaction)
+        committing.start()
+        try:
+            assert began.wait(DEADLINE_S)
+            calls.close(0.01)
+            assert calls.transactions.open, "it is left to the other thread"
+            closing = threading.Thread(target=calls.close, args=(None,))
+            closing.start()
+        finally:
+            go_on.set()
+        committing.join(DEADLINE_S)
+        closing.join(DEADLINE_S)
+        assert not calls.transactions.open
+    assert site.read() == [b"x"]

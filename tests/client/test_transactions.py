@@ -229,19 +229,21 @@ def test_what_others_are_in_the_middle_of() -> None:
 def test_offsets_that_ran_out_of_time_are_sent_again_or_the_transaction_is_aborted() -> None:
     """A commit would be one of records without the offsets that they came from."""
     machine = in_transaction()
-    machine.doubt_offsets("g")
+    other = TopicPartition("t", 1)
+    machine.doubt_offsets("g", [TP, other])
     for call in (machine.begin_commit, machine.detach):
-        with pytest.raises(TransactionStateError, match="offsets of g ran out of time"):
+        with pytest.raises(TransactionStateError, match="offsets of g did not end"):
             call()
     assert machine.state is State.IN_TRANSACTION
-    machine.offsets_committed("another")
-    with pytest.raises(TransactionStateError):
-        machine.begin_commit()
-    machine.offsets_committed("g")
+    for group, partitions in (("another", [TP, other]), ("g", [TP])):
+        machine.offsets_settled(group, partitions)
+        with pytest.raises(TransactionStateError):
+            machine.begin_commit()
+    machine.offsets_settled("g", [other])
     machine.begin_commit()
     machine.ended()
     machine.begin()
-    machine.doubt_offsets("g")
+    machine.doubt_offsets("g", [TP])
     machine.begin_abort()
     machine.ended()
     machine.begin()

@@ -11,7 +11,7 @@ from typing import Any
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.connection import Connection
-from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError
+from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError
 from kafkalog.protocol.schema import Request
 
 from .batch import ProducerBatch
@@ -20,9 +20,6 @@ from .config import ProducerConfig
 FIRST_PATIENCE_S = 1.0
 """How long the first try to connect may take; each one that takes longer doubles it, up to
 socket.connection.setup.timeout.ms. The other brokers' batches wait meanwhile."""
-SENDING_S = 0.02
-"""How long the others may wait for one broker to take a request. One that keeps up has taken it by then; without that
-time each piece of it would cost the sender's thread a turn."""
 
 
 class Link:
@@ -39,6 +36,8 @@ class Link:
         self._requests: deque[tuple[float, list[ProducerBatch]]] = deque()
         self._unsent_since = float("inf")
         """When a request was begun that the broker has not taken all of yet (``time.monotonic``)."""
+        self._unanswered: list[ProducerBatch] = []
+        """The batches of that request where it will have no response."""
         self._failures = 0
         self._retry_at = 0.0
         self._patience = min(FIRST_PATIENCE_S, config.client.connect_timeout)
@@ -71,6 +70,17 @@ class Link:
         """The batches in flight."""
         for _, batches in self._requests:
             yield from batches
+        yield from self._unanswered
+
+    @property
+    def sends_in_vain(self) -> bool:
+        """Whether what the broker has not taken yet is of no use any more: its batches were given up.
+
+        The broker makes nothing of a request that is not whole.
+        """
+        if not self.unsent:
+            return False
+        return all(batch.done for batch in self._unanswered or self._requests[-1][1])
 
     def deadline(self) -> float:
         """When the oldest request has waited too long."""
@@ -83,11 +93,13 @@ class Link:
         """Whether the oldest request has waited too long."""
         return self.deadline() <= now
 
-    def send(self, request: Request, batches: list[ProducerBatch], min_version: int, *, answered: bool) -> None:
+    def send(
+        self, request: Request, batches: list[ProducerBatch], min_version: int, *, answered: bool, patience: float
+    ) -> bool:
         """Send a request that carries ``batches``; connect first where there is no connection.
 
-        It does not wait for the broker to take it: the selector tells when `send_rest` may go on. Raises the errors of
-        ``Connection``; the batches are the caller's again then.
+        False where the broker has not taken all of it within ``patience`` seconds: the selector tells when `send_rest`
+        may go on. Raises the errors of ``Connection``; the batches are the caller's again then.
         """
         connection = self._connection
         if connection is not None and not self._requests and (connection.expired or connection.readable()):
@@ -96,20 +108,28 @@ class Link:
             connection = None
         if connection is None:
             connection = self._connect()
-        done = connection.send_now(request, min_version=min_version, answered=answered, patience=SENDING_S)
+        done = connection.send_now(request, min_version=min_version, answered=answered, patience=patience)
         now = time.monotonic()
         if answered:
             self._requests.append((now, batches))
         if not done:
             self._unsent_since = now
+            self._unanswered = [] if answered else batches
             self._selector.modify(connection.fileno(), selectors.EVENT_READ | selectors.EVENT_WRITE, self)
+        return done
 
-    def send_rest(self) -> None:
-        """Go on with a request that the broker has not taken all of; errors as `send`."""
+    def send_rest(self) -> list[ProducerBatch]:
+        """Go on with a request that the broker has not taken all of: its batches, once it has and no response follows.
+
+        Errors as `send`.
+        """
         connection = self._connection
-        if connection is not None and self.unsent and connection.send_rest(patience=SENDING_S):
-            self._unsent_since = float("inf")
-            self._selector.modify(connection.fileno(), selectors.EVENT_READ, self)
+        if connection is None or not self.unsent or not connection.send_rest():
+            return []
+        self._unsent_since = float("inf")
+        self._selector.modify(connection.fileno(), selectors.EVENT_READ, self)
+        sent, self._unanswered = self._unanswered, []
+        return sent
 
     def _connect(self) -> Connection:
         # A link outlives a broker's move to another address: metadata has the present one.
@@ -149,6 +169,8 @@ class Link:
             # Nothing was asked, so what is there to read is the end of the connection.
             raise ConnectionFailedError(f"{self.name} closed the connection")
         response = self._connection.receive_now()
+        if response is not None and self.unsent and len(self._requests) == 1:
+            raise InvalidResponseError(f"{self.name} answered a request that it has not received whole")
         return None if response is None else (self._requests.popleft()[1], response)
 
     def fail(self) -> list[ProducerBatch]:
@@ -164,6 +186,7 @@ class Link:
     def close(self) -> None:
         """Close the connection and forget what was on it."""
         self._requests.clear()
+        self._unanswered = []
         self._unsent_since = float("inf")
         connection, self._connection = self._connection, None
         if connection is not None:

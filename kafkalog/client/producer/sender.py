@@ -39,6 +39,9 @@ SEQUENCE_MASK = 0x7FFFFFFF
 MAX_EPOCH = 0x7FFE
 MIN_PRODUCE_VERSION = 3
 """The first version that carries record batch v2."""
+SENDING_S = 0.02
+"""How long brokers may take in a turn to receive what is sent to them. One that keeps up has received it by then;
+without that time each piece of it would cost a turn."""
 _METADATA_ERRORS = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -147,11 +150,12 @@ class Sender:
         now = time.monotonic()
         self._withdraw()
         plan = self.accumulator.take(now, self._config.idempotence, self._identified, self._free)
-        if self._abort is not None or (plan.finished and not any(link.unsent for link in self._links.values())):
+        if self._abort is not None or plan.finished:
             return False
         self._give_up(plan.expired)
+        until = time.monotonic() + SENDING_S
         for node_id, batches in plan.requests.items():
-            self._send(node_id, batches)
+            self._send(node_id, batches, until)
         again = bool(plan.requests)
         if plan.needs_producer_id and self._identify_at <= now:
             again |= self._request_producer_id(min(plan.expires_at, self._link_deadline()))
@@ -195,7 +199,8 @@ class Sender:
         link = self._links.get(node_id)
         return 0.0 if link is None else link.free_at()
 
-    def _send(self, node_id: int, batches: list[ProducerBatch]) -> None:
+    def _send(self, node_id: int, batches: list[ProducerBatch], until: float) -> None:
+        """Send batches to their leader, and wait until ``until`` (``time.monotonic``) for it to receive them."""
         link = self._links.get(node_id)
         if link is None:
             link = self._links[node_id] = Link(node_id, self._config, self._cluster, self._selector)
@@ -227,18 +232,25 @@ class Sender:
             topic_data=[TopicData(name=name, partition_data=data) for name, data in topics.items()],
         )
         try:
-            link.send(request, encoded, MIN_PRODUCE_VERSION, answered=self._config.acks != 0)
+            answered, patience = self._config.acks != 0, max(until - time.monotonic(), 0)
+            sent = link.send(request, encoded, MIN_PRODUCE_VERSION, answered=answered, patience=patience)
         except (ClientError, KafkaError) as error:
             self._lost(link, error, encoded)
             return
-        if self._config.acks == 0:
+        if sent and not answered:
             self._finish(encoded, None)
 
     def _send_rest(self, link: Link) -> None:
         try:
-            link.send_rest()
+            sent = link.send_rest()
         except (ClientError, KafkaError) as error:
             self._lost(link, error, [])
+            return
+        for batch in sent:
+            if batch.done:
+                self._land(batch)
+        if sent:
+            self._finish([batch for batch in sent if not batch.done], None)
 
     def _identify(self, batch: ProducerBatch) -> None:
         """Give a batch that goes out for the first time the partition's next sequence numbers."""
@@ -473,6 +485,9 @@ class Sender:
                 # Its fate is not known; the sequence goes on only once nothing is in flight.
                 self._break_sequence(self._queue(batch), batch)
             self._give_up(late)
+            if link.sends_in_vain:
+                # The partitions' next batches need not wait for a broker that may read on in a day.
+                self._lost(link, ConnectionFailedError(f"{link.name} did not take a request in time"), [])
 
     def _link_deadline(self) -> float:
         deadline = float("inf")

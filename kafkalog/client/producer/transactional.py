@@ -78,6 +78,7 @@ class TransactionCalls:
         with self._turn:
             with self._accumulator.lock:
                 self.transactions.check_offsets()
+                self.transactions.doubt_offsets(member.group_id, offsets)
             if not offsets:
                 return
             deadline = self._deadline()
@@ -87,18 +88,18 @@ class TransactionCalls:
                     self.transactions.offsets_added()
                 self._requests.commit_offsets(offsets, member, deadline=deadline)
             except Exception as error:
-                if isinstance(error, ClientTimeoutError):
+                if not isinstance(error, ClientTimeoutError):
                     with self._accumulator.lock:
-                        self.transactions.doubt_offsets(member.group_id)
+                        self.transactions.offsets_settled(member.group_id, offsets)
                 self._failed(error)
                 raise
             with self._accumulator.lock:
-                self.transactions.offsets_committed(member.group_id)
+                self.transactions.offsets_settled(member.group_id, offsets)
 
-    def commit(self) -> None:
-        """See `Producer.commit_transaction`."""
+    def commit(self, deadline: float | None = None) -> None:
+        """See `Producer.commit_transaction`; ``deadline`` (``time.monotonic``) where it is not ``max.block.ms``."""
         with self._turn:
-            deadline = self._deadline()
+            deadline = self._deadline() if deadline is None else deadline
             with self._accumulator.lock:
                 self.transactions.begin_commit()
                 self._accumulator.admit()
@@ -114,10 +115,10 @@ class TransactionCalls:
                     raise
             self._ended()
 
-    def abort(self, timeout: float | None = None) -> None:
-        """See `Producer.abort_transaction`; ``timeout`` in seconds where it is not ``max.block.ms``."""
+    def abort(self, deadline: float | None = None) -> None:
+        """See `Producer.abort_transaction`; ``deadline`` as in `commit`."""
         with self._turn:
-            deadline = self._deadline() if timeout is None else time.monotonic() + timeout
+            deadline = self._deadline() if deadline is None else deadline
             with self._accumulator.lock:
                 self.transactions.begin_abort()
                 self._accumulator.admit()
@@ -167,6 +168,7 @@ class TransactionCalls:
 
         Where another thread's call takes longer than ``timeout`` it is left alone.
         """
+        deadline = None if timeout is None else time.monotonic() + timeout
         if not self.transactions.open:
             return
         if not self._turn.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
@@ -174,9 +176,9 @@ class TransactionCalls:
             return
         try:
             if self.transactions.state is State.COMMITTING:
-                self.commit()
-            else:
-                self.abort(timeout)
+                self.commit(deadline)
+            elif self.transactions.open:
+                self.abort(deadline)
         except (ClientError, KafkaError) as error:
             _log.warning("the open transaction of %s was not ended: %s", self.transactions.transactional_id, error)
         finally:

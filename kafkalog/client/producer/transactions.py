@@ -16,7 +16,7 @@ Whoever holds an instance holds a lock around each call.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from enum import Enum
 
 from kafkalog.client.errors import ClientError
@@ -97,8 +97,8 @@ class Transactions:
         """Whether it has ended the transaction since."""
         self.needs_epoch = False
         """Whether some partition's sequence is unsure, so that the next transaction needs another epoch."""
-        self.unsure_groups: set[str] = set()
-        """Groups whose offsets may be in the transaction or not, because sending them ran out of time."""
+        self.unsure_offsets: set[tuple[str, TopicPartition]] = set()
+        """Groups and partitions whose offsets may be in the transaction or not: sending them did not end."""
 
     # Calls of the user
 
@@ -117,7 +117,7 @@ class Transactions:
 
     def begin_commit(self) -> None:
         """``commit_transaction``: take no more records, and deliver those that there are."""
-        self._check_groups("commit")
+        self._check_offsets("commit")
         self._enter(State.COMMITTING)
 
     def begin_abort(self) -> None:
@@ -126,7 +126,7 @@ class Transactions:
 
     def detach(self) -> None:
         """Leave the transaction to somebody else."""
-        self._check_groups("detach")
+        self._check_offsets("detach")
         self._enter(State.DETACHED)
 
     def reattach(self) -> None:
@@ -163,13 +163,13 @@ class Transactions:
         """The coordinator has a group in the transaction."""
         self.began = True
 
-    def offsets_committed(self, group: str) -> None:
-        """The group's coordinator has its offsets, for when the transaction commits."""
-        self.unsure_groups.discard(group)
+    def doubt_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """The group's offsets of these partitions are being sent; while that has not ended there is no commit."""
+        self.unsure_offsets.update((group, partition) for partition in partitions)
 
-    def doubt_offsets(self, group: str) -> None:
-        """Sending the group's offsets ran out of time."""
-        self.unsure_groups.add(group)
+    def offsets_settled(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """The group's coordinator has the offsets, for when the transaction commits, or has refused them."""
+        self.unsure_offsets.difference_update((group, partition) for partition in partitions)
 
     def doubt(self) -> None:
         """An answer was lost that would have said that the transaction began."""
@@ -240,11 +240,12 @@ class Transactions:
             )
         raise TransactionStateError(f"{self._name}: {call} in state {state.value}; {self._advice()}")
 
-    def _check_groups(self, what: str) -> None:
-        if self.unsure_groups and self.state is State.IN_TRANSACTION:
+    def _check_offsets(self, what: str) -> None:
+        if self.unsure_offsets and self.state is State.IN_TRANSACTION:
+            groups = ", ".join(sorted({group for group, _ in self.unsure_offsets}))
             raise TransactionStateError(
-                f"{self._name}: cannot {what}, because sending the offsets of {', '.join(sorted(self.unsure_groups))} "
-                "ran out of time; call send_offsets_to_transaction again, or abort"
+                f"{self._name}: cannot {what}, because sending the offsets of {groups} did not end; "
+                "call send_offsets_to_transaction again, or abort"
             )
 
     def _check_error(self, what: str) -> None:
@@ -284,5 +285,5 @@ class Transactions:
             self.state = State.READY
             self.error = None
         self.partitions.clear()
-        self.unsure_groups.clear()
+        self.unsure_offsets.clear()
         self.began = self.in_doubt = self.end_known = self.needs_epoch = False
