@@ -88,7 +88,9 @@ class ScriptedBroker:
         *,
         shift_ids: int = 0,
         tls: ssl.SSLContext | None = None,
+        receive_buffer: int | None = None,
     ) -> None:
+        """``receive_buffer``: what a socket takes that is not read from, in bytes; megabytes unless given."""
         self.handlers: dict[type[Request], Handler] = {
             ApiVersionsRequest: lambda request: api_versions(*self.handlers),
             **(handlers or {}),
@@ -99,6 +101,8 @@ class ScriptedBroker:
         self.seen: Counter[type[Request]] = Counter()
         self.connections = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
+        if receive_buffer is not None:
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self._threads: list[threading.Thread] = []
         self._open: list[socket.socket] = []
         self._accepting = threading.Thread(target=self._accept)

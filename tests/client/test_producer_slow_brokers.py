@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 
 DEADLINE_S = 120.0
 MUCH = 8 << 20
-"""More than sockets take that nobody reads from."""
+"""More than the sockets take that nobody reads from: Linux sends ahead 4 MiB at most."""
 
 
 class Pair:
@@ -34,7 +34,7 @@ class Pair:
         self.throttle_ms = throttle_ms
         self.prompt = 1 if throttle_ms else 0
         """So many requests are answered at once."""
-        self.slow = ScriptedBroker({ProduceRequest: self._late})
+        self.slow = ScriptedBroker({ProduceRequest: self._late}, receive_buffer=1 << 16)
         self.well = ScriptedBroker({ProduceRequest: taken})
         for broker in (self.slow, self.well):
             broker.handlers[MetadataRequest] = lambda request: metadata(

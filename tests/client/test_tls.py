@@ -117,7 +117,9 @@ def test_a_request_is_sent_in_parts(certificates: Certificates, tls: bool) -> No
         "ssl_ca_location": certificates.authority,
     }
     with (
-        ScriptedBroker({ProduceRequest: late}, tls=server_context(certificates) if tls else None) as server,
+        ScriptedBroker(
+            {ProduceRequest: late}, tls=server_context(certificates) if tls else None, receive_buffer=1 << 16
+        ) as server,
         connect(server, **properties) as connection,
     ):
         assert connection.send_now(produce_request("t", {0: batch([b"small"])}))
