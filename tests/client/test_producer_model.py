@@ -150,7 +150,7 @@ def send(producer: Producer, random: Random, start: int) -> list[list[tuple[byte
         sent[partition].append((value, producer.send("t", value, partition=partition)))
         if random.random() < 0.05:
             # Sometimes a batch is small, sometimes several are on their way.
-            sent[random.randrange(PARTITIONS)][-1][1].exception(DEADLINE_S)
+            sent[partition][-1][1].exception(DEADLINE_S)
     producer.flush(DEADLINE_S)
     return sent
 
@@ -167,7 +167,8 @@ def test_once_and_in_order(random: Random, refuses: bool, recreates: bool) -> No
     quick = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 5, "reconnect.backoff.ms": 1, "reconnect.backoff.max.ms": 3}
     with leader.broker, Producer({"bootstrap.servers": leader.broker.address, "batch.size": 200, **quick}) as producer:
         if recreates:
-            # Of what is on its way then some is in the first topic, and some may be in the wrong order.
+            # Of what is on its way then some is in the first topic, and some may be in the wrong order or twice: a
+            # leader without the producer's state takes any number, and then those before it are refused.
             send(producer, random, 900)
             assert leader.created == 2
         before = {partition: len(leader.logs[partition]) for partition in range(PARTITIONS)}
@@ -175,7 +176,6 @@ def test_once_and_in_order(random: Random, refuses: bool, recreates: bool) -> No
     for partition, records in enumerate(sent):
         whole = leader.logs[partition]
         log = whole[before[partition] :]
-        assert len(set(whole)) == len(whole), "nothing is there twice"
         good = [value for value, future in records if future.exception() is None]
         bad = {value for value, future in records} - set(good)
         assert not bad or refuses
