@@ -2,5 +2,6 @@
 
 ``messages.<api>`` has one table an API, in the notation of ``schema``. ``codec`` turns messages into frames and back,
 by functions that ``encoder`` and ``decoder`` generate for a message and version at its first use. ``api_keys``,
-``error_codes`` and ``errors`` name what the numbers mean. Nothing here reads a socket or knows a broker.
+``error_codes`` and ``errors`` name what the numbers mean. ``embedded`` has the formats inside fields of bytes. Nothing
+here reads a socket or knows a broker.
 """

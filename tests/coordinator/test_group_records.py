@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.coordinator.group import records
-from broker.coordinator.group.subscription import subscribed_topics
 from kafkalog.protocol.schema import Message
 
 GOLDEN = Path(__file__).parent / "golden" / "group_records.txt"
@@ -102,7 +101,6 @@ def test_hostile_bytes_are_refused_or_read(data: bytes) -> None:
     ):
         with suppress(records.UnreadableRecordError):
             read()
-    subscribed_topics(data)
 
 
 def test_a_version_of_a_later_release_is_refused() -> None:
@@ -110,11 +108,3 @@ def test_a_version_of_a_later_release_is_refused() -> None:
         records.decode_versioned(records.OffsetCommitValue, b"\x00\x09" + bytes(30))
     with pytest.raises(records.UnreadableRecordError):
         records.parse_key(None)
-
-
-def test_topics_of_a_subscription() -> None:
-    version_1 = b"\x00\x01" + b"\x00\x00\x00\x02" + b"\x00\x01a\x00\x02bb" + b"\xff\xff\xff\xff" + b"\x00\x00\x00\x00"
-    assert subscribed_topics(version_1) == frozenset({"a", "bb"})
-    assert subscribed_topics(version_1[:9]) is None
-    assert subscribed_topics(b"") is None
-    assert subscribed_topics(b"\xff\xff\x00\x00\x00\x00") is None

@@ -19,8 +19,8 @@ from broker.coordinator.group.membership import (
     Store,
 )
 from broker.coordinator.group.roster import Roster
-from broker.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from broker.coordinator.state_log import StateRecord
+from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE, subscribed_topics
 from kafkalog.protocol.errors import ErrorCode, NonEmptyGroupError, error_for
 
 _STORE_ERRORS: dict[ErrorCode | None, ErrorCode | None] = {
@@ -160,7 +160,7 @@ class ClassicState:
     def is_subscribed(self, topic: str) -> bool:
         if self.state is State.EMPTY:
             return False
-        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        if self.protocol_type != PROTOCOL_TYPE:
             raise NonEmptyGroupError
         return self.subscribed is None or topic in self.subscribed
 
@@ -169,7 +169,7 @@ class ClassicState:
             return Retention(None)
         if self.state is State.EMPTY:
             return Retention(self.state_since_ms)
-        if self.protocol_type == CONSUMER_PROTOCOL_TYPE and self.state is State.STABLE and self.subscribed is not None:
+        if self.protocol_type == PROTOCOL_TYPE and self.state is State.STABLE and self.subscribed is not None:
             return Retention(None, self.subscribed)
         return None
 
@@ -237,7 +237,7 @@ class ClassicState:
             self._answer_waiting(member, error, UNKNOWN_MEMBER_ID)
 
     def _topics(self) -> frozenset[str] | None:
-        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        if self.protocol_type != PROTOCOL_TYPE:
             return None
         if not len(self.members):
             return frozenset()

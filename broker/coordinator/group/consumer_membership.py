@@ -18,8 +18,8 @@ from broker.coordinator.group.modern.context import Context, Matched, Outcome, T
 from broker.coordinator.group.modern.group import ConsumerGroup
 from broker.coordinator.group.modern.log_records import GroupRecord
 from broker.coordinator.group.modern.model import Member
-from broker.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from broker.coordinator.state_log import StateRecord
+from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE
 from kafkalog.protocol.errors import (
     ErrorCode,
     IllegalGenerationError,
@@ -216,7 +216,7 @@ class ConsumerMembership:
 
     @property
     def protocol_type(self) -> str:
-        return CONSUMER_PROTOCOL_TYPE
+        return PROTOCOL_TYPE
 
     @property
     def is_empty(self) -> bool:

@@ -18,7 +18,7 @@ from broker.coordinator.group.modern.context import Timer, TimerKind, Topics
 from broker.coordinator.group.modern.group import ConsumerGroup
 from broker.coordinator.group.modern.log_records import GroupRecord
 from broker.coordinator.group.modern.model import NO_PARTITIONS, ClassicMetadata, Member
-from broker.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
+from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE, decode_subscription, version_of
 from kafkalog.protocol.errors import GroupIdNotFoundError
 from kafkalog.protocol.primitives import ProtocolError
 
@@ -27,7 +27,7 @@ def can_upgrade(classic: ClassicGroup, config: ConsumerGroupConfig) -> bool:
     """Whether a classic group with members may become one of the consumer protocol."""
     return (
         config.migration_policy.allows_upgrade
-        and classic.protocol_type == CONSUMER_PROTOCOL_TYPE
+        and classic.protocol_type == PROTOCOL_TYPE
         and len(classic.members) <= config.max_size
     )
 
@@ -63,7 +63,7 @@ def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[list[GroupRecord], 
 
 def _consumer_member(classic: ClassicGroup, member: ClassicMember, topics: Topics) -> Member:
     metadata = member.protocols[0][1] if classic.protocol_name is None else member.metadata(classic.protocol_name)
-    subscription = embedded.decode_subscription(metadata)
+    subscription = decode_subscription(metadata)
     return Member(
         member.member_id,
         epoch=classic.generation,
@@ -100,11 +100,11 @@ def downgraded(
     """The classic group that a group becomes without ``leaving``: stable, its generation the group epoch."""
     classic = ClassicGroup(group.group_id, settings, new_member_id, now)
     classic.generation = group.group_epoch
-    classic.protocol_type = CONSUMER_PROTOCOL_TYPE
+    classic.protocol_type = PROTOCOL_TYPE
     for member_id, member in group.members.items():
         if member_id in leaving or member.classic is None:
             continue
-        version = embedded.version_of(member.classic.protocols[0][1])
+        version = version_of(member.classic.protocols[0][1])
         target = group.target.get(member_id, NO_PARTITIONS)
         classic.members.add(
             ClassicMember(
@@ -114,7 +114,7 @@ def downgraded(
                 member.client_host,
                 member.classic.session_timeout_ms,
                 member.rebalance_timeout_ms,
-                CONSUMER_PROTOCOL_TYPE,
+                PROTOCOL_TYPE,
                 member.classic.protocols,
                 embedded.encode_assignment(target, version, topics),
             )

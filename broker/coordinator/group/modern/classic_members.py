@@ -20,7 +20,7 @@ from broker.coordinator.group.modern.context import Context, Outcome, Timer, Tim
 from broker.coordinator.group.modern.group import ConsumerGroup
 from broker.coordinator.group.modern.log_records import GroupRecord
 from broker.coordinator.group.modern.model import ClassicMetadata, Member, MemberState
-from broker.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
+from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE, decode_subscription, version_of
 from kafkalog.protocol.errors import (
     ErrorCode,
     IllegalGenerationError,
@@ -47,7 +47,7 @@ def join(group: ConsumerGroup, request: JoinRequest, context: Context) -> Outcom
         return Outcome(JoinResult(member_id, ErrorCode.MEMBER_ID_REQUIRED))
     name, metadata = request.protocols[0]
     try:
-        subscription = embedded.decode_subscription(metadata)
+        subscription = decode_subscription(metadata)
     except ProtocolError as error:
         raise InconsistentGroupProtocolError(f"Member {member_id}'s subscription cannot be read: {error}") from error
     records: list[GroupRecord] = []
@@ -74,7 +74,7 @@ def join(group: ConsumerGroup, request: JoinRequest, context: Context) -> Outcom
     response = JoinResult(
         member_id,
         generation=result.member.epoch,
-        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_type=PROTOCOL_TYPE,
         protocol_name=name,
     )
     return Outcome(response, result.records, [*result.timers, *timers], result.seen_version)
@@ -91,7 +91,7 @@ def _joining(group: ConsumerGroup, member_id: str, request: JoinRequest, records
 
 def _supports(group: ConsumerGroup, request: JoinRequest) -> bool:
     """Whether a member's protocols have one that all classic members know."""
-    if request.protocol_type != CONSUMER_PROTOCOL_TYPE:
+    if request.protocol_type != PROTOCOL_TYPE:
         return False
     present = [member.classic for member in group.members.values() if member.classic is not None]
     known = Counter(name for classic in present for name in {name for name, _ in classic.protocols})
@@ -107,15 +107,15 @@ def sync(group: ConsumerGroup, request: SyncRequest, context: Context) -> Outcom
     member, classic = _classic_member(group, request.member_id, request.instance_id)
     _check_generation(member, request.generation)
     name, metadata = classic.protocols[0]
-    if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (None, name):
+    if request.protocol_type not in (None, PROTOCOL_TYPE) or request.protocol_name not in (None, name):
         raise InconsistentGroupProtocolError(
             f"The protocol {request.protocol_type}/{request.protocol_name} from member {member.member_id} request is "
-            f"not equal to {CONSUMER_PROTOCOL_TYPE}/{name} returned in the join response."
+            f"not equal to {PROTOCOL_TYPE}/{name} returned in the join response."
         )
     if group.group_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         timer = Timer(TimerKind.JOIN, member.member_id, member.rebalance_timeout_ms, keep=True)
         return Outcome(SyncResult(RebalanceInProgressError.code), timers=[timer])
-    assignment = embedded.encode_assignment(member.assigned, embedded.version_of(metadata), context.topics)
+    assignment = embedded.encode_assignment(member.assigned, version_of(metadata), context.topics)
     return Outcome(
         SyncResult(ErrorCode.NONE, request.protocol_type, request.protocol_name, assignment),
         timers=[

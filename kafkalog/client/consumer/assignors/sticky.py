@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from struct import Struct as Layouts
 from typing import NamedTuple
 
 from kafkalog.client.consumer.protocol import NO_GENERATION, Assignment, Subscription
 from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
-from kafkalog.protocol.codec import ProtocolError, decode_message, encode_message
-from kafkalog.protocol.schema import INT32, Message, Struct, array, int32, string
+from kafkalog.protocol.codec import ProtocolError
+from kafkalog.protocol.embedded.consumer import TopicPartitions
+from kafkalog.protocol.embedded.sticky import (
+    StickyUserData,
+    decode_generation,
+    decode_sticky,
+    encode_generation,
+    encode_sticky,
+)
 
 from .base import Assignor, Layout, RebalanceProtocol
 from .constrained import assign_alike
@@ -23,24 +29,12 @@ from .general import assign_general
 from .java_order import JavaMap
 from .racks import RackInfo
 
-_GENERATION = Layouts(">i")
-
 
 class MemberData(NamedTuple):
     """What a member had, and in which generation (None where it does not say)."""
 
     partitions: Sequence[TopicPartition]
     generation: int | None
-
-
-class _TopicAssignment(Struct):
-    topic: str = string("0+")
-    partitions: list[int] = array(INT32, "0+")
-
-
-class _UserData(Message, versions="0-1"):
-    previous_assignment: list[_TopicAssignment] = array(_TopicAssignment, "0+")
-    generation: int = int32("1+", default=-1)
 
 
 class _AbstractSticky(Assignor):
@@ -141,21 +135,19 @@ class StickyAssignor(_AbstractSticky):
             if topic not in grouped:
                 grouped[topic] = []
             grouped[topic].append(partition)
-        had = [_TopicAssignment(topic=topic, partitions=grouped[topic]) for topic in grouped]
-        return encode_message(_UserData(previous_assignment=had, generation=self._generation), 1)
+        had = [TopicPartitions(topic=topic, partitions=grouped[topic]) for topic in grouped]
+        return encode_sticky(StickyUserData(previous_assignment=had, generation=self._generation))
 
     def member_data(self, subscription: Subscription) -> MemberData:
         data = subscription.user_data
         if not data:
             return MemberData((), None)
-        for version in (1, 0):
-            try:
-                found, _ = decode_message(_UserData, version, data)
-            except ProtocolError:
-                continue
-            had = [TopicPartition(each.topic, n) for each in found.previous_assignment for n in each.partitions]
-            return MemberData(had, found.generation if version else None)
-        return MemberData((), NO_GENERATION)
+        try:
+            found, version = decode_sticky(data)
+        except ProtocolError:
+            return MemberData((), NO_GENERATION)
+        had = [TopicPartition(each.topic, n) for each in found.previous_assignment for n in each.partitions]
+        return MemberData(had, found.generation if version else None)
 
 
 class CooperativeStickyAssignor(_AbstractSticky):
@@ -172,7 +164,7 @@ class CooperativeStickyAssignor(_AbstractSticky):
         self._generation = metadata.generation_id
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
-        return _GENERATION.pack(self._generation)
+        return encode_generation(self._generation)
 
     def member_data(self, subscription: Subscription) -> MemberData:
         if subscription.generation_id >= 0:
@@ -180,8 +172,10 @@ class CooperativeStickyAssignor(_AbstractSticky):
         data = subscription.user_data
         if data is None:
             return MemberData(subscription.owned, None)
-        known = len(data) >= _GENERATION.size
-        return MemberData(subscription.owned, _GENERATION.unpack_from(data)[0] if known else NO_GENERATION)
+        try:
+            return MemberData(subscription.owned, decode_generation(data))
+        except ProtocolError:
+            return MemberData(subscription.owned, NO_GENERATION)
 
     def assign(self, layout: Layout, members: Mapping[str, Subscription]) -> Mapping[str, Sequence[TopicPartition]]:
         assignment, moving = self.decide(layout, members)
