@@ -15,7 +15,7 @@ from pathlib import Path
 
 _MADV_DONTNEED = 4
 _LIBRARY = "llvmlite"
-_MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \S+ *(.*)$")
+_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \S+ *(.*)")
 
 
 def release() -> int:
@@ -42,7 +42,7 @@ def _unchanged(maps: str) -> Iterator[tuple[int, int]]:
     """
     found: tuple[int, int] | None = None
     for line in maps.splitlines():
-        mapping = _MAPPING.match(line)
+        mapping = _MAPPING.fullmatch(line)
         if mapping is not None:
             start, end, access, name = mapping.groups()
             found = (int(start, 16), int(end, 16)) if access in ("r-xp", "r--p") and _LIBRARY in name else None

@@ -28,10 +28,7 @@ from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
 from broker.controller.configs import effective_config
 from broker.controller.leadership import with_new_epochs
-from broker.controller.topics import INTERNAL_TOPICS
-from broker.coordinator.state_topic import TRANSACTION_STATE
 from broker.coordinator.transaction.shard import largest_producer_id_in
-from broker.log import names
 from broker.log.cleaner.cleaner import LogCleaner
 from broker.log.cold import read_largest_timestamp
 from broker.log.file_ops import OS, FileOps
@@ -46,6 +43,8 @@ from broker.metadata.model import ClusterState, MetadataError, PartitionState, T
 from broker.net.acceptor import Acceptor
 from broker.replica.manager import ReplicaManager
 from kafkalog.records import kernels
+from kafkalog.storage import names
+from kafkalog.storage.topics import INTERNAL_TOPICS, TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from broker.metrics.endpoint import MetricsEndpoint

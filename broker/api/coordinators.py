@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from broker.api.context import Request
 from broker.api.errors import error_code
-from broker.coordinator.state_topic import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kafkalog.protocol.errors import CoordinatorNotAvailableError, ErrorCode, InvalidRequestError, KafkaError
 from kafkalog.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from kafkalog.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 MANY_SINCE = 4
 """Versions that ask for many keys at once."""

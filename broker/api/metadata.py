@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 from broker.api.context import Broker, Request
-from broker.controller.topics import INTERNAL_TOPICS, MAX_PARTITIONS_PER_REQUEST, NewTopic, check_topic_name
+from broker.controller.topics import MAX_PARTITIONS_PER_REQUEST, NewTopic, check_topic_name
 from broker.metadata.model import TopicState
 from kafkalog.protocol.errors import ErrorCode, InvalidTopicError, KafkaError
 from kafkalog.protocol.messages.describe_cluster import (
@@ -30,6 +30,7 @@ from kafkalog.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kafkalog.storage.topics import INTERNAL_TOPICS
 
 NO_AUTHORIZED_OPERATIONS = -(1 << 31)
 ALL_TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))

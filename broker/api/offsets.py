@@ -7,7 +7,6 @@ from collections import Counter
 
 from broker.api.context import Request
 from broker.api.errors import error_code
-from broker.controller.topics import INTERNAL_TOPICS
 from broker.log.cold import read_largest_timestamp
 from broker.log.partition_log import PartitionLog
 from broker.replica.partition import Partition
@@ -37,6 +36,7 @@ from kafkalog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from kafkalog.storage.topics import INTERNAL_TOPICS
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}

@@ -15,7 +15,6 @@ from collections.abc import Awaitable
 
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
-from broker.controller.topics import INTERNAL_TOPICS
 from broker.log.config import LogConfig
 from broker.log.message_sets import PreparedSet, is_old, prepare_set
 from broker.log.validation import Origin, needs_recompression, recompress_ahead
@@ -52,6 +51,7 @@ from kafkalog.records.batch import (
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import InvalidRecordError, RecordsError, UnsupportedCompressionTypeError
 from kafkalog.records.message_set import MIN_ENTRY_SIZE
+from kafkalog.storage.topics import INTERNAL_TOPICS
 
 logger = logging.getLogger("kafkalog.broker.api")
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from broker.api.context import Request
 from broker.api.errors import error_code
-from broker.coordinator.state_topic import CONSUMER_OFFSETS
 from broker.coordinator.transaction.machine import Producer, TopicPartition
 from broker.coordinator.transaction.markers import Marker
 from kafkalog.protocol.errors import ErrorCode
@@ -34,6 +33,7 @@ from kafkalog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from kafkalog.storage.topics import CONSUMER_OFFSETS
 
 FENCED_SINCE = 2
 """Clients that know PRODUCER_FENCED; others are told INVALID_PRODUCER_EPOCH, which it took the place of."""

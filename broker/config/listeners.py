@@ -14,7 +14,7 @@ from broker.config.definition import ConfigError
 SUPPORTED_PROTOCOLS = ("PLAINTEXT",)
 KNOWN_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-_LISTENER = re.compile(r"^(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:\[\]]*)):(?P<port>-?\d+)$")
+_LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:\[\]]*)):(?P<port>-?[0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def parse_listeners(key: str, text: tuple[str, ...], protocol_map: dict[str, str
     """
     endpoints: list[Endpoint] = []
     for entry in text:
-        match = _LISTENER.match(entry)
+        match = _LISTENER.fullmatch(entry)
         if match is None:
             raise ConfigError(f"Invalid value {entry} for configuration {key}: expected NAME://host:port")
         name = match["name"].upper()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,12 +35,10 @@ from kafkalog.protocol.errors import (
     TopicDeletionDisabledError,
     UnknownTopicOrPartitionError,
 )
+from kafkalog.storage.topics import MAX_TOPIC_NAME, has_legal_characters
 
 logger = logging.getLogger("kafkalog.broker.controller")
 
-MAX_NAME_LENGTH = 249
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-_LEGAL_NAME = re.compile(r"^[a-zA-Z0-9._-]+$")
 UNSET = -1
 
 
@@ -66,11 +63,11 @@ def check_topic_name(name: str) -> None:
         raise InvalidTopicError("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):
         raise InvalidTopicError("Topic name is invalid: '.' or '..' is not allowed")
-    if len(name) > MAX_NAME_LENGTH:
+    if len(name) > MAX_TOPIC_NAME:
         raise InvalidTopicError(
-            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {MAX_TOPIC_NAME}"
         )
-    if not _LEGAL_NAME.match(name):
+    if not has_legal_characters(name):
         raise InvalidTopicError(
             f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, "
             "'.', '_' and '-'"

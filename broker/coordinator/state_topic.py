@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker.config.server import BrokerConfig
-
-CONSUMER_OFFSETS = "__consumer_offsets"
-TRANSACTION_STATE = "__transaction_state"
+from kafkalog.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 _INT32 = 1 << 32
 _SIGN = 1 << 31

@@ -26,9 +26,9 @@ import os
 import uuid
 from collections.abc import Iterable, Mapping
 
-from broker.log import names
 from broker.log.config import MAX_LONG
 from broker.log.file_ops import OS, FileOps, write_all, write_file_atomically
+from kafkalog.storage import names
 
 VERSION = 0
 MAX_INT = (1 << 31) - 1

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from functools import partial
 
 from broker import page_cache
-from broker.log import names
 from broker.log.batch_scan import find_batch
 from broker.log.index_file import CorruptIndexError
 from broker.log.segment import Segment
 from broker.log.time_index import TimeIndex
 from kafkalog.records.errors import CorruptRecordError
+from kafkalog.storage import names
 
 LOOK_UP_BYTES = 32 << 10
 """Read in around a header that is not in memory, if no more is wanted."""

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Any
 
-from broker.log import names
 from broker.log.batch_scan import headers
 from broker.log.checkpoints import read_epochs, read_offsets
 from broker.log.control import parse_marker
@@ -24,17 +23,10 @@ from kafkalog.records.any_format import decode_any, timestamp_type, verify_any_c
 from kafkalog.records.batch import MAGIC, BatchHeader, Record
 from kafkalog.records.control import parse_control_type
 from kafkalog.records.errors import RecordsError
+from kafkalog.storage import names
 
-CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
-
-OFFSET_CHECKPOINTS = (
-    names.RECOVERY_POINT_CHECKPOINT,
-    names.LOG_START_CHECKPOINT,
-    names.HIGH_WATERMARK_CHECKPOINT,
-    CLEANER_CHECKPOINT,
-)
 
 
 def dump_file(
@@ -81,7 +73,7 @@ def dump_file(
         yield from _dump_snapshot(file, found)
     elif name == names.LEADER_EPOCH_CHECKPOINT:
         yield from (f"epoch: {epoch} startOffset: {start}" for epoch, start in read_epochs(file))
-    elif name in OFFSET_CHECKPOINTS:
+    elif name in names.OFFSET_CHECKPOINTS:
         for (topic, partition), offset in read_offsets(file).items():
             yield f"topic: {topic} partition: {partition} offset: {offset}"
     else:

@@ -7,18 +7,19 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from broker.log import names, producer_snapshot
+from broker.log import producer_snapshot
 from broker.log.batch_scan import headers
 from broker.log.checkpoints import CorruptCheckpointError, encode_uuid, read_epochs, read_meta_properties, read_offsets
 from broker.log.checkpoints import read_partition_metadata as read_metadata
 from broker.log.control import parse_marker
-from broker.log.dump import OFFSET_CHECKPOINTS, is_valid, time_index_entries
+from broker.log.dump import is_valid, time_index_entries
 from broker.log.dump import offset_index_entries as index_entries
 from broker.log.producer_snapshot import CorruptSnapshotError
 from broker.log.transaction_index import TransactionIndex
 from kafkalog.records.any_format import decode_any, timestamp_type
 from kafkalog.records.batch import MAGIC, BatchHeader, Record
 from kafkalog.records.errors import RecordsError
+from kafkalog.storage import names
 
 _TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
 
@@ -56,7 +57,7 @@ def _rows(path: str, deep: bool, contents: bool) -> tuple[str, Iterator[dict[str
         return "producer", _snapshot(path)
     if name == names.LEADER_EPOCH_CHECKPOINT:
         return "leader_epoch", ({"epoch": epoch, "start_offset": start} for epoch, start in read_epochs(path))
-    if name in OFFSET_CHECKPOINTS:
+    if name in names.OFFSET_CHECKPOINTS:
         return "checkpoint", _checkpoint(path)
     if name == names.PARTITION_METADATA:
         return "partition_metadata", _metadata(path)

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from broker.log import names
 from broker.log.checkpoint_writer import CheckpointWriter
 from broker.log.checkpoints import CorruptCheckpointError
 from broker.log.config import LogConfig
@@ -22,6 +21,7 @@ from broker.log.file_ops import FileOps
 from broker.log.log_dir import LogDir
 from broker.log.partition_log import PartitionLog
 from kafkalog.records.errors import RecordsError
+from kafkalog.storage import names
 
 logger = logging.getLogger(__name__)
 

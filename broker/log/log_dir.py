@@ -20,9 +20,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker.log import checkpoints, names
+from broker.log import checkpoints
 from broker.log.checkpoints import CorruptCheckpointError
 from broker.log.file_ops import OS, FileOps, make_directories
+from kafkalog.storage import names
 
 logger = logging.getLogger(__name__)
 

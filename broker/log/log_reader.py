@@ -7,7 +7,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable
 
-from broker.log import cold, names
+from broker.log import cold
 from broker.log.config import MAX_LONG
 from broker.log.index_file import CorruptIndexError
 from broker.log.log_state import LogState
@@ -18,6 +18,7 @@ from broker.log.time_search import TimestampOffset, find_in_segment
 from broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from kafkalog.protocol.errors import CorruptMessageError, KafkaStorageError, OffsetOutOfRangeError
 from kafkalog.records.errors import RecordsError
+from kafkalog.storage import names
 
 logger = logging.getLogger(__name__)
 

@@ -10,11 +10,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 
-from broker.log import names, recovery
+from broker.log import recovery
 from broker.log.log_appender import LogAppender
 from broker.log.retention import TIME_AND_SIZE, RetentionPolicy, deletable
 from broker.log.segment import Segment
 from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
+from kafkalog.storage import names
 
 
 class LogRemover(LogAppender):

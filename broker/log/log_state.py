@@ -16,7 +16,6 @@ from pathlib import Path
 from threading import Lock
 from uuid import UUID
 
-from broker.log import names
 from broker.log.checkpoints import write_partition_metadata
 from broker.log.config import LogConfig
 from broker.log.file_ops import FileOps
@@ -24,6 +23,7 @@ from broker.log.recovery import LoadedLog
 from broker.log.segment import Segment
 from broker.log.stored_segment import SegmentWriteError
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
+from kafkalog.storage import names
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from broker.log import names
 from broker.log.checkpoint_writer import CheckpointWriter, Write
 from broker.log.config import LogConfig
 from broker.log.deletions import Deletions
@@ -36,6 +35,7 @@ from broker.log.moving.startup import forget_moves, settle_moves
 from broker.log.partition_log import PartitionLog
 from broker.log.retention import TIME_AND_SIZE, RetentionPolicy
 from kafkalog.protocol.errors import KafkaError, KafkaStorageError
+from kafkalog.storage import names
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Lock
 from uuid import UUID
 
-from broker.log import names, recovery
+from broker.log import recovery
 from broker.log.checkpoints import read_partition_metadata, sync_partition_metadata, write_partition_metadata
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps
@@ -29,6 +29,7 @@ from broker.log.log_remover import LogRemover
 from broker.log.moving.plan import Extent
 from broker.log.segment import Segment
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
+from kafkalog.storage import names
 
 
 class PartitionLog(LogRemover):

@@ -25,7 +25,6 @@ from bisect import insort
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from broker.log import names
 from broker.log.file_ops import OS, FileOps
 from broker.log.producer_snapshot import CorruptSnapshotError, SnapshotEntry, read, write
 from broker.log.transaction_index import AbortedTransaction
@@ -35,6 +34,7 @@ from kafkalog.protocol.errors import (
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
 )
+from kafkalog.storage import names
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from broker.log import names
 from broker.log.batch_scan import headers, is_zero, verified_batches
 from broker.log.config import LogConfig
 from broker.log.control import parse_marker
@@ -35,10 +34,10 @@ from broker.log.producer_state import SEQUENCE_MASK, ProducerStateManager
 from broker.log.segment import Segment
 from kafkalog.records.batch import HEADER_SIZE, BatchHeader
 from kafkalog.records.errors import CorruptRecordError, RecordsError
+from kafkalog.storage import names
 
 logger = logging.getLogger(__name__)
 
-SEGMENT_FILES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX, names.SNAPSHOT)
 INDEX_FILES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 
 
@@ -450,7 +449,7 @@ def _clear_leftovers(directory: str, ops: FileOps) -> None:
         end = max(first + 1, *(_end_of_file(os.path.join(directory, name)) for name in logs))
         for name in found:
             offset = names.offset_of(name)
-            if offset is not None and name.endswith(SEGMENT_FILES) and first <= offset < end:
+            if offset is not None and name.endswith(names.SEGMENT_FILES) and first <= offset < end:
                 logger.info("Removing %s, which a compaction has replaced", name)
                 ops.unlink(os.path.join(directory, name))
     # Logs first: an index in place beside a log that is not would be taken for one that the compaction has replaced.

@@ -16,7 +16,6 @@ import time
 from zlib import crc32
 
 from broker import page_cache
-from broker.log import names
 from broker.log.batch_positions import BatchPositions
 from broker.log.batch_scan import batch_size, find_batch, headers
 from broker.log.config import LogConfig
@@ -31,6 +30,7 @@ from broker.log.time_index import NO_TIMESTAMP, TimeIndex
 from broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from kafkalog.records.batch import MAGIC, MAGIC_AT
 from kafkalog.records.errors import CorruptRecordError
+from kafkalog.storage import names
 
 logger = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import weakref
 
-from broker.log import names
 from broker.log.file_ops import FileOps
 from broker.log.offset_index import OffsetIndex
 from broker.log.open_files import OPEN_FILES
 from broker.log.segment_file import SegmentFile
 from broker.log.time_index import TimeIndex
+from kafkalog.storage import names
 
 
 class SegmentWriteError(OSError):

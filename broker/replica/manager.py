@@ -10,7 +10,6 @@ from pathlib import Path
 from broker.config.definition import Value
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
-from broker.log import names
 from broker.log.manager import LogManager
 from broker.log.moving.mover import LogMover
 from broker.metadata.model import ClusterState, TopicState
@@ -24,6 +23,7 @@ from kafkalog.protocol.errors import (
     LogDirNotFoundError,
     UnknownTopicOrPartitionError,
 )
+from kafkalog.storage import names
 
 logger = logging.getLogger("kafkalog.broker.replica")
 

@@ -1,20 +1,7 @@
-"""What a Kafka log directory holds: names and small files, from bytes to values.
-
-A directory ``topic-partition`` has for each segment, named by its base offset in 20 digits::
-
-    00000000000000000000.log          record batches
-    00000000000000000000.index        int32 relative offset, int32 position; sparse, zeros behind the last while active
-    00000000000000000000.timeindex    int64 timestamp (ms), int32 relative offset
-    00000000000000000000.txnindex     aborted transactions whose marker lies in this segment
-    00000000000000000000.snapshot     producers before this offset
-
-and ``leader-epoch-checkpoint``. Beside the partitions' directories lies ``log-start-offset-checkpoint``. Source: Apache
-Kafka 3.9, ``LogLoader``, ``OffsetIndex``, ``TimeIndex``, ``TransactionIndex``, ``ProducerStateManager``.
-"""
+"""The small files of a log directory, from bytes to values."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from struct import Struct
 from typing import Any, NamedTuple
@@ -24,32 +11,13 @@ import numpy as np
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.checksum import crc32c
 
-LOG = ".log"
-INDEX = ".index"
-TIME_INDEX = ".timeindex"
-TXN_INDEX = ".txnindex"
-SNAPSHOT = ".snapshot"
-SWAP = ".swap"
-CLEANED = ".cleaned"
-DELETED = ".deleted"
-LEADER_EPOCHS = "leader-epoch-checkpoint"
-LOG_STARTS = "log-start-offset-checkpoint"
-
-INTERNAL_TOPICS = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"},
-)
-"""Kafka's own topics: read only when they are named."""
-
 INDEX_ENTRY = 8
 TIME_ENTRY = 12
 
-_PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
-_SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.[a-z]+)?)")
 _TXN_ENTRY = Struct(">hqqqq")
 _SNAPSHOT_HEAD = Struct(">hIi")
 _SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
 _SNAPSHOT_CRC_FROM = 6
-_INT32_MAX = (1 << 31) - 1
 
 
 class Aborted(NamedTuple):
@@ -58,81 +26,6 @@ class Aborted(NamedTuple):
     producer_id: int
     first: int
     last: int
-
-
-# ---------------------------------------------------------------------------------------------- names
-
-
-def partition_of(directory_name: str) -> TopicPartition | None:
-    """The partition whose replica a directory holds by its name.
-
-    None for other names, those of deleted, future and stray replicas (``topic-0.<id>-delete``) among them.
-    """
-    match = _PARTITION_DIRECTORY.fullmatch(directory_name)
-    if match is None or int(match[2]) > _INT32_MAX:
-        return None
-    return TopicPartition(match[1], int(match[2]))
-
-
-def segment_file(base_offset: int, suffix: str) -> str:
-    """Name of a segment's file, e.g. ``segment_file(7, LOG)``."""
-    return f"{base_offset:020d}{suffix}"
-
-
-class SegmentName(NamedTuple):
-    """A segment by its base offset; ``suffix`` is ".swap" where compaction's last rename is still to come."""
-
-    base: int
-    suffix: str
-
-    def file(self, kind: str) -> str:
-        return segment_file(self.base, kind) + self.suffix
-
-
-class Listing(NamedTuple):
-    """The segments that a directory's files make up, in order."""
-
-    segments: tuple[SegmentName, ...]
-    swaps: tuple[SegmentName, ...]
-    """Compacted segments that a crash kept from being moved into place; Kafka completes the move when it starts."""
-    in_motion: bool
-    """Whether files lie there that compaction or retention is just about to move or remove."""
-
-
-def listing(names: Iterable[str]) -> Listing:
-    """Sort a directory's file names, leaving out what Kafka removes on start: ``.deleted`` and ``.cleaned`` files,
-    and ``.swap`` files at or behind the first ``.cleaned`` one (an unfinished split)."""
-    logs: list[int] = []
-    swaps: list[int] = []
-    least_cleaned: int | None = None
-    in_motion = False
-    for name in names:
-        match = _SEGMENT_FILE.fullmatch(name)
-        if match is None:
-            continue
-        base, kind, ending = int(match[1]), match[2], match[3]
-        in_motion = in_motion or bool(ending)
-        if ending == CLEANED:
-            least_cleaned = base if least_cleaned is None else min(least_cleaned, base)
-        elif kind == LOG and not ending:
-            logs.append(base)
-        elif kind == LOG and ending == SWAP:
-            swaps.append(base)
-    valid = [base for base in swaps if least_cleaned is None or base < least_cleaned]
-    return Listing(
-        tuple(SegmentName(base, "") for base in sorted(logs)),
-        tuple(SegmentName(base, SWAP) for base in sorted(valid)),
-        in_motion,
-    )
-
-
-def swapped(segments: Iterable[SegmentName], swaps: Iterable[SegmentName], end: int) -> tuple[SegmentName, ...]:
-    """The segments once ``swaps`` are in place of those that begin within [first swap, ``end``), where ``end`` is the
-    offset behind the swaps' last record."""
-    moved = tuple(swaps)
-    kept = [each for each in segments if not moved[0].base <= each.base < end]
-    bases = {each.base for each in moved}
-    return tuple(sorted([*(each for each in kept if each.base not in bases), *moved]))
 
 
 # ---------------------------------------------------------------------------------------------- checkpoints
@@ -223,12 +116,6 @@ def parse_open_transactions(data: bytes) -> dict[int, int]:
         raise ValueError(f"{count} producers in {len(data)} bytes")
     entries = _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEAD.size :])
     return {entry[0]: entry[7] for entry in entries if entry[7] >= 0}
-
-
-def snapshots(names: Iterable[str]) -> list[int]:
-    """Offsets of the producer snapshots among file names, the newest first."""
-    found = [match for name in names if (match := _SEGMENT_FILE.fullmatch(name)) and match[2] == SNAPSHOT]
-    return sorted((int(match[1]) for match in found if not match[3]), reverse=True)
 
 
 # ---------------------------------------------------------------------------------------------- replicas

@@ -14,10 +14,12 @@ from kafkalog.records.any_format import decode_any
 from kafkalog.records.batch import HEADER_SIZE, BatchHeader
 from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.records.message_set import MIN_ENTRY_SIZE
+from kafkalog.storage import names as file_names
+from kafkalog.storage.listing import Listing, SegmentName, listing, snapshots, swapped
 
 from . import layout, transactions
 from .files import Entry, File, FileSystem
-from .layout import OffsetEntries, SegmentName
+from .layout import OffsetEntries
 from .plan import Check, Segment, floor
 from .segment import Batches, after_damage
 
@@ -57,7 +59,7 @@ def inspect(fs: FileSystem, tp: TopicPartition, directory: str, log_start: int) 
     names = _in_place(fs, directory, files, found) if found.swaps else found.segments
     if not names:
         return PartitionLog(tp, directory, -1, log_start, log_start, (), tuple(files))
-    entries = [files[name.file(layout.LOG)] for name in names]
+    entries = [files[name.file(file_names.LOG)] for name in names]
     tail = max((at for at, entry in enumerate(entries) if entry.size), default=-1)
     end, size, epoch = names[-1].base, 0, -1
     if tail >= 0:
@@ -82,7 +84,7 @@ def inspect(fs: FileSystem, tp: TopicPartition, directory: str, log_start: int) 
 
 def load_index(fs: FileSystem, segment: Segment) -> OffsetEntries:
     """The offset index beside a segment; no entries where there is none, or none that can be."""
-    path = _beside(segment.path, layout.INDEX)
+    path = _beside(segment.path, file_names.INDEX)
     try:
         with closing(fs.open(path)) as file:
             return layout.parse_index(_filled(file), segment.base, segment.file_size)
@@ -110,32 +112,30 @@ def checker(batches: Batches, base: int) -> Check:
 # ---------------------------------------------------------------------------------------------- listing
 
 
-def _listed(fs: FileSystem, directory: str) -> tuple[dict[str, Entry], layout.Listing]:
+def _listed(fs: FileSystem, directory: str) -> tuple[dict[str, Entry], Listing]:
     """A directory's files. While compaction moves some, until two listings agree, lest one is seen in neither place."""
     files = {entry.name: entry for entry in fs.entries(directory) if not entry.is_directory}
-    found = layout.listing(files)
+    found = listing(files)
     for _ in range(_LISTINGS):
         if not found.in_motion:
             break
         before = found
         files = {entry.name: entry for entry in fs.entries(directory) if not entry.is_directory}
-        found = layout.listing(files)
+        found = listing(files)
         if found == before:
             break
     return files, found
 
 
-def _in_place(
-    fs: FileSystem, directory: str, files: dict[str, Entry], found: layout.Listing
-) -> tuple[SegmentName, ...]:
+def _in_place(fs: FileSystem, directory: str, files: dict[str, Entry], found: Listing) -> tuple[SegmentName, ...]:
     last = found.swaps[-1]
-    end, _, _ = _end(fs, files[last.file(layout.LOG)], last, files)
+    end, _, _ = _end(fs, files[last.file(file_names.LOG)], last, files)
     _log.info("%s: compacted segments are read that wait to be moved into place (.swap)", directory)
-    return layout.swapped(found.segments, found.swaps, end)
+    return swapped(found.segments, found.swaps, end)
 
 
 def _known_epoch(fs: FileSystem, files: dict[str, Entry]) -> int:
-    entry = files.get(layout.LEADER_EPOCHS)
+    entry = files.get(file_names.LEADER_EPOCH_CHECKPOINT)
     if entry is None:
         return -1
     try:
@@ -156,7 +156,7 @@ def read_small(fs: FileSystem, path: str) -> bytes:
 
 def _beside(log_path: str, kind: str) -> str:
     """Path of another file of the segment: ``….log`` or ``….log.swap`` with its kind replaced."""
-    stem, _, rest = log_path.rpartition(layout.LOG)
+    stem, _, rest = log_path.rpartition(file_names.LOG)
     return stem + kind + rest
 
 
@@ -176,7 +176,7 @@ def _filled(file: File) -> bytes:
 def _end(fs: FileSystem, log: Entry, name: SegmentName, files: dict[str, Entry]) -> tuple[int, int, int]:
     """Of a last segment: the offset behind its last sound batch, the position there, and that batch's epoch."""
     entries = NO_INDEX
-    index = files.get(name.file(layout.INDEX))
+    index = files.get(name.file(file_names.INDEX))
     with closing(fs.open(log.path)) as file:
         if index is not None:
             with closing(fs.open(index.path)) as index_file:
@@ -248,10 +248,10 @@ def last_stable_offset(fs: FileSystem, log: PartitionLog) -> int:
 
 
 def _snapshot(fs: FileSystem, log: PartitionLog) -> tuple[dict[int, int], int]:
-    for offset in layout.snapshots(log.names):
+    for offset in snapshots(log.names):
         if not log.start <= offset <= log.end:
             continue
-        path = f"{log.directory.rstrip('/')}/{layout.segment_file(offset, layout.SNAPSHOT)}"
+        path = f"{log.directory.rstrip('/')}/{file_names.segment_name(offset, file_names.SNAPSHOT)}"
         try:
             return layout.parse_open_transactions(read_small(fs, path)), offset
         except (FileNotFoundError, ValueError) as error:
@@ -330,7 +330,7 @@ def _record_at(batches: Batches, at: int, header: BatchHeader, timestamp: int, s
 def _times(fs: FileSystem, segment: Segment) -> tuple[list[tuple[int, int]], bool]:
     """Entries of the time index as far as they can be, and whether that is all of it."""
     try:
-        data = read_small(fs, _beside(segment.path, layout.TIME_INDEX))
+        data = read_small(fs, _beside(segment.path, file_names.TIME_INDEX))
     except (FileNotFoundError, ValueError):
         return [], False
     found = layout.parse_time_index(data, segment.base)

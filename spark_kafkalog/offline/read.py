@@ -26,11 +26,12 @@ from kafkalog.records.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHE
 from kafkalog.records.convert import upgraded
 from kafkalog.records.errors import RecordsError
 from kafkalog.records.message_set import MIN_ENTRY_SIZE
+from kafkalog.storage.names import TXN_INDEX, segment_name
 from spark_kafkalog import worker
 from spark_kafkalog.data_loss import Condition, reporter
 
 from .files import File, FileSystem, file_system
-from .layout import TXN_INDEX, Aborted, parse_aborted, segment_file
+from .layout import Aborted, parse_aborted
 from .options import OfflineOptions
 from .partition import inspect, load_index, read_small, walk
 from .plan import Piece, Segment
@@ -274,7 +275,7 @@ class _PieceReader:
         """What the transaction indexes of this segment and later ones tell."""
         found: list[Aborted] = []
         for entry in self._fs.entries(self._directory):
-            if entry.name.endswith(TXN_INDEX) and entry.name >= segment_file(self._segment.base, ""):
+            if entry.name.endswith(TXN_INDEX) and entry.name >= segment_name(self._segment.base, ""):
                 try:
                     found += parse_aborted(read_small(self._fs, entry.path))
                 except (FileNotFoundError, ValueError) as error:

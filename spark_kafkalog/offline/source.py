@@ -14,6 +14,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kafkalog.client.types import TopicPartition
+from kafkalog.storage import names as file_names
+from kafkalog.storage.topics import INTERNAL_TOPICS, NEWER_INTERNAL_TOPICS
 from spark_kafkalog import offsets
 from spark_kafkalog.data_loss import Condition, reporter
 from spark_kafkalog.options import EARLIEST, LATEST, Assign, OptionsError, Strategy, Subscribe
@@ -31,8 +33,10 @@ _log = logging.getLogger(__name__)
 
 MAX_DEPTH = 4
 """How many levels below a given directory partitions are looked for."""
-_BROKER_FILES = ("meta.properties", layout.LOG_STARTS)
+_BROKER_FILES = (file_names.META_PROPERTIES, file_names.LOG_START_CHECKPOINT)
 """What lies beside partitions, and never in one."""
+_INTERNAL = INTERNAL_TOPICS | NEWER_INTERNAL_TOPICS
+"""Kafka's own topics: they are read only when they are named."""
 
 
 class OfflineBatchReader(DataSourceReader):
@@ -159,7 +163,8 @@ def _partition_directories(
     """``in_log_dir``: whether the directory above is known to be a broker's, so that names tell what it holds."""
     if not entry.is_directory:
         return
-    tp = layout.partition_of(entry.name)
+    key = file_names.parse_served_dir(entry.name)
+    tp = None if key is None else TopicPartition(*key)
     if tp is not None and in_log_dir:
         yield tp, entry.path
         return
@@ -169,7 +174,7 @@ def _partition_directories(
     elif depth == 0 or (depth < MAX_DEPTH and not entry.name.startswith(".")):
         is_log_dir = any(child.name in _BROKER_FILES for child in children)
         for child in children:
-            if child.is_directory and not child.name.endswith(("-delete", "-future", "-stray")):
+            if child.is_directory and not child.name.endswith(file_names.OUT_OF_SERVICE):
                 yield from _partition_directories(fs, child, depth + 1, is_log_dir)
 
 
@@ -181,7 +186,8 @@ def _is_log(entries: Sequence[Entry]) -> bool:
 def _holds_logs(entries: Sequence[Entry]) -> bool:
     """Whether a directory is one above partitions: a broker's may well be called ``data-1``, as a partition's."""
     return any(entry.name in _BROKER_FILES for entry in entries) or (
-        any(entry.is_directory for entry in entries) and not any(entry.name.endswith(layout.LOG) for entry in entries)
+        any(entry.is_directory for entry in entries)
+        and not any(entry.name.endswith(file_names.LOG) for entry in entries)
     )
 
 
@@ -199,11 +205,11 @@ def _wanted(found: Mapping[TopicPartition, list[str]], options: OfflineOptions) 
             raise OptionsError(f"subscribe: no partition of {', '.join(unknown)} found below {where}")
         return frozenset(tp for tp in found if tp.topic in strategy.topics)
     matches = compile_java(strategy.pattern)
-    return frozenset(tp for tp in found if tp.topic not in layout.INTERNAL_TOPICS and matches(tp.topic))
+    return frozenset(tp for tp in found if tp.topic not in _INTERNAL and matches(tp.topic))
 
 
 def _log_starts(fs: FileSystem, parent: str) -> dict[TopicPartition, int]:
-    path = f"{parent}/{layout.LOG_STARTS}"
+    path = f"{parent}/{file_names.LOG_START_CHECKPOINT}"
     try:
         return layout.parse_log_starts(partition.read_small(fs, path).decode())
     except FileNotFoundError:

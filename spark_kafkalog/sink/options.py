@@ -14,6 +14,7 @@ from difflib import get_close_matches
 
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.producer import ProducerConfig
+from kafkalog.storage.topics import CONSUMER_OFFSETS
 from spark_kafkalog.options import OptionsError
 
 from .once.options import OnceOptions
@@ -27,7 +28,7 @@ _OPTIONS = ("topic", "includeHeaders", "ledgerTopic", "lostTransactions", "batch
 """``includeHeaders`` is for sources; a sink has always written the column ``headers`` where there is one."""
 TRANSACTION_TIMEOUT_MS = "900000"
 """``kafka.transaction.timeout.ms`` unless given: the most that brokers allow by default."""
-_LEDGER_TOPIC = "__consumer_offsets"
+_LEDGER_TOPIC = CONSUMER_OFFSETS
 """``ledgerTopic`` where rows go to various topics."""
 _OF_SPARK = frozenset({"checkpointlocation", "path", "queryname"})
 """What Spark itself reads and hands on."""

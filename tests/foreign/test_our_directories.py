@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.log import names
 from broker.log.checkpoints import encode_uuid, read_meta_properties, read_partition_metadata
 from broker.log.config import LogConfig
 from broker.log.dump import dump_file
@@ -25,6 +24,7 @@ from broker.log.partition_log import PartitionLog
 from broker.log.tools import targets, verify
 from broker.log.validation import Origin
 from kafkalog.records.compression import Codec
+from kafkalog.storage import names
 from tests.foreign.records import BASE_TIME, RECORDS, placed
 from tests.foreign.test_apache_directories import SEGMENTS, TINY_SEGMENTS, Topic, first_at, wait_until
 from tests.log.support import batch, marker

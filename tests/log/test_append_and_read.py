@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log import names
 from broker.log.append_info import AppendInfo
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
@@ -22,6 +21,7 @@ from kafkalog.protocol.errors import (
     OutOfOrderSequenceNumberError,
 )
 from kafkalog.records.batch import decode_batch, iter_headers, read_header
+from kafkalog.storage import names
 from tests.log.support import NOW, batch, marker, open_log, stored, temporary_directory
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_bytes=1200)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.log import names
 from broker.log.cleaner.clean import DedupeBufferTooSmallError, LogCleaning
 from broker.log.cleaner.config import CleanerConfig
 from broker.log.cleaner.job import facts_of, make_job
@@ -23,6 +22,7 @@ from kafkalog.records.cleaning import PLAIN
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import CorruptRecordError
 from kafkalog.records.message_set import encode_message_set
+from kafkalog.storage import names
 from tests.log.cleaning_support import SMALL, batches_of, clean, clean_whole, keyed, records_of, table_of
 from tests.log.support import NOW, FaultyOps, marker, open_log
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.log import names
 from broker.log.config import LogConfig
 from broker.log.file_ops import FileOps
 from broker.log.partition_log import PartitionLog
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import KafkaStorageError
+from kafkalog.storage import names
 from tests.crash.lossy_disk import NoSync
 from tests.log.cleaning_support import batches_of, clean, keyed, records_of, table_of
 from tests.log.support import NOW, FaultyOps, marker, open_log

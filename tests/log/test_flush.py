@@ -9,11 +9,11 @@ from threading import Event, Thread, current_thread
 
 import pytest
 
-from broker.log import names
 from broker.log.config import LogConfig
 from broker.log.file_ops import FileOps
 from broker.log.partition_log import PartitionLog
 from kafkalog.protocol.errors import KafkaStorageError
+from kafkalog.storage import names
 from tests.log.support import NOW, FaultyOps, batch, open_log
 
 

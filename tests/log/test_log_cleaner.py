@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from broker.log import names
 from broker.log.checkpoints import read_offsets, write_offsets
 from broker.log.cleaner.cleaner import LogCleaner
 from broker.log.cleaner.config import CleanerConfig
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
+from kafkalog.storage import names
 from tests.log.cleaning_support import keyed, records_of
 from tests.log.support import NOW, FaultyOps
 from tests.support.waiting import wait_until

@@ -12,7 +12,6 @@ from uuid import UUID
 
 import pytest
 
-from broker.log import names
 from broker.log.checkpoints import read_offsets, write_offsets
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps
@@ -20,6 +19,7 @@ from broker.log.loading import DuplicateLogError
 from broker.log.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
 from broker.log.manager import LogManager
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
+from kafkalog.storage import names
 from tests.log.support import NOW, FaultyOps, batch, stored
 
 CONFIG = LogConfig(segment_bytes=1000, file_delete_delay_ms=50, retention_bytes=2000)

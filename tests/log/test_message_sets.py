@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log import names
 from broker.log.config import LOG_APPEND_TIME, LogConfig
 from broker.log.message_sets import PreparedSet, prepare_set
 from broker.log.partition_log import PartitionLog
@@ -21,6 +20,7 @@ from kafkalog.records.any_format import decode_any, iter_any_headers
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec, compress
 from kafkalog.records.message_set import append_entry, encode_message_set, iter_entries
+from kafkalog.storage import names
 
 from .support import NOW, batch, temporary_directory
 

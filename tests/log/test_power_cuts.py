@@ -12,7 +12,6 @@ from uuid import UUID
 
 import pytest
 
-from broker.log import names
 from broker.log.checkpoints import read_offsets
 from broker.log.config import LogConfig
 from broker.log.file_ops import FileOps
@@ -20,6 +19,7 @@ from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import KafkaStorageError
+from kafkalog.storage import names
 from tests.crash.lossy_disk import Disk, Entry, NoSync, RecordingOps
 from tests.log.support import NOW, FaultyOps, batch, marker, open_log, stored
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.log import names
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import InconsistentTopicIdError, OutOfOrderSequenceNumberError
+from kafkalog.storage import names
 from tests.log.support import NOW, FaultyOps, batch, marker, open_log, stored
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_bytes=1200, file_delete_delay_ms=0)

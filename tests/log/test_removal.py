@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log import names
 from broker.log.checkpoints import read_epochs
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
+from kafkalog.storage import names
 from tests.log.support import NOW, FaultyOps, batch, marker, open_log, stored, temporary_directory
 
 ONE = batch(1).nbytes

@@ -13,8 +13,8 @@ import pytest
 from broker.log import producer_snapshot
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
-from broker.log.names import segment_name
 from broker.log.partition_log import PartitionLog
+from kafkalog.storage.names import segment_name
 from tests.log.support import NOW, batch, open_log
 
 GIB = 1 << 30

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log import names
 from broker.log.batch_positions import RECENT_BATCHES
 from broker.log.batch_scan import batch_size, find_batch, headers, verified_batches
 from broker.log.config import LogConfig
 from broker.log.segment import Segment
 from kafkalog.records.any_format import read_any_header
 from kafkalog.records.errors import CorruptRecordError, RecordsError
+from kafkalog.storage import names
 from tests.log.support import NOW, batch, open_log, stored, temporary_directory
 
 

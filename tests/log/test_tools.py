@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from broker.log import checkpoints, names
+from broker.log import checkpoints
 from broker.log.config import LogConfig
 from broker.log.log_dir import LogDir
 from broker.log.partition_log import PartitionLog
@@ -24,6 +24,7 @@ from kafkalog.records import checking
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import RecordsError
+from kafkalog.storage import names
 from tests.log.support import NOW, batch, marker, open_log, stored
 
 CONFIG = LogConfig(index_interval_bytes=200, segment_index_bytes=2400)
@@ -287,7 +288,7 @@ def test_offsets_that_are_missing_are_damage_unless_a_compaction_is_known(log: P
     for path in log.glob(f"{middle.stem}.*"):
         path.unlink()
     assert (logs(log)[1].name, Remedy.RESTORE) in errors(log)
-    checkpoints.write_offsets(str(log.parent / targets.CLEANER_CHECKPOINT), {("t", 0): 10})
+    checkpoints.write_offsets(str(log.parent / names.CLEANER_CHECKPOINT), {("t", 0): 10})
     assert Remedy.RESTORE not in [remedy for _, remedy in errors(log)]
     assert any("as compaction leaves it" in finding.problem for finding in check(log).all_findings)
 

@@ -27,7 +27,7 @@ from broker.coordinator.group.offsets import Committed, TopicPartition
 from broker.coordinator.group.shard import Shard
 from broker.coordinator.group.shard_parts import Group, GroupCounters, ShardParts, ShardState
 from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateLog, Written
-from broker.coordinator.state_topic import CONSUMER_OFFSETS, consumer_offsets_topic
+from broker.coordinator.state_topic import consumer_offsets_topic
 from broker.metadata.model import TopicState
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
@@ -42,6 +42,7 @@ from kafkalog.protocol.errors import (
     NotCoordinatorError,
     OffsetMetadataTooLargeError,
 )
+from kafkalog.storage.topics import CONSUMER_OFFSETS
 
 logger = logging.getLogger("kafkalog.broker.groups")
 

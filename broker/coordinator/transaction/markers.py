@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from broker.coordinator.state_log import Written
-from broker.coordinator.state_topic import CONSUMER_OFFSETS
 from broker.log.validation import Origin
 from broker.replica.acknowledgement import Acknowledgement, acknowledge
 from broker.replica.manager import ReplicaManager
 from kafkalog.protocol.errors import UnsupportedForMessageFormatError
 from kafkalog.records.batch import MAGIC
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
+from kafkalog.storage.topics import CONSUMER_OFFSETS
 
 DEFAULT_TIMEOUT_MS = 30_000
 """How long a marker waits for the high watermark, as Kafka's ``request.timeout.ms``."""

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.log import names
 from broker.log.cleaner.config import CleanerConfig
 from broker.log.cleaner.grouping import SegmentSize, group
 from broker.log.cleaner.job import CleaningAbortedError, CleaningJob, CleaningStats
@@ -27,6 +26,7 @@ from kafkalog.records.any_format import read_any_header, verify_any_crc
 from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader, Record, verify_crc
 from kafkalog.records.errors import CorruptRecordError
 from kafkalog.records.message_set import codec_of, decode_entry, encode_message_set, read_entry
+from kafkalog.storage import names
 
 Swap = Callable[[Segment, Sequence[Segment]], None]
 """Puts a segment in the place of others; raises CleaningAbortedError or KafkaStorageError where that cannot be."""

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker.log import names
 from broker.log.config import LogConfig
 from broker.log.file_ops import FileOps
 from broker.log.segment import Segment
 from broker.log.transaction_index import AbortedTransaction
+from kafkalog.storage import names
 
 if TYPE_CHECKING:
     from kafkalog.records.cleaning import BatchFilter, Written

@@ -7,11 +7,11 @@ import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from broker.log import names
 from broker.log.checkpoints import sync_partition_metadata, write_epochs, write_partition_metadata
 from broker.log.file_ops import OS, FileOps, write_all
 from broker.log.moving.marker import forget_moved_from, write_moved_from
 from broker.log.moving.plan import Copied, Copy, Extent, Round, plan
+from kafkalog.storage import names
 
 SLICE_BYTES = 1 << 20
 """Copied in one piece; the move may be ended after each."""

@@ -7,10 +7,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from broker.log import names
 from broker.log.deletions import Deletions
 from broker.log.file_ops import FileOps
 from broker.log.moving.future import FutureLog
+from kafkalog.storage import names
 
 logger = logging.getLogger("kafkalog.broker.moves")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from broker.log import names
 from broker.log.file_ops import OS, FileOps, write_file_atomically
+from kafkalog.storage import names
 
 VERSION = "0"
 

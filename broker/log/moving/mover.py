@@ -22,7 +22,6 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from broker.log import names
 from broker.log.checkpoints import write_partition_metadata
 from broker.log.cleaner.throttle import Throttle
 from broker.log.file_ops import NO_SPACE
@@ -34,6 +33,7 @@ from broker.log.moving.marker import forget_moved_from
 from broker.log.moving.plan import Extent, Step, next_step, reached
 from broker.log.partition_log import PartitionLog
 from kafkalog.protocol.errors import KafkaStorageError
+from kafkalog.storage import names
 
 logger = logging.getLogger("kafkalog.broker.moves")
 

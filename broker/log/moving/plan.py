@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from broker.log import names
+from kafkalog.storage import names
 
 
 class Extent(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
-from broker.log import names
 from broker.log.checkpoints import CorruptCheckpointError, read_meta_properties, read_offsets
 from broker.log.tools.findings import Finding, Level, Remedy
 from broker.log.tools.partition_check import PartitionReport
-from broker.log.tools.targets import OFFSET_CHECKPOINTS, PartitionDir, is_in_use
+from broker.log.tools.targets import PartitionDir, is_in_use
+from kafkalog.storage import names
 
 Key = tuple[str, int]
 
@@ -26,7 +26,7 @@ def check_directory(
         text = "a broker is running on it: what it is writing was not judged"
         yield Finding(path, text, level=Level.NOTE)
     yield from _identity(path)
-    for name in OFFSET_CHECKPOINTS:
+    for name in names.OFFSET_CHECKPOINTS:
         file = os.path.join(path, name)
         if os.path.exists(file) and not os.path.getsize(file):
             # Apache Kafka makes the files before it has anything to write.

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from broker.log import names, producer_snapshot
+from broker.log import producer_snapshot
 from broker.log.checkpoints import CorruptCheckpointError, read_epochs, read_offsets, read_partition_metadata
 from broker.log.index_file import CorruptIndexError
 from broker.log.producer_snapshot import CorruptSnapshotError, SnapshotEntry
 from broker.log.tools.findings import Finding, Level, Remedy
 from broker.log.tools.segment_check import SegmentReport
-from broker.log.tools.targets import CLEANER_CHECKPOINT, LEFTOVERS, OFFSET_CHECKPOINTS, PartitionDir, is_segment_file
+from broker.log.tools.targets import PartitionDir, is_segment_file
 from broker.log.transaction_index import TransactionIndex
+from kafkalog.storage import names
 
 
 @dataclass
@@ -94,10 +95,10 @@ def _gaps(partition: PartitionDir, segments: list[SegmentReport]) -> Iterator[Fi
 def _may_be_compacted(partition: PartitionDir) -> bool:
     """Whether the log directory knows a compaction of it; a directory on its own knows of nothing."""
     top = partition.log_dir
-    if not any(os.path.exists(os.path.join(top, name)) for name in OFFSET_CHECKPOINTS):
+    if not any(os.path.exists(os.path.join(top, name)) for name in names.OFFSET_CHECKPOINTS):
         return True
     try:
-        return partition.key in read_offsets(os.path.join(top, CLEANER_CHECKPOINT))
+        return partition.key in read_offsets(os.path.join(top, names.CLEANER_CHECKPOINT))
     except (OSError, CorruptCheckpointError):
         return True
 
@@ -141,7 +142,7 @@ def _epochs(report: PartitionReport, live: bool) -> Iterator[Finding]:
 
 
 def _leftovers(partition: PartitionDir) -> Iterator[Finding]:
-    leftovers = [name for name in partition.files if name.endswith(LEFTOVERS) and is_segment_file(name)]
+    leftovers = [name for name in partition.files if name.endswith(names.LEFTOVERS) and is_segment_file(name)]
     if leftovers:
         text = f"{len(leftovers)} files are left over from a compaction or deletion; a broker deals with them"
         yield Finding(partition.path, text, level=Level.NOTE)

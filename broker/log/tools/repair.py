@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from broker.log import names, recovery
+from broker.log import recovery
 from broker.log.checkpoints import CorruptCheckpointError, read_offsets, write_epochs, write_offsets
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS
@@ -26,9 +26,10 @@ from broker.log.tools.repair_plan import (
     ReplaceRanges,
     RewriteEpochs,
 )
-from broker.log.tools.targets import OFFSET_CHECKPOINTS, partition_at
+from broker.log.tools.targets import partition_at
 from kafkalog.records.any_format import decode_any, read_any_header
 from kafkalog.records.batch import HEADER_SIZE, BatchHeader, encode_batch, pack_header, read_header
+from kafkalog.storage import names
 
 COPY_BYTES = 4 << 20
 MOST_OFFSETS = (1 << 31) - 1
@@ -136,7 +137,7 @@ class Repairer:
         self, log_dir: str, plans: list[Plan], ends: dict[tuple[str, int], int]
     ) -> Iterator[tuple[str, Callable[[], None]]]:
         changed = {plan.partition.key: plan.recover_from for plan in plans if plan.recover_from is not None}
-        for name in OFFSET_CHECKPOINTS:
+        for name in names.OFFSET_CHECKPOINTS:
             path = os.path.join(log_dir, name)
             if not os.path.exists(path):
                 continue

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from broker.log import names
 from broker.log.tools.findings import Finding, Level, Remedy
 from broker.log.tools.partition_check import PartitionReport
 from broker.log.tools.segment_check import Damage, SegmentReport
 from broker.log.tools.targets import PartitionDir
+from kafkalog.storage import names
 
 
 class Choice(Enum):

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from broker.log import names
 from broker.log.control import parse_marker
 from broker.log.tools.findings import Finding, Level, Remedy
 from broker.log.tools.index_check import OffsetIndexCheck, TimeIndexCheck
@@ -23,6 +22,7 @@ from kafkalog.records import table as t
 from kafkalog.records.any_format import header_is_there, read_any_header, verify_any_crc
 from kafkalog.records.batch import CONTROL_FLAG, LOG_OVERHEAD, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
 from kafkalog.records.errors import RecordsError
+from kafkalog.storage import names
 
 CHUNK_BYTES = 1 << 20
 """Read at once: what is checked is still in the processor's cache then."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from broker.log import names
 from broker.log.tools.targets import PartitionDir
 from kafkalog.records import _check_layout as c
 from kafkalog.records import checking
@@ -19,6 +18,7 @@ from kafkalog.records.any_format import decode_any
 from kafkalog.records.batch import CODEC_MASK, CONTROL_FLAG, MAGIC_AT, TRANSACTIONAL_FLAG, read_header, records_section
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import RecordsError
+from kafkalog.storage import names
 
 CHUNK_BYTES = 1 << 20
 """Read at once: what is checked is still in the processor's cache then."""

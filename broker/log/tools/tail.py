@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from broker.log import names
 from broker.log.tools.targets import NotALogError, PartitionDir, partition_at
 from kafkalog.records.any_format import (
     HEADER_SIZES,
@@ -21,6 +20,7 @@ from kafkalog.records.any_format import (
 )
 from kafkalog.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader, Record
 from kafkalog.records.errors import CorruptRecordError, RecordsError
+from kafkalog.storage import names
 
 CHUNK_BYTES = 64 << 10
 PATIENCE = 20

@@ -7,12 +7,10 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from broker.log import names
-from broker.log.dump import CLEANER_CHECKPOINT, OFFSET_CHECKPOINTS
+from kafkalog.storage import names
+from kafkalog.storage.listing import listing
 
-SEGMENT_FILES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX, names.SNAPSHOT)
-LEFTOVERS = (names.DELETED, names.CLEANED, names.SWAP)
-TOP_FILES = (*OFFSET_CHECKPOINTS, names.META_PROPERTIES, names.CLEAN_SHUTDOWN)
+TOP_FILES = (*names.OFFSET_CHECKPOINTS, names.META_PROPERTIES, names.CLEAN_SHUTDOWN)
 PARTITION_FILES = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)
 
 
@@ -95,8 +93,7 @@ def _search(path: str, targets: Targets, depth: int) -> bool:
 
 
 def _partition(path: str, files: list[str]) -> PartitionDir:
-    bases = sorted(names.offset_of(name) or 0 for name in files if name.endswith(names.LOG) and is_segment_file(name))
-    return PartitionDir(path, tuple(bases), frozenset(files))
+    return PartitionDir(path, tuple(segment.base for segment in listing(files).segments), frozenset(files))
 
 
 def partition_at(path: str) -> PartitionDir:
@@ -106,12 +103,7 @@ def partition_at(path: str) -> PartitionDir:
 
 def is_segment_file(name: str) -> bool:
     """Whether ``name`` is that of a segment's file or a leftover of one."""
-    stem, dot, rest = name.partition(".")
-    if not dot or len(stem) != 20 or names.offset_of(name) is None:
-        return False
-    for leftover in LEFTOVERS:
-        rest = rest.removesuffix(leftover)
-    return f".{rest}" in SEGMENT_FILES
+    return names.parse_segment_name(name) is not None
 
 
 def is_in_use(log_dir: str) -> bool:
@@ -147,10 +139,10 @@ def dump_files(found: Targets, *, with_identity: bool) -> Iterator[str]:
     wanted = PARTITION_FILES if with_identity else (names.LEADER_EPOCH_CHECKPOINT,)
     for partition in found.partitions:
         for name in sorted(partition.files):
-            if (is_segment_file(name) and not name.endswith(LEFTOVERS)) or name in wanted:
+            if (is_segment_file(name) and not name.endswith(names.LEFTOVERS)) or name in wanted:
                 yield os.path.join(partition.path, name)
     for log_dir in found.log_dirs:
-        for name in (*OFFSET_CHECKPOINTS, *((names.META_PROPERTIES,) if with_identity else ())):
+        for name in (*names.OFFSET_CHECKPOINTS, *((names.META_PROPERTIES,) if with_identity else ())):
             path = os.path.join(log_dir, name)
             if os.path.exists(path):
                 yield path
@@ -158,6 +150,6 @@ def dump_files(found: Targets, *, with_identity: bool) -> Iterator[str]:
 
 
 __all__ = [
-    "CLEANER_CHECKPOINT", "LEFTOVERS", "OFFSET_CHECKPOINTS", "PARTITION_FILES", "TOP_FILES", "NotALogError",
-    "PartitionDir", "Targets", "dump_files", "find", "is_in_use", "is_segment_file", "partition_at",
+    "PARTITION_FILES", "TOP_FILES", "NotALogError", "PartitionDir", "Targets", "dump_files", "find", "is_in_use",
+    "is_segment_file", "partition_at",
 ]  # fmt: skip

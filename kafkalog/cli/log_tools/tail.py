@@ -52,11 +52,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 @reporting
 def run_tail(arguments: argparse.Namespace) -> int:
     """Print until the end, or for ever."""
-    from broker.log import names
     from broker.log.tools.tail import Tail, follow, last_records
     from broker.log.tools.targets import NotALogError
     from kafkalog.cli.formatter import Formatter
     from kafkalog.records.batch import MAGIC
+    from kafkalog.storage import names
 
     if not os.path.exists(arguments.path):
         raise NotALogError(f"{arguments.path}: No such file or directory")

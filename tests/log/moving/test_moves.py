@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.log import names
 from broker.log.log_dir import LogDir
 from broker.log.manager import LogManager
 from broker.log.moving.mover import LogMover
 from broker.log.partition_log import PartitionLog
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import KafkaStorageError
+from kafkalog.storage import names
 from tests.log.moving.support import (
     DEADLINE_S,
     check_whole,

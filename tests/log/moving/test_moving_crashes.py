@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.log import names
 from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
+from kafkalog.storage import names
 from tests.crash.lossy_disk import Disk, Entry, NoSync, RecordingOps
 from tests.log.moving.support import CONFIG, check_whole, directories, fill, finished, make_log, mover_of, open_manager
 from tests.log.support import NOW

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog.offline import layout, plan
-from spark_kafkalog.offline.layout import OffsetEntries, Replica, SegmentName
+from spark_kafkalog.offline.layout import OffsetEntries, Replica
 from spark_kafkalog.offline.plan import Segment
 from tests.log.support import temporary_directory
 from tests.spark.offline import written
@@ -173,47 +173,6 @@ def test_min_partitions_makes_tasks_smaller() -> None:
     assert plan.task_bytes(1000, 128, None) == 128
     assert plan.task_bytes(1000, 1 << 20, 4) == 250
     assert plan.task_bytes(0, 1 << 20, 4) == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("topic-3", TopicPartition("topic", 3)),
-        ("a-b.c_d-0", TopicPartition("a-b.c_d", 0)),
-        ("x-delete-0", TopicPartition("x-delete", 0)),
-        ("topic-3.0123456789abcdef0123456789abcdef-delete", None),
-        ("topic-3.0123456789abcdef0123456789abcdef-future", None),
-        ("topic-3.0123456789abcdef0123456789abcdef-stray", None),
-        ("topic-03", None),
-        ("topic-99999999999", None),
-        ("topic", None),
-        ("-3", None),
-        ("ä-3", None),
-    ],
-)
-def test_directory_names(name: str, expected: TopicPartition | None) -> None:
-    assert layout.partition_of(name) == expected
-
-
-def names(*bases: int, suffix: str = "") -> list[str]:
-    return [f"{base:020d}{kind}{suffix}" for base in bases for kind in (".log", ".index", ".timeindex")]
-
-
-def test_files_that_kafka_removes_on_start_are_no_segments() -> None:
-    files = [*names(0, 50), *names(0, suffix=".cleaned"), *names(50, suffix=".deleted"), "leader-epoch-checkpoint"]
-    found = layout.listing([*files, *names(90, suffix=".swap"), "notes.log", "00000000000000000070.snapshot"])
-    assert found.segments == (SegmentName(0, ""), SegmentName(50, ""))
-    # At or behind the first .cleaned file: of a split that was not finished.
-    assert found.swaps == ()
-    assert found.in_motion
-    assert not layout.listing(names(0, 50)).in_motion
-
-
-def test_a_swap_takes_the_place_of_what_it_was_compacted_from() -> None:
-    found = layout.listing([*names(0, 100, 200), *names(0, suffix=".swap")])
-    assert found.swaps == (SegmentName(0, ".swap"),)
-    assert layout.swapped(found.segments, found.swaps, 150) == (SegmentName(0, ".swap"), SegmentName(200, ""))
-    assert layout.swapped(found.segments[2:], found.swaps, 150) == (SegmentName(0, ".swap"), SegmentName(200, ""))
 
 
 def test_checkpoints() -> None:

@@ -1,0 +1,10 @@
+"""The layout of a Kafka log directory: from bytes and names to values, and back.
+
+The broker, its tools and Spark's offline reader use it, so that each format is written down once. Nothing here opens a
+file: bytes come in, values go out. Each module that has a format describes it in its docstring: fields, units, ranges,
+who writes it, and what a crash leaves behind.
+
+- `topics`   names of topics, and Kafka's own topics
+- `names`    names of files and directories
+- `listing`  which segments the files of a partition's directory make up
+"""
