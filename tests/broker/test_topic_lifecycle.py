@@ -75,6 +75,34 @@ def test_many_clients_that_delete_records_do_not_fail_the_log_directory(
     assert "offline" not in broker.logged()
 
 
+CONTROL_CHARACTERS = [chr(code) for code in (*range(0x21), *range(0x7F, 0xA1), 0x2028, 0x2029, 0x3000, 0xFEFF)]
+"""White space among them, and what ends a line for one reader of text or another."""
+
+
+def test_no_name_with_a_control_character_becomes_a_topic(start_broker: Callable[..., KafkalogBroker]) -> None:
+    """Such a name would break the rows of the checkpoints, which are lines of words: of the other topics, too."""
+    broker = start_broker()
+    places = ("x{}", "{}x", "x{}y", "{}", "x{}{}")
+    names = [place.replace("{}", character) for character in CONTROL_CHARACTERS for place in places]
+    with broker.connect() as sock:
+        create_topic(sock, "kept", 1)
+        produce(sock, "kept", batch([b"x"] * 1000))
+        topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+        response = exchange(sock, CreateTopicsRequest(topics=topics, timeout_ms=10_000, validate_only=False), 5)
+        codes = {topic.name: topic.error_code for topic in response.topics}
+        assert codes == dict.fromkeys(names, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        wanted = [MetadataRequestTopic(name=name) for name in names]
+        metadata = exchange(sock, MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 9)
+        assert {topic.error_code for topic in metadata.topics} == {ErrorCode.INVALID_TOPIC_EXCEPTION}
+        assert delete_records(sock, "kept", 900) == ErrorCode.NONE
+    assert broker.stop() == 0
+    assert "Ignoring a checkpoint" not in broker.logged()
+    broker.start()
+    with broker.connect() as sock:
+        assert (list_offset(sock, "kept", timestamp=-2).offset, end_offset(sock, "kept")) == (900, 1000)
+    assert "Ignoring a checkpoint" not in broker.logged()
+
+
 class _Store(LocalStore):
     """A registry that can be told to fail."""
 
