@@ -21,6 +21,7 @@ from broker.log.file_ops import OS, FileOps
 from broker.log.loading import DuplicateLogError
 from broker.log.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
 from broker.metadata.model import MetadataError
+from broker.runtime import Runtime
 from broker.server import Server
 from kafkalog.protocol.errors import KafkaStorageError
 
@@ -67,7 +68,8 @@ def run(config: BrokerConfig, ops: FileOps = OS) -> int:
 
 
 async def _serve(config: BrokerConfig, ops: FileOps) -> None:
-    server = Server(config, ops)
+    runtime = Runtime.of_process(config["background.threads"], ops)
+    server = Server(config, runtime)
     await server.start()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -84,6 +86,7 @@ async def _serve(config: BrokerConfig, ops: FileOps) -> None:
         _halt(server.all_failed)
     logger.info("stopping")
     await server.stop()
+    runtime.workers.close(wait=True)
 
 
 def _halt(reason: str) -> NoReturn:

@@ -11,10 +11,8 @@ import asyncio
 import contextlib
 import logging
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +29,6 @@ from broker.controller.leadership import with_new_epochs
 from broker.coordinator.transaction.shard import largest_producer_id_in
 from broker.log.cleaner.cleaner import LogCleaner
 from broker.log.cold import read_largest_timestamp
-from broker.log.file_ops import OS, FileOps
 from broker.log.log_dir import LogDirUnusableError
 from broker.log.manager import LogManager
 from broker.log.moving.startup import read_topic_id
@@ -42,6 +39,7 @@ from broker.metadata.local import FILE_NAME, LocalStore
 from broker.metadata.model import ClusterState, MetadataError, PartitionState, TopicState, new_topic_id
 from broker.net.acceptor import Acceptor
 from broker.replica.manager import ReplicaManager
+from broker.runtime import Runtime
 from kafkalog.records import kernels
 from kafkalog.storage import names
 from kafkalog.storage.topics import INTERNAL_TOPICS, TRANSACTION_STATE
@@ -64,11 +62,6 @@ MIN_OPEN_FILES = 16
 """Segments and indexes that stay open, whatever the configuration says."""
 
 
-def now_ms() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
 class Server:
     """See the module. ``start`` and ``stop`` run on one event loop.
 
@@ -83,18 +76,17 @@ class Server:
         OSError: a directory cannot be used.
     """
 
-    def __init__(self, config: BrokerConfig, ops: FileOps = OS) -> None:
+    def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
         self.config = config
-        self._ops = ops
+        self.runtime = runtime
         self.endpoints: list[Endpoint] = []
-        self._workers = ThreadPoolExecutor(config["background.threads"], thread_name_prefix="kafkalog-worker")
         self._background: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop = self.runtime.loop
         self._loop = loop
+        self._run = self.runtime.workers.run
         self.failed = asyncio.Event()
-        loop.set_default_executor(self._workers)
         for name in self.config.unknown:
             logger.warning("%s is not a known configuration", name)
         if self.config.ineffective:
@@ -106,9 +98,9 @@ class Server:
         self.logs = LogManager(
             self.config.log_dirs,
             self.config.log_config({}),
-            clock=now_ms,
+            clock=self.runtime.now_ms,
             num_recovery_threads=self.config["num.recovery.threads.per.data.dir"],
-            ops=self._ops,
+            ops=self.runtime.files,
         )
         try:
             self.logs.retention_policy = self._retention_policy()
@@ -119,7 +111,7 @@ class Server:
             if self.metrics is not None:
                 self.metrics.close()
             self.logs.unlock()
-            self._workers.shutdown(wait=False)
+            self.runtime.workers.close(wait=False)
             raise
 
     def _retention_policy(self) -> RetentionPolicy:
@@ -131,7 +123,11 @@ class Server:
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config
-        self.store = LocalStore(*(directory.path for directory in self.logs.online_dirs), ops=self._ops)
+        self.store = LocalStore(
+            *(directory.path for directory in self.logs.online_dirs),
+            workers=self.runtime.workers,
+            ops=self.runtime.files,
+        )
         self.logs.on_directory_failure = self._directory_failed
         self.store.on_failure = self.logs.fail_directory
         fresh = not self.store.exists
@@ -148,7 +144,7 @@ class Server:
         effective = effective_config(config, state, self.broker_id)
         self.logs.default_config = effective.log_config({})
         configs = {name: effective.log_config(parse_topic_config(topic.config)) for name, topic in state.topics.items()}
-        await loop.run_in_executor(None, self.logs.load_all, configs)
+        await self._run(self.logs.load_all, configs)
         if fresh:
             state = await self._adopt()
             for log in self.logs:
@@ -156,14 +152,13 @@ class Server:
         elif self.store.behind:
             self.store.write(state)
         state = await self._raise_epochs()
-        self.replicas = ReplicaManager(loop, self.broker_id, effective, self.logs)
+        self.replicas = ReplicaManager(self.runtime, self.broker_id, effective, self.logs)
         self.broker = Broker(
-            loop=loop,
+            runtime=self.runtime,
             broker_id=self.broker_id,
             static_config=config,
             store=self.store,
             replicas=self.replicas,
-            now_ms=now_ms,
         )
         self._remove_strays(state)
         for topic in state.topics.values():
@@ -223,8 +218,8 @@ class Server:
         await self.dispatcher.settle()
         await self.broker.transactions.stop()
         if self.metrics is not None:
-            await self._loop.run_in_executor(None, self.metrics.close)
-        await self._loop.run_in_executor(None, self.logs.shutdown)
+            await self._run(self.metrics.close)
+        await self._run(self.logs.shutdown)
         logger.info("broker %d stopped", self.broker_id)
 
     def _resolve_broker_id(self) -> int:
@@ -264,7 +259,7 @@ class Server:
                 ", ".join(sorted(topic.name for topic in topics)),
             )
         # An id given again would let the log take a new producer's records for the old one's, and drop them.
-        used = await self._loop.run_in_executor(None, self._largest_producer_id)
+        used = await self._run(self._largest_producer_id)
 
         def register(state: ClusterState) -> ClusterState:
             next_id = max(state.next_producer_id, used + 1)
@@ -358,12 +353,19 @@ class Server:
 
     def _start_background(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config
-        self.cleaner = LogCleaner(self.logs, loop, lambda: self.broker.config.cleaner_config(), now_ms, self._ops)
+        self.cleaner = LogCleaner(
+            self.logs,
+            loop,
+            self.runtime.workers,
+            lambda: self.broker.config.cleaner_config(),
+            self.runtime.now_ms,
+            self.runtime.files,
+        )
         self.cleaner.start()
         self._every(config["log.retention.check.interval.ms"] / 1000, self._retain, on_loop=True)
         flush_check = min(FLUSH_CHECK_SECONDS, config["log.flush.scheduler.interval.ms"] / 1000)
-        self._every(flush_check, lambda: self.logs.run_flushes(now_ms()))
-        self._every(DELETION_CHECK_SECONDS, lambda: self.logs.run_deletions(now_ms()))
+        self._every(flush_check, lambda: self.logs.run_flushes(self.runtime.now_ms()))
+        self._every(DELETION_CHECK_SECONDS, lambda: self.logs.run_deletions(self.runtime.now_ms()))
         self._every(config["log.flush.offset.checkpoint.interval.ms"] / 1000, self.logs.checkpoint_recovery_points)
         self._every(
             config["log.flush.start.offset.checkpoint.interval.ms"] / 1000,
@@ -390,18 +392,18 @@ class Server:
         # and so is reading the largest timestamps of segments that nobody has asked for yet.
         oldest = [log.segments[0] for log in self.logs]
         unknown = [segment for segment in oldest if segment.max_timestamp == UNKNOWN_TIMESTAMP]
-        found = await self._loop.run_in_executor(None, lambda: list(map(read_largest_timestamp, unknown)))
+        found = await self._run(lambda: list(map(read_largest_timestamp, unknown)))
         for segment, largest in zip(unknown, found, strict=True):
             segment.learn(largest)
         logs = list(self.logs)
         for first in range(0, len(logs), RETAINED_AT_ONCE):
             present = [log for log in logs[first : first + RETAINED_AT_ONCE] if self.logs.holds(log)]
-            self.logs.run_retention(now_ms(), present)
+            self.logs.run_retention(self.runtime.now_ms(), present)
             await asyncio.sleep(0)
 
     async def _expire_producers(self) -> None:
         for number, log in enumerate(list(self.logs), 1):
-            log.producers.remove_expired(now_ms())
+            log.producers.remove_expired(self.runtime.now_ms())
             if number % RETAINED_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
@@ -413,7 +415,7 @@ class Server:
                     if on_loop:
                         await work()
                     else:
-                        await self._loop.run_in_executor(None, work)
+                        await self._run(work)
                 except Exception:
                     logger.exception("background work failed; it is tried again in %.0f s", seconds)
 
@@ -422,7 +424,7 @@ class Server:
     def _soon(self, work: Callable[[], Any]) -> None:
         async def run() -> None:
             try:
-                await self._loop.run_in_executor(None, work)
+                await self._run(work)
             except Exception:
                 logger.exception("background work failed")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Callable
 from time import perf_counter
@@ -27,6 +26,7 @@ from broker.quota.client import ANONYMOUS, ClientQuota, ClientQuotas, Mutations
 from broker.quota.connections import ConnectionRates
 from broker.quota.measures import Window
 from broker.replica.manager import ReplicaManager
+from broker.runtime import Runtime
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import RequestHeader, encode_response
 from kafkalog.protocol.schema import Message, Response
@@ -38,19 +38,20 @@ class Broker:
     def __init__(
         self,
         *,
-        loop: asyncio.AbstractEventLoop,
+        runtime: Runtime,
         broker_id: int,
         static_config: BrokerConfig,
         store: MetadataStore,
         replicas: ReplicaManager,
-        now_ms: Callable[[], int],
     ) -> None:
-        self.loop = loop
+        self.runtime = runtime
+        self.loop = loop = runtime.loop
+        self.workers = runtime.workers
         self.broker_id = broker_id
         self.store = store
         self.replicas = replicas
-        self.now_ms = now_ms
-        self.quota_clock: Callable[[], int] = lambda: int(loop.time() * 1000)
+        self.now_ms = now_ms = runtime.now_ms
+        self.quota_clock: Callable[[], int] = runtime.monotonic_ms
         """Milliseconds that go on evenly, whatever becomes of the clock on the wall."""
         self.topics = TopicController(store, replicas, [broker_id])
         self.configs = ConfigController(store, replicas, static_config, broker_id)
@@ -62,7 +63,7 @@ class Broker:
         self.quotas = ClientQuotas(window, controller_window)
         self.connection_rates = ConnectionRates(window)
         self.quota_controller = QuotaController(loop, store, self.quotas, self.connection_rates)
-        self.groups = GroupCoordinator(loop, replicas=replicas, topics=self.topics, now_ms=now_ms)
+        self.groups = GroupCoordinator(replicas=replicas, topics=self.topics)
         self.consumer_groups = ConsumerGroups(self.groups, store)
         self.transactions = Transactions(
             replicas=replicas,
@@ -190,7 +191,7 @@ class Request:
             _release(self.message)
             return chunks
 
-        chunks = await self.broker.loop.run_in_executor(None, encode)
+        chunks = await self.broker.workers.run(encode)
         self._counter.answered(perf_counter() - self._began)
         self.connection.reply(chunks)
 

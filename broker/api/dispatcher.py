@@ -97,9 +97,7 @@ class ApiDispatcher:
         nbytes = len(body)
         with self._without_collector():
             try:
-                message, _ = await self._broker.loop.run_in_executor(
-                    None, decode_message, api.request_type, header.api_version, body
-                )
+                message, _ = await self._broker.workers.run(decode_message, api.request_type, header.api_version, body)
             except ProtocolError as error:
                 connection.refuse(_unreadable(error))
                 return

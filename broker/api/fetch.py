@@ -86,7 +86,7 @@ async def _read_in_and_serve(fetch: Fetch, missing: list[Callable[[], None]]) ->
 
     for _ in range(READ_IN_STEPS):
         try:
-            await request.broker.loop.run_in_executor(None, read_in, missing)
+            await request.broker.workers.run(read_in, missing)
         except OSError:
             # The read meets it again, and answers for the one partition that has it.
             break

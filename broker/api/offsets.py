@@ -81,17 +81,17 @@ async def handle_list_offsets(request: Request) -> None:
 
 async def _read_in(request: Request, log: PartitionLog, timestamp: int) -> None:
     """Have workers read what a search for a timestamp needs, so that nobody else waits for the disk."""
-    loop = request.broker.loop
+    workers = request.broker.workers
     unknown = log.segments_of_unknown_time()
     if unknown:
-        found = await loop.run_in_executor(None, lambda: list(map(read_largest_timestamp, unknown)))
+        found = await workers.run(lambda: list(map(read_largest_timestamp, unknown)))
         for segment, largest in zip(unknown, found, strict=True):
             segment.learn(largest)
     for _ in range(READ_IN_STEPS):
         work = log.missing_for_time(timestamp)
         if work is None:
             return
-        await loop.run_in_executor(None, work)
+        await workers.run(work)
 
 
 def _check(version: int, timestamp: int, count: int) -> None:

@@ -219,11 +219,11 @@ async def _work(request: Request, large: list[Ahead]) -> Done:
     for topic, data, config in large:
         records = data.records
         if not is_old(records, config):
-            data.records = await broker.loop.run_in_executor(None, recompress_ahead, records, config)
+            data.records = await broker.workers.run(recompress_ahead, records, config)
             continue
         try:
-            done[id(data)] = await broker.loop.run_in_executor(
-                None, prepare_set, records, config, broker.now_ms(), Origin.CLIENT, f"{topic}-{data.index}"
+            done[id(data)] = await broker.workers.run(
+                prepare_set, records, config, broker.now_ms(), Origin.CLIENT, f"{topic}-{data.index}"
             )
         except Exception as error:
             done[id(data)] = error

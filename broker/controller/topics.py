@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -213,7 +212,7 @@ class TopicController:
     async def _settle_names(self) -> bool:
         """Force the deleted logs' new names to the device, once for all of them; whether that went well."""
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._replicas.logs.sync_directories)
+            await self._replicas.runtime.workers.run(self._replicas.logs.sync_directories)
         except KafkaStorageError as error:
             logger.error("deleted topics are looked for again at the next start: %s", error)
             return False
@@ -290,7 +289,7 @@ class TopicController:
                 self._config["default.replication.factor"]
                 if topic.replication_factor == UNSET
                 else topic.replication_factor,
-                random.randrange(len(self._brokers)),
+                self._replicas.runtime.random.randrange(len(self._brokers)),
             )
         config = {name: value for name, value in topic.config.items() if value is not None}
         return TopicState(topic.name, new_topic_id(planned.ids), tuple(map(_led_by_first, replicas)), config)

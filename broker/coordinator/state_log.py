@@ -211,7 +211,7 @@ class StateLog:
             NotCoordinatorError: the partition is not led here (any more), or its log cannot be read.
             Exception: what ``apply`` raises.
         """
-        loop = asyncio.get_running_loop()
+        workers = self._replicas.runtime.workers
         partition = self.leads(index)
         if partition is None:
             raise NotCoordinatorError
@@ -223,12 +223,12 @@ class StateLog:
                     work = partition.log.missing(offset, size)
                     if work is None:
                         break
-                    await loop.run_in_executor(None, work)
+                    await workers.run(work)
                 result = partition.log.read(offset, size)
                 if not result.slices:
                     # The last batches were compacted away: offsets go on, and there is nothing to be read.
                     break
-                made, following = await loop.run_in_executor(None, _decode, result.slices[0].read, offset, apply)
+                made, following = await workers.run(_decode, result.slices[0].read, offset, apply)
                 if self.leads(index) is not partition:
                     raise NotCoordinatorError
                 if following <= offset:

@@ -18,6 +18,7 @@ from pathlib import Path
 from broker.log.file_ops import OS, FileOps, write_all
 from broker.metadata.model import ClusterState, MetadataError, from_json, new_cluster_id, to_json
 from broker.metadata.store import Change
+from broker.workers import Workers
 
 logger = logging.getLogger("kafkalog.broker.metadata")
 
@@ -35,9 +36,10 @@ class LocalStore:
             happened.
     """
 
-    def __init__(self, *directories: Path, ops: FileOps = OS) -> None:
+    def __init__(self, *directories: Path, workers: Workers, ops: FileOps = OS) -> None:
         self._directories = directories
         self._ops = ops
+        self._workers = workers
         self._state: ClusterState | None = None
         self._lock = asyncio.Lock()
         self.on_failure: Callable[[Path, str], None] = lambda directory, reason: None
@@ -99,7 +101,7 @@ class LocalStore:
             new = change(old)
             if new is old:
                 return old
-            await asyncio.get_running_loop().run_in_executor(None, self.write, new)
+            await self._workers.run(self.write, new)
             return self.state
 
     def write(self, state: ClusterState) -> None:

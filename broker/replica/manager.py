@@ -16,6 +16,7 @@ from broker.metadata.model import ClusterState, TopicState
 from broker.metrics.counters import BrokerCounters
 from broker.replica.partition import Partition
 from broker.replica.purgatory import Purgatory
+from broker.runtime import Runtime
 from kafkalog.protocol.errors import (
     InconsistentTopicIdError,
     InvalidTopicError,
@@ -34,19 +35,20 @@ _ANY_MINIMUM = (1 << 31) - 1
 class ReplicaManager:
     """See the module. Used on the event loop's thread only."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, broker_id: int, config: BrokerConfig, logs: LogManager) -> None:
+    def __init__(self, runtime: Runtime, broker_id: int, config: BrokerConfig, logs: LogManager) -> None:
         self.broker_id = broker_id
         self.config = config
         self.logs = logs
-        self.produce_purgatory = Purgatory(loop)
-        self.fetch_purgatory = Purgatory(loop)
+        self.produce_purgatory = Purgatory(runtime.loop)
+        self.fetch_purgatory = Purgatory(runtime.loop)
         self.counters = BrokerCounters()
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: set[tuple[str, int]] = set()
-        self._loop = loop
+        self.runtime = runtime
         self.moves = LogMover(
             logs,
-            loop,
+            runtime.loop,
+            runtime.workers,
             config["num.replica.alter.log.dirs.threads"] or len(logs.log_dirs),
             lambda: float(self.config["replica.alter.log.dirs.io.max.bytes.per.second"]),
         )
@@ -229,7 +231,7 @@ class ReplicaManager:
         self._syncing[partition.key] = partition.log.log_end_offset
         if under_way:
             return
-        work = self._loop.run_in_executor(None, partition.log.flush)
+        work = self.runtime.workers.run(partition.log.flush)
         work.add_done_callback(lambda done: self._synced(partition, done))
 
     def _synced(self, partition: Partition, done: asyncio.Future[None]) -> None:

@@ -15,6 +15,7 @@ from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalog.records.batch import Record, encode_batch
 from tests.peers.process import PeerFailedError
 from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.runtime import InlineWorkers
 from tests.support.transactions import WireProducer
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, create_topic, end_offset, exchange, list_offset, produce
@@ -68,7 +69,7 @@ def test_producer_ids_of_transactional_ids_are_not_given_again(start_broker: Cal
         other = WireProducer(sock, "other")
         other.init()
         assert other.producer_id > old.producer_id
-    assert LocalStore(broker.log_dir).load(None).next_producer_id > old.producer_id
+    assert LocalStore(broker.log_dir, workers=InlineWorkers()).load(None).next_producer_id > old.producer_id
 
 
 def test_nothing_is_removed_by_a_retention_that_nobody_set(start_broker: Callable[..., KafkalogBroker]) -> None:

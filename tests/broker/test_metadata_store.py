@@ -27,6 +27,7 @@ from broker.metadata.model import (
     new_topic_id,
     to_json,
 )
+from tests.support.runtime import InlineWorkers
 
 names = st.text("abcXYZ019._-", min_size=1, max_size=20)
 
@@ -63,7 +64,7 @@ def test_damage_is_named(text: str) -> None:
 
 def test_commits_are_serial_and_durable(tmp_path: Path) -> None:
     async def main() -> None:
-        store = LocalStore(tmp_path)
+        store = LocalStore(tmp_path, workers=InlineWorkers())
         store.load()
         await asyncio.gather(
             *(
@@ -74,7 +75,7 @@ def test_commits_are_serial_and_durable(tmp_path: Path) -> None:
         assert store.state.next_producer_id == 20
 
     asyncio.run(main())
-    again = LocalStore(tmp_path)
+    again = LocalStore(tmp_path, workers=InlineWorkers())
     assert again.load().next_producer_id == 20
 
 
@@ -83,7 +84,7 @@ def test_a_change_that_raises_changes_nothing(tmp_path: Path) -> None:
         raise RuntimeError("no")
 
     async def main() -> None:
-        store = LocalStore(tmp_path)
+        store = LocalStore(tmp_path, workers=InlineWorkers())
         before = store.load()
         with pytest.raises(RuntimeError, match="no"):
             await store.commit(refuse)
@@ -95,7 +96,7 @@ def test_a_change_that_raises_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_state_that_cannot_be_stored_is_not_in_force(tmp_path: Path) -> None:
     async def main() -> None:
-        store = LocalStore(tmp_path)
+        store = LocalStore(tmp_path, workers=InlineWorkers())
         before = store.load()
         (tmp_path / (FILE_NAME + ".tmp")).mkdir()
         with pytest.raises(OSError, match=FILE_NAME):
@@ -106,11 +107,11 @@ def test_a_state_that_cannot_be_stored_is_not_in_force(tmp_path: Path) -> None:
 
 
 def test_a_torn_temporary_file_is_ignored(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path)
+    store = LocalStore(tmp_path, workers=InlineWorkers())
     store.load("given")
     store.write(store.state.with_topics(topic("t", 1, {})))
     (tmp_path / (FILE_NAME + ".tmp")).write_text('{"format": 1, "clus')
-    again = LocalStore(tmp_path).load()
+    again = LocalStore(tmp_path, workers=InlineWorkers()).load()
     assert again.cluster_id == "given"
     assert set(again.topics) == {"t"}
 
@@ -118,7 +119,7 @@ def test_a_torn_temporary_file_is_ignored(tmp_path: Path) -> None:
 def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     os.mkdir(tmp_path / FILE_NAME)
     with pytest.raises(MetadataError, match=FILE_NAME):
-        LocalStore(tmp_path).load()
+        LocalStore(tmp_path, workers=InlineWorkers()).load()
 
 
 def test_deleted_topics_are_remembered_until_they_are_gone() -> None:
@@ -168,14 +169,14 @@ class FailsOnce(FileOps):
 @pytest.mark.parametrize("call", ["open", "rename", "fsync_dir"])
 def test_memory_is_what_the_disk_shows_whatever_fails(tmp_path: Path, call: str) -> None:
     async def main() -> None:
-        store = LocalStore(tmp_path, ops=FailsOnce(call, tmp_path))
+        store = LocalStore(tmp_path, ops=FailsOnce(call, tmp_path), workers=InlineWorkers())
         told: list[tuple[Path, str]] = []
         store.on_failure = lambda directory, reason: told.append((directory, reason))
         store.load("given")
         with pytest.raises(OSError, match="Input/output error"):
             await store.commit(lambda state: state.with_topics(topic("t", 1, {})))
         assert [directory for directory, _ in told] == [tmp_path]
-        shown = LocalStore(tmp_path).load("given")
+        shown = LocalStore(tmp_path, workers=InlineWorkers()).load("given")
         assert store.state == shown
         assert set(shown.topics) == ({"t"} if call == "fsync_dir" else set())
 
@@ -192,19 +193,19 @@ def test_a_change_is_stored_while_one_directory_takes_it(tmp_path: Path) -> None
     async def main() -> None:
         for directory in (one, two):
             directory.mkdir()
-        store = LocalStore(one, two, ops=FailsOnce("fsync_dir", one))
+        store = LocalStore(one, two, ops=FailsOnce("fsync_dir", one), workers=InlineWorkers())
         store.on_failure = lambda directory, reason: store.drop(directory)
         store.load("given")
         for name in "ab":
             await store.commit(adding(name))
-        assert set(LocalStore(two).load().topics) == {"a", "b"}
-        assert set(LocalStore(one).load().topics) == {"a"}
-        again = LocalStore(one, two)
+        assert set(LocalStore(two, workers=InlineWorkers()).load().topics) == {"a", "b"}
+        assert set(LocalStore(one, workers=InlineWorkers()).load().topics) == {"a"}
+        again = LocalStore(one, two, workers=InlineWorkers())
         assert again.load() == store.state
         assert again.behind, "one of them lacks the newest change"
         again.write(again.state)
-        assert not LocalStore(one, two).behind
-        assert LocalStore(one).load() == LocalStore(two).load()
+        assert not LocalStore(one, two, workers=InlineWorkers()).behind
+        assert LocalStore(one, workers=InlineWorkers()).load() == LocalStore(two, workers=InlineWorkers()).load()
 
     asyncio.run(main())
 
@@ -212,21 +213,21 @@ def test_a_change_is_stored_while_one_directory_takes_it(tmp_path: Path) -> None
 def test_copies_that_contradict_each_other_are_told(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        store = LocalStore(tmp_path / name)
+        store = LocalStore(tmp_path / name, workers=InlineWorkers())
         store.load(name)
         store.write(store.state)
     with pytest.raises(MetadataError, match="several log directories"):
-        LocalStore(tmp_path / "one", tmp_path / "two").load()
+        LocalStore(tmp_path / "one", tmp_path / "two", workers=InlineWorkers()).load()
 
 
 def test_a_copy_that_cannot_be_read_fails_its_directory(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     (one / FILE_NAME).mkdir(parents=True)
     two.mkdir()
-    good = LocalStore(two)
+    good = LocalStore(two, workers=InlineWorkers())
     good.load("given")
     good.write(good.state)
-    store = LocalStore(one, two)
+    store = LocalStore(one, two, workers=InlineWorkers())
     told: list[Path] = []
     store.on_failure = lambda directory, reason: told.append(directory)
     assert store.load() == good.state

@@ -12,13 +12,14 @@ from broker.controller.producer_ids import ProducerIds
 from broker.metadata.local import LocalStore
 from broker.metadata.model import ClusterState
 from kafkalog.protocol.errors import KafkaStorageError
+from tests.support.runtime import InlineWorkers
 
 
 class SlowStore(LocalStore):
     """Commits, and tells of it when ``told`` is set; or fails with ``error``."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
+        super().__init__(directory, workers=InlineWorkers())
         self.load(None)
         self.told = asyncio.Event()
         self.told.set()

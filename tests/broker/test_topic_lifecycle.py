@@ -15,6 +15,7 @@ from broker.log.manager import LogManager
 from broker.metadata.local import FILE_NAME, LocalStore
 from broker.metadata.model import TopicState
 from broker.replica.manager import ReplicaManager
+from broker.runtime import Runtime
 from kafkalog.protocol.errors import ErrorCode, KafkaStorageError
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.delete_records import (
@@ -25,6 +26,7 @@ from kafkalog.protocol.messages.delete_records import (
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.runtime import InlineWorkers
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, create_topic, end_offset, exchange, list_offset, produce
 
@@ -120,9 +122,9 @@ class _Cluster:
     def __init__(self, directory: Path) -> None:
         config = BrokerConfig({"log.dirs": str(directory)})
         self.logs = LogManager([directory], config.log_config({}), clock=lambda: 0)
-        self.store = _Store(directory)
+        self.store = _Store(directory, workers=InlineWorkers())
         self.store.load()
-        self.replicas = ReplicaManager(asyncio.get_running_loop(), 0, config, self.logs)
+        self.replicas = ReplicaManager(Runtime.of_process(2), 0, config, self.logs)
         self.topics = TopicController(self.store, self.replicas, [0])
 
     async def make(self, *names: str) -> dict[str, TopicState]:

@@ -15,7 +15,9 @@ from broker.coordinator.group.modern.context import Matched
 from broker.coordinator.group.turns import Turns
 from broker.metadata.local import LocalStore
 from broker.metadata.model import PartitionState, TopicState
+from broker.workers import ThreadWorkers
 from kafkalog.protocol.errors import InvalidRegularExpressionError
+from tests.support.runtime import InlineWorkers
 
 DEADLINE_S = 60.0
 
@@ -28,13 +30,13 @@ async def make(store: LocalStore, *names: str) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
-    store = LocalStore(tmp_path)
+    store = LocalStore(tmp_path, workers=InlineWorkers())
     store.load(None)
     return store
 
 
 def test_the_loop_goes_on_while_an_expression_is_matched(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    topics = ClusterTopics(store)
+    topics = ClusterTopics(store, ThreadWorkers(2))
     match, may_end = cluster_topics._match, threading.Event()
 
     def slow(regex: str, names: tuple[str, ...]) -> frozenset[str]:
@@ -53,7 +55,7 @@ def test_the_loop_goes_on_while_an_expression_is_matched(store: LocalStore, monk
 
 
 def test_what_was_matched_is_kept_until_the_topics_change(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    topics = ClusterTopics(store)
+    topics = ClusterTopics(store, ThreadWorkers(2))
     match = cluster_topics._match
     asked: list[str] = []
 
@@ -84,7 +86,7 @@ def test_what_was_matched_is_kept_until_the_topics_change(store: LocalStore, mon
 
 def test_the_latest_expressions_are_kept(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_topics, "REGEXES_KEPT", 2)
-    topics = ClusterTopics(store)
+    topics = ClusterTopics(store, ThreadWorkers(2))
 
     async def work() -> None:
         await make(store, "a1")
@@ -97,7 +99,7 @@ def test_the_latest_expressions_are_kept(store: LocalStore, monkeypatch: pytest.
 
 
 def test_a_group_with_many_expressions_waits_longer_itself(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    topics = ClusterTopics(store)
+    topics = ClusterTopics(store, ThreadWorkers(2))
     order: list[str] = []
 
     def match(regex: str, names: tuple[str, ...]) -> frozenset[str]:

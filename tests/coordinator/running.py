@@ -32,9 +32,7 @@ class Running:
 
     def __init__(self, parts: Stored) -> None:
         self.parts = parts
-        self.groups = GroupCoordinator(
-            parts.loop, replicas=parts.replicas, topics=parts.topics, now_ms=lambda: parts.now
-        )
+        self.groups = GroupCoordinator(replicas=parts.replicas, topics=parts.topics)
         self.markers = MarkerWriter(
             parts.replicas,
             lambda: parts.now,

@@ -14,6 +14,8 @@ from broker.coordinator.state_topic import consumer_offsets_topic
 from broker.log.manager import LogManager
 from broker.metadata.local import LocalStore
 from broker.replica.manager import ReplicaManager
+from broker.runtime import Runtime
+from broker.workers import ThreadWorkers
 
 
 class Stored:
@@ -25,12 +27,13 @@ class Stored:
         self.now = 1_700_000_000_000
         self.loop = asyncio.new_event_loop()
         self.logs = LogManager([directory], self.config.log_config({}), clock=lambda: self.now)
-        self.store = LocalStore(directory)
+        self.runtime = Runtime(self.loop, ThreadWorkers(2), lambda: self.now)
+        self.store = LocalStore(directory, workers=self.runtime.workers)
 
     def __enter__(self) -> Self:
         state = self.store.load(None)
         self.logs.load_all({})
-        self.replicas = ReplicaManager(self.loop, 0, self.config, self.logs)
+        self.replicas = ReplicaManager(self.runtime, 0, self.config, self.logs)
         self.topics = TopicController(self.store, self.replicas, [0])
         for topic in state.topics.values():
             self.replicas.host(topic, is_new=False)
@@ -44,7 +47,7 @@ class Stored:
     def close(self) -> None:
         """Once; the logs are as after a clean stop."""
         if not self.loop.is_closed():
-            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+            self.runtime.workers.close(wait=True)
             self.loop.close()
             self.logs.shutdown()
 

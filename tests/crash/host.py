@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -17,10 +16,12 @@ from broker.log.file_ops import Buffer, FileOps
 from broker.log.partition_log import PartitionLog
 from broker.log.producer_state import SEQUENCE_MASK
 from broker.replica.partition import Partition
+from broker.runtime import Runtime
 from broker.server import Server
 from kafkalog.records.batch import BatchHeader, iter_headers
 from kafkalog.records.errors import RecordsError
 from tests.log.support import NOW
+from tests.support.runtime import InlineWorkers
 
 Key = tuple[uuid.UUID, int]
 """A partition of one incarnation of a topic."""
@@ -38,18 +39,6 @@ class Row(NamedTuple):
     data: bytes
 
 
-class Inline(ThreadPoolExecutor):
-    """Workers that do their work at once, so that the same seed makes the same record."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except BaseException as error:
-            future.set_exception(error)
-        return future
-
-
 class Host:
     """A broker in this process whose background work is done when the test says so."""
 
@@ -61,8 +50,7 @@ class Host:
             "log.dirs": directories,
             **{name: value for name, value in settings.items() if name != "directories"},
         }
-        self.server = Server(BrokerConfig(texts), ops)
-        self.server._workers = Inline(1)
+        self.server = Server(BrokerConfig(texts), Runtime(loop, InlineWorkers(loop), files=ops))
         self.run(self.server.start())
 
     def run(self, work: Any) -> Any:

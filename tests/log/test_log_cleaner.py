@@ -16,6 +16,7 @@ from broker.log.cleaner.config import CleanerConfig
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
+from broker.workers import ThreadWorkers
 from kafkalog.storage import names
 from tests.log.cleaning_support import keyed, records_of
 from tests.log.support import NOW, FaultyOps
@@ -55,7 +56,8 @@ def run(
     """Let a cleaner run while ``act`` does."""
 
     async def main() -> None:
-        cleaner = LogCleaner(logs, asyncio.get_running_loop(), lambda: config, lambda: NOW, logs._ops)
+        loop = asyncio.get_running_loop()
+        cleaner = LogCleaner(logs, loop, ThreadWorkers(2), lambda: config, lambda: NOW, logs._ops)
         # The rate holds over an interval, and one has passed.
         cleaner._throttle._since -= 1
         cleaner.start()

@@ -7,7 +7,6 @@ waits longer itself.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from uuid import UUID
 
@@ -17,6 +16,7 @@ from broker.coordinator.group.modern.regex import compile_regex
 from broker.coordinator.group.turns import Turns
 from broker.metadata.model import TopicState
 from broker.metadata.store import MetadataStore
+from broker.workers import Workers
 from kafkalog.protocol.errors import InvalidRegularExpressionError
 
 REGEXES_KEPT = 256
@@ -30,8 +30,9 @@ class ClusterTopics:
     restarts as well.
     """
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: MetadataStore, workers: Workers) -> None:
         self._store = store
+        self._workers = workers
         self._seen: Mapping[str, TopicState] | None = None
         self._version = -1
         self._names: dict[UUID, str] = {}
@@ -82,7 +83,7 @@ class ClusterTopics:
         version, names = self.version, tuple(self._store.state.topics)
         found: Matched | InvalidRegularExpressionError
         try:
-            topics = await asyncio.get_running_loop().run_in_executor(None, _match, regex, names)
+            topics = await self._workers.run(_match, regex, names)
             found = Matched(topics, version)
         except InvalidRegularExpressionError as error:
             found = error

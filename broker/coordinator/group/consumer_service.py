@@ -76,7 +76,7 @@ class ConsumerGroups:
     def __init__(self, coordinator: GroupCoordinator, store: MetadataStore) -> None:
         self._coordinator = coordinator
         self._store = store
-        self._topics = ClusterTopics(store)
+        self._topics = ClusterTopics(store, coordinator.runtime.workers)
         self._config: tuple[BrokerConfig | None, ConsumerGroupConfig] = (None, ConsumerGroupConfig())
         coordinator.load_membership = self._load
         replay.register(TYPES, _read)

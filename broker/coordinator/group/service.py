@@ -79,15 +79,14 @@ class GroupCoordinator:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
         *,
         replicas: ReplicaManager,
         topics: TopicController,
-        now_ms: Callable[[], int],
     ) -> None:
-        self._loop = loop
+        self.runtime = replicas.runtime
+        self._loop = self.runtime.loop
         self._replicas = replicas
-        self._now_ms = now_ms
+        self._now_ms = now_ms = self.runtime.now_ms
         self.counters = GroupCounters()
         self.load_membership: Callable[[str, object, Moment], Membership] = _no_other_kind
         self.log = StateLog(
@@ -97,7 +96,7 @@ class GroupCoordinator:
             now_ms=now_ms,
         )
         self._parts = ShardParts(
-            loop=loop,
+            loop=self._loop,
             log=self.log,
             settings=lambda: ClassicSettings(
                 self.config["group.initial.rebalance.delay.ms"], self.config["group.max.size"]

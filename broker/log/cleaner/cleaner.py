@@ -17,7 +17,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from broker.log.file_ops import OS, FileOps
 from broker.log.manager import LogManager
 from broker.log.partition_log import PartitionLog
 from broker.log.segment import Segment
+from broker.workers import Workers
 from kafkalog.protocol.errors import KafkaStorageError
 
 logger = logging.getLogger("kafkalog.broker.cleaner")
@@ -83,6 +83,7 @@ class LogCleaner:
     """See the module. ``start`` and ``stop`` on the loop's thread.
 
     Args:
+        workers: where the cleaner takes threads of its own from.
         config: the settings in force; asked anew each time.
         clock: milliseconds since the epoch.
     """
@@ -91,6 +92,7 @@ class LogCleaner:
         self,
         logs: LogManager,
         loop: asyncio.AbstractEventLoop,
+        workers: Workers,
         config: Callable[[], CleanerConfig],
         clock: Callable[[], int],
         ops: FileOps = OS,
@@ -106,7 +108,7 @@ class LogCleaner:
         self._uncleanable: dict[PartitionLog, str] = {}
         self._threads: dict[int, asyncio.Task[None]] = {}
         self._supervisor: asyncio.Task[None] | None = None
-        self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="kafkalog-cleaner")
+        self._pool = workers.pool(MAX_THREADS, "kafkalog-cleaner")
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -120,7 +122,7 @@ class LogCleaner:
         self._stopping.set()
         tasks = [*self._threads.values(), *([self._supervisor] if self._supervisor else [])]
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._pool.shutdown(wait=False)
+        self._pool.close(wait=False)
 
     async def _supervise(self) -> None:
         """Keep as many threads as are configured; that may change while the broker runs."""
@@ -205,7 +207,7 @@ class LogCleaner:
                 reset = True
             found.append((log, cleanable))
         if reset:
-            await self._loop.run_in_executor(self._pool, self._logs.checkpoint_cleaned_offsets)
+            await self._pool.run(self._logs.checkpoint_cleaned_offsets)
         # Others may have taken or lost some meanwhile.
         found = [(log, cleanable) for log, cleanable in found if self._may_be_cleaned(log)]
         self.metrics.dirtiest_ratio = max((cleanable.ratio for _, cleanable in found), default=0.0)
@@ -234,7 +236,7 @@ class LogCleaner:
     async def _clean(self, number: int, log: PartitionLog, cleanable: Cleanable) -> bool:
         try:
             job = make_job(log, cleanable, self._clock(), self._stopping.is_set)
-            end, stats = await self._loop.run_in_executor(self._pool, self._work, log, job)
+            end, stats = await self._pool.run(self._work, log, job)
         except CleaningAbortedError as error:
             logger.info("Cleaning of %s-%d was aborted: %s", log.topic, log.partition, error)
             return False
@@ -253,7 +255,7 @@ class LogCleaner:
             return False
         if log.truncations == job.truncations:
             log.cleaned_offset = end
-        await self._loop.run_in_executor(self._pool, self._logs.checkpoint_cleaned_offsets)
+        await self._pool.run(self._logs.checkpoint_cleaned_offsets)
         self.metrics.last[number] = stats
         self._report(number, job, end, stats)
         return True

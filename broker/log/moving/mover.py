@@ -17,7 +17,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -32,6 +31,7 @@ from broker.log.moving.future import FutureLog
 from broker.log.moving.marker import forget_moved_from
 from broker.log.moving.plan import Extent, Step, next_step, reached
 from broker.log.partition_log import PartitionLog
+from broker.workers import Workers
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
 
@@ -63,19 +63,25 @@ class LogMover:
     """See the module. Used on the event loop's thread.
 
     Args:
+        workers: where the mover takes threads of its own from.
         threads: moves that copy at once.
         rate: bytes a second that all moves together may copy; asked anew each time.
     """
 
     def __init__(
-        self, logs: LogManager, loop: asyncio.AbstractEventLoop, threads: int, rate: Callable[[], float]
+        self,
+        logs: LogManager,
+        loop: asyncio.AbstractEventLoop,
+        workers: Workers,
+        threads: int,
+        rate: Callable[[], float],
     ) -> None:
         self._logs = logs
         self._loop = loop
         self._ops = logs.ops
         self._rate = rate
         self._throttle = Throttle(rate())
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="kafkalog-move")
+        self._pool = workers.pool(threads, "kafkalog-move")
         self._stopping = threading.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -112,7 +118,7 @@ class LogMover:
         """Stop all moves; the next start goes on with them."""
         self._stopping.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._pool.shutdown(wait=False)
+        self._pool.close(wait=False)
 
     async def _run(self, future: FutureLog) -> None:
         log = future.log
@@ -121,7 +127,7 @@ class LogMover:
                 # The cleaning that is under way ends soon, and so does the last step of a move before this one.
                 while (log.being_cleaned or log.also_in is not None) and not self._is_over(future):
                     await asyncio.sleep(_PAUSE)
-                await self._loop.run_in_executor(self._pool, self._work, future)
+                await self._pool.run(self._work, future)
             except (MoveEndedError, asyncio.CancelledError):
                 return
             except SourceError as error:

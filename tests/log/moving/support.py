@@ -13,6 +13,7 @@ from broker.log.manager import LogManager
 from broker.log.moving.future import FutureLog
 from broker.log.moving.mover import LogMover
 from broker.log.partition_log import PartitionLog
+from broker.workers import ThreadWorkers
 from tests.log.support import NOW, batch, stored
 
 TOPIC_ID = UUID("6c1f3f0e-6c5c-4b55-9a52-8ed0d8ad5b1a")
@@ -54,7 +55,8 @@ def check_whole(log: PartitionLog) -> None:
 
 
 def mover_of(logs: LogManager, rate: Callable[[], float] = lambda: 1e12) -> LogMover:
-    return LogMover(logs, asyncio.get_running_loop(), 2, rate)
+    loop = asyncio.get_running_loop()
+    return LogMover(logs, loop, ThreadWorkers(2), 2, rate)
 
 
 async def finished(mover: LogMover, future: FutureLog | None = None) -> None:

@@ -1,0 +1,39 @@
+"""Runtimes for brokers, and parts of brokers, that run in the test's process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple
+
+from broker.runtime import Runtime, wall_clock_ms
+from broker.workers import Workers
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class InlineWorkers:
+    """Workers that do their work at once, on the loop's thread, so that the same seed makes the same run."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = loop
+
+    def run(self, work: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = (self._loop or asyncio.get_running_loop()).create_future()
+        try:
+            future.set_result(work(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def pool(self, threads: int, name: str) -> Workers:
+        return self
+
+    def close(self, *, wait: bool) -> None:
+        """Nothing is left to do."""
+
+
+def inline_runtime(loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int] = wall_clock_ms) -> Runtime:
+    """A runtime whose workers work inline."""
+    return Runtime(loop, InlineWorkers(loop), now_ms)
