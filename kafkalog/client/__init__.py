@@ -1,7 +1,7 @@
 """Clients of a Kafka-compatible broker: synchronous, blocking sockets, no threads of their own unless they say so.
 
 - `config`      Kafka's client properties; `errors` what can go wrong; `types` values given and taken
-- `connection`  one socket to one broker; `security` TLS and SASL
+- `connection`  one socket to one broker; `security` TLS
 - `cluster`     metadata, a connection per broker, trying again
 - `coordinators` of groups and transactions; `group_offsets` what a group has committed
 - `transaction_requests` a transaction as plain calls; `transaction_errors` what is left to do when it fails

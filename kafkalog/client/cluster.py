@@ -28,6 +28,7 @@ from kafkalog.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from kafkalog.protocol.schema import ZERO_UUID, Request
+from kafkalog.protocol.wire.sasl import SaltedPasswords
 
 from .closing import Closing
 from .config import Address, ClientConfig
@@ -115,6 +116,7 @@ class Cluster(Closing):
         self._bootstrap = random.sample(config.bootstrap_servers, len(config.bootstrap_servers))
         self._closed = False
         self._outage = Outage()
+        self._salted_passwords = SaltedPasswords()
 
     # Metadata
 
@@ -271,7 +273,9 @@ class Cluster(Closing):
 
     def connect(self, broker: Broker, *, timeout: float | None = None) -> Connection:
         """A connection for the caller alone, who closes it."""
-        return Connection(broker.host, broker.port, self.config, timeout=timeout)
+        return Connection(
+            broker.host, broker.port, self.config, timeout=timeout, salted_passwords=self._salted_passwords
+        )
 
     def close(self) -> None:
         """Close all connections of the cluster's own; requests under way in other threads fail."""
@@ -367,7 +371,11 @@ class Cluster(Closing):
             left = _left(deadline, f"{address[0]}:{address[1]}")
             try:
                 connection = Connection(
-                    *address, self.config, timeout=min(left, self.config.connect_timeout), patience=slot.patience
+                    *address,
+                    self.config,
+                    timeout=min(left, self.config.connect_timeout),
+                    patience=slot.patience,
+                    salted_passwords=self._salted_passwords,
                 )
             except ClientTimeoutError:
                 slot.patience = min(2 * slot.patience, self.config.connect_timeout)

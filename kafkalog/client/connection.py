@@ -1,14 +1,13 @@
-"""One socket to one broker: requests out, responses in, in order.
+"""One blocking socket to one broker: requests go out, and their responses come in, in order.
 
-A connection begins with ApiVersions, then TLS having come before, SASL follows where it is configured. Each
-request travels in the newest version that both sides speak. Not safe for use by several threads at once.
+The protocol is that of ``kafkalog.protocol.wire``. This module adds the socket, TLS and the deadlines. Each request
+travels in the newest version that both sides speak. A connection is not safe for use by several threads at once.
 
-A response is received into one buffer, and the records in it are memoryviews of that buffer. A large buffer is used
-again once nothing looks into it any more: fresh memory for every fetch of 50 MiB would cost three times the processor
-time of receiving it. After any error the connection is closed: what would come next on it is unknown.
+A response is received into one buffer, and the records in it are memoryviews of that buffer. After any error the
+connection is closed, because what would come next on it is unknown.
 
-A client above a quota of the broker's is told how long nothing more will be served on the connection (KIP-219). That
-time does not count to ``request.timeout.ms``.
+A broker tells a client that is above a quota how long it will serve nothing more on the connection (KIP-219). That
+time does not count towards ``request.timeout.ms``.
 """
 
 from __future__ import annotations
@@ -18,54 +17,51 @@ import select
 import socket
 import ssl
 import time
-from collections import deque
-from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalog import __version__
-from kafkalog.protocol.api_keys import ApiKey
-from kafkalog.protocol.codec import ProtocolError, decode_response, encode_request_chunks
-from kafkalog.protocol.errors import ErrorCode, UnsupportedVersionError, error_for
-from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
-from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from kafkalog.protocol.schema import Request
-
-from .closing import Closing
-from .config import ClientConfig
-from .errors import (
+from kafkalog.client.closing import Closing
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.errors import (
     AuthenticationError,
     ClientTimeoutError,
     ConnectionFailedError,
     InvalidResponseError,
 )
-from .security import make_ssl_context, sasl_exchange
+from kafkalog.client.security import make_ssl_context
+from kafkalog.protocol.codec import Chunk
+from kafkalog.protocol.schema import Request
+from kafkalog.protocol.wire.core import Answer, Handshake, Wire
+from kafkalog.protocol.wire.errors import (
+    AuthenticationFailedError,
+    ConnectionEndedError,
+    NegotiationFailedError,
+    RemoteProtocolError,
+)
+from kafkalog.protocol.wire.sasl import Mechanism, SaltedPasswords, make_mechanism
 
-_LENGTH = Struct(">i")
 _JOIN_BELOW = 1 << 16
 """Frames shorter than this are joined: copying them costs less than a second write."""
 _MAX_PIECES = 512
 """Pieces given to one sendmsg; Linux takes 1024."""
-_KEEP_FROM = 1 << 16
-_KEEP = 2
-"""Buffers of at least 64 KiB are kept for the next response, so many: one is being received while one is read."""
-_MAX_CORRELATION_ID = 0x7FFFFFFF
-# How TLS and HTTP answer who speaks another protocol to them, read as a length.
-_FOREIGN = {0x15: "a TLS alert: is this an SSL listener? set security.protocol=SSL", 0x48: "HTTP"}
-
-
-class _InFlight(NamedTuple):
-    correlation_id: int
-    request_class: type[Request]
-    version: int
 
 
 class Connection(Closing):
     """A connection to the broker at ``host``:``port``; made, negotiated and authenticated when the constructor returns.
 
-    ``timeout``: seconds for all of that, ``socket.connection.setup.timeout.ms`` unless given; ``patience``: how many of
-    them the peer's host may take to accept the connection. Raises ConnectionFailedError, ClientTimeoutError,
-    AuthenticationError, InvalidResponseError.
+    Args:
+        host: The broker's host.
+        port: The broker's port.
+        config: The client's configuration.
+        timeout: Seconds for all of that; ``socket.connection.setup.timeout.ms`` unless given.
+        patience: How many of them the peer's host may take to accept the connection.
+        salted_passwords: What SCRAM has computed before; the owner of several connections gives the same to all.
+
+    Raises:
+        ConnectionFailedError: No connection could be made, or it ended.
+        ClientTimeoutError: The broker took too long.
+        AuthenticationError: The broker refused the client, or the client the broker.
+        InvalidResponseError: The peer does not speak Kafka's protocol.
     """
 
     def __init__(
@@ -76,33 +72,30 @@ class Connection(Closing):
         *,
         timeout: float | None = None,
         patience: float = float("inf"),
+        salted_passwords: SaltedPasswords | None = None,
     ) -> None:
         self.host = host
         self.port = port
         self.config = config
         self.last_used = time.monotonic()
-        """When it was last sent to, in seconds of ``time.monotonic``."""
+        """When a request was last sent, in seconds of ``time.monotonic``."""
         self.serves_at = 0.0
-        """Until then (``time.monotonic``) nothing is served here, for the client is above a quota; mostly long ago."""
-        self._max_response = config.max_response_bytes
-        self._in_flight: deque[_InFlight] = deque()
+        """The broker serves nothing here until then (``time.monotonic``), because of a quota; mostly long ago."""
         self._unsent: list[memoryview] = []
-        """What the peer has not taken yet of a request that was sent without waiting."""
-        self._buffers: list[bytearray] = []
-        self._prefix = memoryview(bytearray(_LENGTH.size))
-        self._body: memoryview | None = None
-        self._filled = 0
-        """What has come of the next response: the bytes of its length, or else of its body."""
-        self._correlation_id = 0
+        """The part of a request sent without waiting that the peer has not taken yet."""
         self._session_ends = float("inf")
-        self._ranges: dict[int, tuple[int, int]] = {}
-        self._versions: dict[type[Request], int] = {}
+        self._wire = Wire(
+            self.address,
+            client_id=config.client_id,
+            max_frame=config.max_response_bytes,
+            max_frame_name="receive.message.max.bytes",
+            mechanism=_mechanism(config, salted_passwords),
+            software_version=__version__,
+        )
         deadline = time.monotonic() + (config.connect_timeout if timeout is None else timeout)
         self._socket: socket.socket | None = self._open(deadline, patience)
         try:
-            self._negotiate(deadline)
-            if config.uses_sasl:
-                self._authenticate(deadline)
+            self._shake_hands(deadline)
         except BaseException:
             self.close()
             raise
@@ -128,7 +121,7 @@ class Connection(Closing):
     @property
     def in_flight(self) -> int:
         """Requests whose responses have not been received."""
-        return len(self._in_flight)
+        return self._wire.in_flight
 
     def fileno(self) -> int:
         """The socket's file descriptor, for ``select``. See also ``readable``, which knows what TLS holds back."""
@@ -137,22 +130,12 @@ class Connection(Closing):
     # Versions
 
     def version_of(self, request_class: type[Request], max_version: int | None = None, min_version: int = 0) -> int:
-        """The newest version that both sides speak. UnsupportedVersionError where there is none."""
-        if max_version is None and not min_version:
-            found = self._versions.get(request_class)
-            if found is not None:
-                return found
-        low, high = self._ranges.get(request_class.api_key, (0, -1))
-        highest = request_class.max_version if max_version is None else min(max_version, request_class.max_version)
-        version = min(high, highest)
-        if version < max(low, min_version, request_class.min_version):
-            name = ApiKey(request_class.api_key).name
-            ours = f"{max(min_version, request_class.min_version)} to {highest}"
-            theirs = f"versions {low} to {high}" if high >= 0 else "no version"
-            raise UnsupportedVersionError(f"{name} is spoken here in versions {ours}, by {self.address} in {theirs}")
-        if max_version is None and not min_version:
-            self._versions[request_class] = version
-        return version
+        """Choose the newest version that both sides speak, within the bounds given.
+
+        Raises:
+            UnsupportedVersionError: There is none.
+        """
+        return self._wire.version_of(request_class, max_version, min_version)
 
     # Requests
 
@@ -163,7 +146,7 @@ class Connection(Closing):
 
         Only with nothing else in flight. Errors that the response reports are left to the caller.
         """
-        if self._in_flight:
+        if self.in_flight:
             raise RuntimeError(f"request() with {self.in_flight} requests in flight on {self!r}")
         deadline = self._deadline(timeout)
         self._send(message, self.version_of(type(message), max_version, min_version), deadline)
@@ -198,13 +181,13 @@ class Connection(Closing):
 
     def receive(self, *, timeout: float | None = None) -> Any:
         """Receive the response to the oldest request in flight. Its records are memoryviews of its own buffer."""
-        if not self._in_flight:
+        if not self.in_flight:
             raise RuntimeError(f"receive() with nothing in flight on {self!r}")
         return self._receive(self._deadline(timeout))
 
     def receive_now(self) -> Any | None:
         """As `receive`, without waiting: None while the response is not all there; what has come of it is kept."""
-        if not self._in_flight:
+        if not self.in_flight:
             raise RuntimeError(f"receive_now() with nothing in flight on {self!r}")
         return self._receive(None)
 
@@ -228,10 +211,8 @@ class Connection(Closing):
     def close(self) -> None:
         """Close the socket; nothing is sent or received any more."""
         connected, self._socket = self._socket, None
-        self._in_flight.clear()
+        self._wire.close()
         self._unsent.clear()
-        self._buffers.clear()
-        self._body = None
         if connected is not None:
             connected.close()
 
@@ -276,47 +257,21 @@ class Connection(Closing):
             raise
         return connected
 
-    def _negotiate(self, deadline: float) -> None:
-        """ApiVersions, newest version first; a broker that does not know it says which it knows (KIP-511)."""
-        request = ApiVersionsRequest(client_software_name="kafkalog", client_software_version=__version__)
-        version = request.max_version
-        while True:
-            self._send(request, version, deadline)
-            response = self._receive(deadline)
-            if response.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
-                break
-            known = [each.max_version for each in response.api_keys if each.api_key == ApiKey.API_VERSIONS]
-            version = min(version - 1, max(known[0], 0)) if known else 0
-        if response.error_code:
-            raise error_for(response.error_code, f"{self.address} does not say what it speaks")
-        self._ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
-
-    def _authenticate(self, deadline: float) -> None:
-        config = self.config
-        mechanism = config.sasl_mechanism
-        username, password = config.credentials
-        handshake = self._exchange(SaslHandshakeRequest(mechanism=mechanism), deadline, min_version=1)
-        if handshake.error_code:
-            offered = ", ".join(handshake.mechanisms) or "none"
-            raise AuthenticationError(f"{self.address} does not take sasl.mechanism={mechanism}; it offers: {offered}")
-        exchange = sasl_exchange(mechanism, username or "", password or "")
-        out = next(exchange)
-        while True:
-            answer = self._exchange(SaslAuthenticateRequest(auth_bytes=out), deadline)
-            if answer.error_code:
-                reason = answer.error_message or error_for(answer.error_code).message
-                raise AuthenticationError(f"{self.address} refuses user {username!r} ({mechanism}): {reason}")
+    def _shake_hands(self, deadline: float) -> None:
+        """ApiVersions, and SASL where it is configured."""
+        chunks = self._wire.begin()
+        while chunks:
+            self._write(chunks, deadline)
+            self._read(deadline)
             try:
-                out = exchange.send(bytes(answer.auth_bytes))
-            except StopIteration:
-                break
-        if answer.session_lifetime_ms > 0:
+                chunks = self._wire.proceed()
+            except NegotiationFailedError as error:
+                raise error.reported from None
+            except AuthenticationFailedError as error:
+                raise AuthenticationError(str(error)) from error
+        if self._wire.session_lifetime_ms > 0:
             # Some of it is kept in reserve, for requests that are under way when it ends.
-            self._session_ends = time.monotonic() + 0.85 * answer.session_lifetime_ms / 1000
-
-    def _exchange(self, message: Request, deadline: float, min_version: int = 0) -> Any:
-        self._send(message, self.version_of(type(message), min_version=min_version), deadline)
-        return self._receive(deadline)
+            self._session_ends = time.monotonic() + 0.85 * self._wire.session_lifetime_ms / 1000
 
     # Bytes
 
@@ -340,20 +295,18 @@ class Connection(Closing):
         self, message: Request, version: int, deadline: float | None, answered: bool = True, patience: float = 0.0
     ) -> bool:
         """Send a request; without a deadline False unless all of it is sent after ``patience`` seconds."""
-        connected = self._connected()
+        self._connected()
         if self._unsent:
             raise RuntimeError(f"the request before is not sent yet on {self!r}")
-        correlation_id = self._correlation_id
-        chunks = encode_request_chunks(message, version, correlation_id, self.config.client_id)
-        self._correlation_id = 0 if correlation_id == _MAX_CORRELATION_ID else correlation_id + 1
+        return self._write(self._wire.send(message, version, answered=answered), deadline, patience)
+
+    def _write(self, chunks: list[Chunk], deadline: float | None, patience: float = 0.0) -> bool:
         views = [memoryview(chunk) for chunk in chunks if len(chunk)]  # type: ignore[arg-type]
-        if sum(view.nbytes for view in views) < _JOIN_BELOW or isinstance(connected, ssl.SSLSocket):
+        if sum(view.nbytes for view in views) < _JOIN_BELOW or isinstance(self._socket, ssl.SSLSocket):
             views = [memoryview(b"".join(views))]
         self._unsent = views
         done = self._push(deadline, patience)
         self.last_used = time.monotonic()
-        if answered:
-            self._in_flight.append(_InFlight(correlation_id, type(message), version))
         return done
 
     def _push(self, deadline: float | None, patience: float = 0.0) -> bool:
@@ -402,102 +355,55 @@ class Connection(Closing):
 
     def _receive(self, deadline: float | None) -> Any:
         """The next response; without a deadline None unless all of it is there."""
+        event = self._read(deadline)
+        if not isinstance(event, Answer):
+            return None
+        response = event.message
+        throttle_time_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_time_ms > 0:
+            self.serves_at = time.monotonic() + throttle_time_ms / 1000
+        return response
+
+    def _read(self, deadline: float | None) -> Answer | Handshake | None:
+        """Receive until the wire has an event; without a deadline None where that would mean to wait."""
         connected = self._connected()
-        expected = self._in_flight[0]
-        name = ApiKey(expected.request_class.api_key).name
+        wire = self._wire
         try:
-            buffer = self._frame(connected, deadline)
-            if buffer is None:
-                return None
-            (correlation_id,) = _LENGTH.unpack_from(buffer)
-            if correlation_id != expected.correlation_id:
-                raise InvalidResponseError(
-                    f"{self.address} answered request {correlation_id}, where {expected.correlation_id} was next"
-                )
-            _, response = decode_response(expected.request_class, expected.version, buffer)
+            while True:
+                self._set_patience(connected, deadline)
+                try:
+                    count = connected.recv_into(wire.space())
+                except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                    return None
+                event = wire.received(count)
+                if event is not None:
+                    return event
         except TimeoutError:
+            awaited = wire.awaited
             self.close()
-            raise ClientTimeoutError(f"{self.address} did not answer {name} in time") from None
-        except ProtocolError as error:
+            raise ClientTimeoutError(f"{self.address} did not answer {awaited} in time") from None
+        except ConnectionEndedError as error:
             self.close()
-            raise InvalidResponseError(
-                f"{self.address} answered {name} with bytes that do not parse: {error}"
-            ) from error
-        except ConnectionFailedError:
+            raise ConnectionFailedError(str(error)) from None
+        except RemoteProtocolError as error:
             self.close()
-            raise
+            raise InvalidResponseError(str(error)) from error.__cause__
         except OSError as error:
             self.close()
             raise self._broken(error) from error
         except BaseException:
             self.close()
             raise
-        self._in_flight.popleft()
-        throttle_time_ms = getattr(response, "throttle_time_ms", 0)
-        if throttle_time_ms > 0:
-            self.serves_at = time.monotonic() + throttle_time_ms / 1000
-        return response
 
     def _broken(self, error: OSError) -> ConnectionFailedError:
         return ConnectionFailedError(f"connection to {self.address}: {error.strerror or error}")
 
-    def _buffer(self, size: int) -> memoryview:
-        """Room for a response, into which nothing else looks."""
-        if size < _KEEP_FROM:
-            return memoryview(bytearray(size))
-        for buffer in self._buffers:
-            if len(buffer) < size:
-                continue
-            try:
-                # A bytearray refuses to change its length while anybody holds a view of it.
-                buffer.append(0)
-            except BufferError:
-                continue
-            buffer.pop()
-            return memoryview(buffer)[:size]
-        buffer = bytearray(-(-size // _KEEP_FROM) * _KEEP_FROM)
-        self._buffers = [buffer, *self._buffers[: _KEEP - 1]]
-        return memoryview(buffer)[:size]
 
-    def _frame(self, connected: socket.socket, deadline: float | None) -> memoryview | None:
-        """The bytes of the next response; without a deadline None unless all are there."""
-        if self._body is None:
-            if not self._fill(connected, self._prefix, deadline):
-                return None
-            (size,) = _LENGTH.unpack(self._prefix)
-            if not _LENGTH.size <= size <= self._max_response:
-                raise self._bad_length(self._prefix, size)
-            self._body = self._buffer(size)
-        if not self._fill(connected, self._body, deadline):
-            return None
-        body, self._body = self._body, None
-        return body
-
-    def _fill(self, connected: socket.socket, view: memoryview, deadline: float | None) -> bool:
-        """Go on filling ``view``; False where that would mean to wait, and there is no deadline."""
-        size = len(view)
-        while self._filled < size:
-            self._set_patience(connected, deadline)
-            try:
-                count = connected.recv_into(view[self._filled :])
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return False
-            if not count:
-                begun = self._body is not None or self._filled
-                when = "in the middle of a response" if begun else "instead of answering"
-                raise ConnectionFailedError(f"{self.address} closed the connection {when}")
-            self._filled += count
-        self._filled = 0
-        return True
-
-    def _bad_length(self, prefix: memoryview, size: int) -> InvalidResponseError:
-        hint = _FOREIGN.get(prefix[0])
-        if hint is not None:
-            return InvalidResponseError(f"{self.address} is no Kafka listener, it seems: it answers with {hint}")
-        return InvalidResponseError(
-            f"{self.address} announces a response of {size} bytes; at most {self._max_response} are accepted "
-            "(receive.message.max.bytes)"
-        )
+def _mechanism(config: ClientConfig, salted_passwords: SaltedPasswords | None) -> Mechanism | None:
+    if not config.uses_sasl:
+        return None
+    username, password = config.credentials
+    return make_mechanism(config.sasl_mechanism, username or "", password or "", salted_passwords)
 
 
 def _await_room(connected: socket.socket, timeout: float) -> bool:

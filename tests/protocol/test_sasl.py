@@ -1,4 +1,4 @@
-"""SASL exchanges, by the examples of their RFCs and against a server's side written from them."""
+"""SASL mechanisms: the examples of their RFCs, and a server's side written from these."""
 
 from __future__ import annotations
 
@@ -11,30 +11,37 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.client.errors import AuthenticationError
-from kafkalog.client.security import Exchange, _scram, sasl_exchange
-
-
-def finish(exchange: Exchange, answer: bytes) -> None:
-    """The exchange takes the last answer and is content."""
-    with pytest.raises(StopIteration):
-        exchange.send(answer)
+from kafkalog.protocol.wire.errors import AuthenticationFailedError
+from kafkalog.protocol.wire.sasl import Plain, SaltedPasswords, Scram, make_mechanism
 
 
 def test_plain_is_rfc_4616() -> None:
-    exchange = sasl_exchange("PLAIN", "tim", "tanstaaftanstaaf")
-    assert next(exchange) == b"\0tim\0tanstaaftanstaaf"
-    finish(exchange, b"")
+    plain = make_mechanism("PLAIN", "tim", "tanstaaftanstaaf")
+    assert plain.first() == b"\0tim\0tanstaaftanstaaf"
+    assert plain.answer(b"") is None
 
 
 def test_scram_sha_256_is_the_example_of_rfc_7677() -> None:
-    exchange = _scram("SHA256", "user", "pencil", lambda: "rOprNGfwEbeRWgbNEkqO")
-    assert next(exchange) == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    scram = Scram("SHA-256", "user", "pencil", make_nonce=lambda: "rOprNGfwEbeRWgbNEkqO")
+    assert scram.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
-    assert exchange.send(f"r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()) == (
+    assert scram.answer(f"r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()) == (
         f"c=biws,r={nonce},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=".encode()
     )
-    finish(exchange, b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+    assert scram.answer(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=") is None
+
+
+def test_a_mechanism_that_is_unknown_is_refused() -> None:
+    with pytest.raises(ValueError, match="GSSAPI"):
+        make_mechanism("GSSAPI", "alice", "secret")
+
+
+def test_no_mechanism_shows_its_password() -> None:
+    for name in ("PLAIN", "SCRAM-SHA-256"):
+        mechanism = make_mechanism(name, "alice", "tell-nobody")
+        assert mechanism.name == name
+        assert mechanism.identity == "user 'alice'"
+        assert "tell-nobody" not in repr(mechanism) + str(mechanism)
 
 
 class ScramServer:
@@ -77,24 +84,49 @@ class ScramServer:
 def test_any_name_and_password_pass(mechanism: str, username: str, password: str) -> None:
     username, password = (text.encode("utf-8", "ignore").decode() or "x" for text in (username, password))
     server = ScramServer(mechanism.removeprefix("SCRAM-").replace("-", ""), username, password)
-    exchange = sasl_exchange(mechanism, username, password)
-    finish(exchange, server.end(exchange.send(server.begin(next(exchange)))))
+    scram = make_mechanism(mechanism, username, password)
+    assert scram.answer(server.end(answered(scram, server.begin(scram.first())))) is None
+
+
+def answered(scram: Scram | Plain, challenge: bytes) -> bytes:
+    out = scram.answer(challenge)
+    assert out is not None
+    return out
 
 
 def test_a_wrong_password_is_told() -> None:
     server = ScramServer("SHA256", "alice", "right")
-    exchange = sasl_exchange("SCRAM-SHA-256", "alice", "wrong")
-    answer = server.end(exchange.send(server.begin(next(exchange))))
-    with pytest.raises(AuthenticationError, match="invalid-proof"):
-        exchange.send(answer)
+    scram = make_mechanism("SCRAM-SHA-256", "alice", "wrong")
+    answer = server.end(answered(scram, server.begin(scram.first())))
+    with pytest.raises(AuthenticationFailedError, match="invalid-proof"):
+        scram.answer(answer)
 
 
 def test_a_server_without_the_password_is_found_out() -> None:
     server = ScramServer("SHA256", "alice", "secret")
-    exchange = sasl_exchange("SCRAM-SHA-256", "alice", "secret")
-    exchange.send(server.begin(next(exchange)))
-    with pytest.raises(AuthenticationError, match="could not prove"):
-        exchange.send(b"v=" + b64encode(bytes(32)))
+    scram = make_mechanism("SCRAM-SHA-256", "alice", "secret")
+    scram.answer(server.begin(scram.first()))
+    with pytest.raises(AuthenticationFailedError, match="could not prove"):
+        scram.answer(b"v=" + b64encode(bytes(32)))
+
+
+def test_salted_passwords_are_kept_for_the_next_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ScramServer("SHA256", "alice", "secret")
+    kept = SaltedPasswords()
+    for _ in range(2):
+        scram = make_mechanism("SCRAM-SHA-256", "alice", "secret", kept)
+        assert scram.answer(server.end(answered(scram, server.begin(scram.first())))) is None
+        # From now on there is nothing left to compute.
+        monkeypatch.delattr(hashlib, "pbkdf2_hmac", raising=False)
+    with pytest.raises(AttributeError):
+        kept("SHA256", "another", server.salt, server.iterations)
+
+
+def test_a_server_that_changes_its_salts_fills_no_memory() -> None:
+    kept = SaltedPasswords()
+    for number in range(100):
+        kept("SHA256", "secret", bytes([number]), 1)
+    assert len(kept._kept) <= 16
 
 
 @pytest.mark.parametrize(
@@ -112,7 +144,7 @@ def test_a_server_without_the_password_is_found_out() -> None:
     ],
 )
 def test_a_bad_first_answer_is_refused(first: bytes, match: str) -> None:
-    exchange = sasl_exchange("SCRAM-SHA-512", "alice", "secret")
-    nonce = next(exchange).rpartition(b"r=")[2]
-    with pytest.raises(AuthenticationError, match=match):
-        exchange.send(first.replace(b"{nonce}", nonce))
+    scram = make_mechanism("SCRAM-SHA-512", "alice", "secret")
+    nonce = scram.first().rpartition(b"r=")[2]
+    with pytest.raises(AuthenticationFailedError, match=match):
+        scram.answer(first.replace(b"{nonce}", nonce))

@@ -1,0 +1,189 @@
+"""SASL mechanisms, the client's side: PLAIN (RFC 4616), SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677).
+
+A mechanism is an object that is fed with what the server sends and gives what to send next. SCRAM is as Kafka has it:
+no channel binding, user name and password as they are in UTF-8 (no SASLprep).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from typing import Protocol
+
+from kafkalog.protocol.wire.errors import AuthenticationFailedError
+
+MIN_ITERATIONS = 4096
+"""RFC 7677; Kafka refuses to store fewer."""
+MAX_ITERATIONS = 1 << 20
+"""A server that asks for more wants our processor, not our proof. Kafka allows 16,384."""
+_KEPT_KEYS = 16
+
+
+class Mechanism(Protocol):
+    """One authentication by one SASL mechanism; a new connection needs a new one."""
+
+    @property
+    def name(self) -> str:
+        """The mechanism's name, as SaslHandshake carries it."""
+
+    @property
+    def identity(self) -> str:
+        """Who authenticates, for messages: ``user 'alice'``. Never a secret."""
+
+    def first(self) -> bytes:
+        """Give what to send first."""
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """Take what the server sent, and give what to send next; None when both sides are content.
+
+        May compute for a while, as SCRAM does with many iterations.
+
+        Raises:
+            AuthenticationFailedError: The server is not who it should be, or sent nonsense.
+        """
+
+
+class SaltedPasswords:
+    """SCRAM's salted passwords, kept by the owner of several connections: to compute one is meant to be slow."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str, bytes, int], bytes] = {}
+
+    def __call__(self, algorithm: str, password: str, salt: bytes, iterations: int) -> bytes:
+        """Compute a salted password, or find the one computed before. Several threads may call it."""
+        key = algorithm, password, salt, iterations
+        found = self._kept.get(key)
+        if found is None:
+            found = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
+            if len(self._kept) >= _KEPT_KEYS:
+                # A server that changes its salts is rare, or hostile.
+                self._kept.clear()
+            self._kept[key] = found
+        return found
+
+
+class Plain:
+    """The password itself."""
+
+    name = "PLAIN"
+
+    def __init__(self, username: str, password: str) -> None:
+        self._username = username
+        self._password = password
+
+    @property
+    def identity(self) -> str:
+        """Who authenticates."""
+        return f"user {self._username!r}"
+
+    def first(self) -> bytes:
+        """Give user name and password."""
+        return f"\0{self._username}\0{self._password}".encode()
+
+    def answer(self, challenge: bytes) -> None:
+        """Be content with whatever the server says: it has accepted the password."""
+
+
+class Scram:
+    """A proof that the password is known, and the server's proof that it knows it too.
+
+    Args:
+        algorithm: ``SHA-256`` or ``SHA-512``.
+        username: The user's name.
+        password: The user's password.
+        salted_passwords: Computes salted passwords; the owner of several connections gives the same to all.
+        make_nonce: Makes a fresh random string of printable ASCII without commas.
+    """
+
+    def __init__(
+        self,
+        algorithm: str,
+        username: str,
+        password: str,
+        *,
+        salted_passwords: SaltedPasswords | None = None,
+        make_nonce: Callable[[], str] = lambda: secrets.token_hex(16),
+    ) -> None:
+        self.name = f"SCRAM-{algorithm}"
+        self._algorithm = algorithm.replace("-", "")
+        self._username = username
+        self._password = password
+        self._salted_passwords = salted_passwords or SaltedPasswords()
+        self._nonce = make_nonce()
+        name = username.replace("=", "=3D").replace(",", "=2C")
+        self._client_first = f"n={name},r={self._nonce}"
+        self._server_signature: bytes | None = None
+        """What the server has to prove itself with, once its first message has come."""
+
+    @property
+    def identity(self) -> str:
+        """Who authenticates."""
+        return f"user {self._username!r}"
+
+    def first(self) -> bytes:
+        """Give the user's name and a nonce."""
+        return f"n,,{self._client_first}".encode()
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """Answer the server's nonce and salt with a proof; then check the server's proof."""
+        message = challenge.decode("utf-8", "replace")
+        if self._server_signature is None:
+            return self._prove(message)
+        self._check(message, self._server_signature)
+        return None
+
+    def _prove(self, server_first: str) -> bytes:
+        fields = _attributes(server_first)
+        server_nonce, salt, iterations = fields.get("r", ""), _base64(fields.get("s", "")), fields.get("i", "")
+        if not server_nonce.startswith(self._nonce) or len(server_nonce) == len(self._nonce):
+            raise AuthenticationFailedError("SCRAM: the broker's nonce does not continue ours")
+        if not iterations.isdecimal() or not MIN_ITERATIONS <= int(iterations[:9]) <= MAX_ITERATIONS or not salt:
+            raise AuthenticationFailedError(
+                f"SCRAM: the broker asks for {iterations[:20]!r} iterations over {len(salt)} bytes of salt; "
+                f"{MIN_ITERATIONS} to {MAX_ITERATIONS} iterations and some salt are accepted"
+            )
+        algorithm = self._algorithm
+        salted = self._salted_passwords(algorithm, self._password, salt, int(iterations))
+        client_key = hmac.digest(salted, b"Client Key", algorithm)
+        without_proof = f"c={b64encode(b'n,,').decode()},r={server_nonce}"
+        message = f"{self._client_first},{server_first},{without_proof}".encode()
+        signature = hmac.digest(hashlib.new(algorithm, client_key).digest(), message, algorithm)
+        proof = bytes(left ^ right for left, right in zip(client_key, signature, strict=True))
+        self._server_signature = hmac.digest(hmac.digest(salted, b"Server Key", algorithm), message, algorithm)
+        return f"{without_proof},p={b64encode(proof).decode()}".encode()
+
+    def _check(self, server_final: str, signature: bytes) -> None:
+        fields = _attributes(server_final)
+        if "e" in fields:
+            raise AuthenticationFailedError(f"SCRAM: {fields['e']}")
+        if not hmac.compare_digest(_base64(fields.get("v", "")), signature):
+            raise AuthenticationFailedError("SCRAM: the broker could not prove that it knows the password")
+
+
+def make_mechanism(
+    name: str, username: str, password: str, salted_passwords: SaltedPasswords | None = None
+) -> Plain | Scram:
+    """Make the mechanism of a name.
+
+    Raises:
+        ValueError: There is no such mechanism here.
+    """
+    if name == Plain.name:
+        return Plain(username, password)
+    if name in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        return Scram(name.removeprefix("SCRAM-"), username, password, salted_passwords=salted_passwords)
+    raise ValueError(f"no SASL mechanism {name!r}; PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are spoken here")
+
+
+def _attributes(message: str) -> dict[str, str]:
+    return {part[0]: part[2:] for part in message.split(",") if part[1:2] == "="}
+
+
+def _base64(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        return b""
