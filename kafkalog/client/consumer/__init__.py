@@ -1,6 +1,6 @@
 """A consumer: alone or as a member of a group.
 
-- `consumer`      what users call, `inquiries` what of it is about topics; `config` Kafka's consumer properties,
+- `consumer`      what users call, `inquiries` its questions about topics; `config` Kafka's consumer properties,
                   `listener` rebalances, `topic_filter` patterns
 - `subscription`  what is wanted and where the consumer stands, `positions` and `chunk` what it is made of
 - `polling`       what a poll does; `guard` who may call

@@ -187,18 +187,24 @@ class ClassicCoordinator(Coordinator):
         self._prepared = True
         subscription = self._subscription
         owned = subscription.assigned
-        if not self.membership.generation.valid:
-            self._give_up(owned, lost=True)
-        elif eager:
-            self._give_up(owned, always=self._joined is not None)
-        else:
-            self._give_up(tp for tp in owned if tp.topic not in subscription.topics)
-        with self._shared.lock:
-            subscription.group_topics = frozenset()
+        try:
+            if not self.membership.generation.valid:
+                self._give_up(owned, lost=True)
+            elif eager:
+                self._give_up(owned, always=self._joined is not None)
+            else:
+                self._give_up(tp for tp in owned if tp.topic not in subscription.topics)
+        finally:
+            with self._shared.lock:
+                subscription.group_topics = frozenset()
         return True
 
     def _complete(self, joined: Joined) -> None:
-        """Take what is assigned."""
+        """Take what is assigned.
+
+        Every step is done, whatever the application's listener and assignor raise in the steps before it; then the
+        first of their exceptions is raised, as Apache Kafka's consumer does.
+        """
         self._prepared = False
         self._joined = joined
         subscription = self._subscription
@@ -207,12 +213,19 @@ class ClassicCoordinator(Coordinator):
             self.membership.request_rejoin("the assignment is of topics that are not wanted any more")
             return
         added = assigned
+        failure: Exception | None = None
         if self.joining.protocol is RebalanceProtocol.COOPERATIVE:
             added = assigned - subscription.assigned
             if revoked := subscription.assigned - assigned:
                 self.membership.request_rejoin("partitions were given up, for others to get")
-                self._give_up(revoked)
-        joined.assignor.on_assignment(joined.assignment, self.metadata)
+                try:
+                    self._give_up(revoked)
+                except Exception as error:
+                    failure = error
+        try:
+            joined.assignor.on_assignment(joined.assignment, self.metadata)
+        except Exception as error:
+            failure = failure or error
         with self._shared.lock:
             if joined.is_leader:
                 subscription.group_topics = joined.group_topics
@@ -220,7 +233,12 @@ class ClassicCoordinator(Coordinator):
             subscription.assign(joined.assignment.partitions)
         self._commit_at = time.monotonic() + self._config.auto_commit_interval
         self._wake_fetcher()
-        self.listener.on_partitions_assigned(added)
+        try:
+            self.listener.on_partitions_assigned(added)
+        except Exception as error:
+            failure = failure or error
+        if failure is not None:
+            raise failure
 
     # Leaving
 

@@ -17,6 +17,7 @@ from kafkalog.client.types import (
     ConsumerGroupMetadata,
     ConsumerRecord,
     OffsetAndMetadata,
+    OffsetAndTimestamp,
     TopicPartition,
 )
 
@@ -51,7 +52,7 @@ _CAUSE_S = 0.1
 """After a deadline, for the thread that has kept it to say what was wrong."""
 
 
-class Consumer(Inquiries, Closing):
+class Consumer(Closing):
     """Reads topics, alone (`assign`) or as a member of a group (`subscribe`).
 
     ``config`` holds Kafka's consumer properties, or is a ConsumerConfig; ConfigError for what cannot be used. One
@@ -73,7 +74,9 @@ class Consumer(Inquiries, Closing):
         self.config = config if isinstance(config, ConsumerConfig) else ConsumerConfig.from_dict(config)
         self._shared = Shared()
         self._guard = Guard(self._shared)
-        super().__init__(self.config.client, Cluster(self.config.client), self._guard.use)
+        self._use = self._guard.use
+        self._cluster = Cluster(self.config.client)
+        self._inquiries = Inquiries(self._cluster, self.config.client.isolation_level)
         self._subscription = SubscriptionState()
         self._fetcher = Fetcher(self.config, self._cluster, self._subscription, self._shared, self._note_metadata)
         self._taking = Taking(self.config.client, self._subscription, self._shared, self._fetcher.wake)
@@ -384,6 +387,38 @@ class Consumer(Inquiries, Closing):
             future = self._member().begin_fetching_offsets([TopicPartition(*tp) for tp in partitions], deadline)
             return self._await(future, deadline + _CAUSE_S, "reading committed offsets")
 
+    # Topics and offsets, whatever is assigned
+
+    def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
+        """List a topic's partitions.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic.
+        """
+        with self._use():
+            return self._inquiries.partitions_for(topic, self._deadline(timeout))
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Find the first record of each partition that is not older than a timestamp (ms); None where there is none."""
+        with self._use():
+            return self._inquiries.offsets_for_times(timestamps, self._deadline(timeout))
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Find the first offset of each partition."""
+        with self._use():
+            return self._inquiries.offsets(dict.fromkeys(partitions, EARLIEST), self._deadline(timeout))
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Find the high watermarks; with ``isolation.level=read_committed``, the last stable offsets."""
+        with self._use():
+            return self._inquiries.offsets(dict.fromkeys(partitions, LATEST), self._deadline(timeout))
+
     # How it is doing
 
     def lag(self, tp: TopicPartition) -> int | None:
@@ -441,6 +476,9 @@ class Consumer(Inquiries, Closing):
         member.commits.call_back()
 
     # Inside
+
+    def _deadline(self, timeout: float | None) -> float:
+        return time.monotonic() + (self.config.client.default_api_timeout if timeout is None else timeout)
 
     def _member(self) -> Coordinator:
         if self._coordinator is None:
