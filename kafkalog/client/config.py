@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from .errors import ConfigError
@@ -209,8 +210,10 @@ class ClientConfig:
 
 
 @cache
-def _options() -> dict[str, dataclasses.Field[Any]]:
-    return {field.metadata["key"]: field for field in dataclasses.fields(ClientConfig) if "key" in field.metadata}
+def _options() -> Mapping[str, dataclasses.Field[Any]]:
+    """The declared properties by their names; computed once from the class, and read-only."""
+    declared = (field for field in dataclasses.fields(ClientConfig) if "key" in field.metadata)
+    return MappingProxyType({field.metadata["key"]: field for field in declared})
 
 
 def property_names() -> tuple[str, ...]:

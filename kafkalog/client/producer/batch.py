@@ -27,8 +27,6 @@ from .encoding import (
 UNKNOWN_OFFSET = -1
 
 _log = logging.getLogger(__name__)
-_waiting = threading.Lock()
-"""Guards the moment between a waiter's look at a batch and its beginning to wait; never held for long."""
 
 
 class RecordMetadata(NamedTuple):
@@ -128,6 +126,7 @@ class ProducerBatch:
     __slots__ = (
         "_callbacks",
         "_event",
+        "_lock",
         "_outcomes",
         "_pending_parts",
         "_records",
@@ -182,6 +181,8 @@ class ProducerBatch:
         self._records: bytes | None = None
         self._outcomes: list[_Outcome] = []
         self._pending_parts = 1
+        self._lock = threading.Lock()
+        """Guards the moment between a waiter's look at the batch and the beginning of its wait; never held for long."""
         self._event: threading.Event | None = None
         self._callbacks: list[Callable[[], object]] | None = None
 
@@ -294,7 +295,7 @@ class ProducerBatch:
         if self.parent is not None:
             shift = self.parent_start
             self.parent._complete([each._replace(start=each.start + shift) for each in self._outcomes])
-        with _waiting:
+        with self._lock:
             self.done = True
             event, callbacks = self._event, self._callbacks
             self._callbacks = None
@@ -309,7 +310,7 @@ class ProducerBatch:
 
     def add_callback(self, callback: Callable[[], object]) -> None:
         """Call ``callback`` when the batch is done."""
-        with _waiting:
+        with self._lock:
             if not self.done:
                 if self._callbacks is None:
                     self._callbacks = []
@@ -321,7 +322,7 @@ class ProducerBatch:
         """Wait until the batch is done; ClientTimeoutError."""
         if self.done:
             return
-        with _waiting:
+        with self._lock:
             if self.done:
                 return
             if self._event is None:

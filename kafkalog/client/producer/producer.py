@@ -419,9 +419,12 @@ class Producer:
 
 
 _producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+"""The producers of this process. It is process-wide because a fork is, and a hook of a fork cannot be taken back: one
+hook for each producer would never go away. Nothing but the hook reads it."""
 
 
 def _disown_all() -> None:
+    """Have the producers that a forked process inherits refuse their use; their threads were not forked."""
     for producer in list(_producers):
         producer._disown()
 
