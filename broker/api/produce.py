@@ -18,7 +18,7 @@ from broker.api.errors import error_code, error_message
 from broker.log.config import LogConfig
 from broker.log.message_sets import PreparedSet, is_old, prepare_set
 from broker.log.validation import Origin, needs_recompression, recompress_ahead
-from broker.replica.partition import Partition
+from broker.replica.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Appended, Partition
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import (
     ConcurrentTransactionsError,
@@ -73,10 +73,11 @@ ADMIN_CLIENT_ID = "__admin_client"
 """The client id of those who may produce into internal topics, as in Kafka."""
 ABORTABLE_SINCE = 11
 """Producers that know TRANSACTION_ABORTABLE (KIP-890)."""
+LEADER_SINCE = 10
+"""Responses name the partition's leader where it is not this broker (KIP-951)."""
 _UNVERIFIED = (
     ConcurrentTransactionsError, CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError,
 )  # fmt: skip
-ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 EXPECTED_ERRORS = TOO_LARGE | {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CORRUPT_MESSAGE,
@@ -86,45 +87,33 @@ EXPECTED_ERRORS = TOO_LARGE | {
 
 
 class Pending:
-    """An appended batch that may not be acknowledged yet."""
+    """An appended batch that is not acknowledged yet, and the response that it will have."""
 
-    __slots__ = ("_end", "_partition", "_replicated", "_synced", "result")
+    __slots__ = ("_appended", "_with_leader", "result")
 
-    def __init__(
-        self,
-        partition: Partition,
-        end: int,
-        result: PartitionProduceResponse,
-        *,
-        replicated: bool,
-        synced: bool,
-    ) -> None:
-        self._partition = partition
-        self._end = end
-        self._replicated = replicated
-        self._synced = synced
+    def __init__(self, appended: Appended, result: PartitionProduceResponse, *, with_leader: bool) -> None:
+        self._appended = appended
+        self._with_leader = with_leader
         self.result = result
 
     @property
     def key(self) -> tuple[str, int]:
-        return self._partition.key
+        return self._appended.partition.key
 
-    def settle(self, request: Request) -> bool:
+    def settle(self) -> bool:
         """Whether the batch is acknowledged, or has failed, by now."""
-        partition = self._partition
-        if request.broker.replicas.get(*partition.key) is not partition:
-            self.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return True
-        if self._synced and partition.log.recovery_point < self._end:
-            if partition.log.offline is None:
-                return False
-            self.fail(ErrorCode.KAFKA_STORAGE_ERROR)
-            return True
-        return not self._replicated or partition.high_watermark >= self._end
+        code = self._appended.partition.acknowledged(self._appended)
+        if code is None:
+            return False
+        if code is not ErrorCode.NONE:
+            self.fail(code)
+        return True
 
     def fail(self, code: ErrorCode) -> None:
         self.result.error_code = code
         self.result.base_offset = -1
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._with_leader:
+            _fill_leader(self.result, self._appended.partition)
 
 
 class DelayedProduce(DelayedOperation):
@@ -139,7 +128,7 @@ class DelayedProduce(DelayedOperation):
         self._waiting = waiting
 
     def try_complete(self) -> bool:
-        self._waiting = [pending for pending in self._waiting if not pending.settle(self._request)]
+        self._waiting = [pending for pending in self._waiting if not pending.settle()]
         if self._waiting:
             return False
         _reply(self._request, self._response)
@@ -311,19 +300,13 @@ def _append(
     in_transaction = False
     if size >= HEADER_SIZE and data.records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG and data.records[MAGIC_AT] == MAGIC:
         in_transaction = _admit(request, partition, read_header(data.records))
-    info = partition.append(records, acks, now_ms, in_transaction=in_transaction)
+    appended = replicas.append(partition, records, size, acks, now_ms, in_transaction=in_transaction)
+    info = appended.info
     result.base_offset = info.first_offset
     result.log_append_time_ms = info.log_append_time
     result.log_start_offset = info.log_start_offset
-    if not info.duplicate:
-        replicas.appended(partition, size)
-    end = info.last_offset + 1
-    replicated = acks == ACKS_ALL and partition.high_watermark < end
-    synced = partition.must_sync
-    if synced:
-        replicas.sync(partition)
-    if replicated or synced:
-        return Pending(partition, end, result, replicated=replicated, synced=synced)
+    if partition.acknowledged(appended) is not ErrorCode.NONE:
+        return Pending(appended, result, with_leader=request.version >= LEADER_SINCE)
     return None
 
 
@@ -384,11 +367,15 @@ def _fill_error(
     logger.debug("produce to %s-%d from client %s failed: %s %s", topic, index, request.client_id, code.name, error)
     result.error_code = code
     result.error_message = error_message(error) if request.version >= 8 else None
-    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= 10:
+    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= LEADER_SINCE:
         partition = request.broker.replicas.get(topic, index)
         if partition is not None:
-            result.current_leader.leader_id = partition.leader
-            result.current_leader.leader_epoch = partition.leader_epoch
+            _fill_leader(result, partition)
+
+
+def _fill_leader(result: PartitionProduceResponse, partition: Partition) -> None:
+    result.current_leader.leader_id = partition.leader
+    result.current_leader.leader_epoch = partition.leader_epoch
 
 
 HANDLERS = {ProduceRequest: handle_produce}

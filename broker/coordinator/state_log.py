@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 from uuid import UUID
@@ -20,12 +19,12 @@ from broker.coordinator.state_topic import StateTopic, partition_of
 from broker.log.partition_log import PartitionLog
 from broker.log.validation import Origin
 from broker.metadata.model import TopicState
-from broker.replica.acknowledgement import Acknowledgement, acknowledge
+from broker.replica.acknowledgement import acknowledgement, when_acknowledged
 from broker.replica.manager import ReplicaManager
-from broker.replica.partition import Partition
-from broker.replica.purgatory import DelayedOperation
+from broker.replica.partition import ACKS_ALL, Appended, Partition
 from kafkalog.protocol.errors import (
     CoordinatorNotAvailableError,
+    ErrorCode,
     KafkaError,
     KafkaStorageError,
     NotCoordinatorError,
@@ -79,19 +78,6 @@ class StateBatch(NamedTuple):
     is_transactional: bool
     marker: ControlRecordType | None
     records: list[Record]
-
-
-class Written(NamedTuple):
-    """A batch that was appended, and may not be replicated yet.
-
-    Attributes:
-        synced: whether it counts only when it is on the device (`Partition.must_sync`).
-    """
-
-    partition: Partition
-    first_offset: int
-    last_offset: int
-    synced: bool
 
 
 def as_coordinator_error(error: Exception) -> Exception:
@@ -251,7 +237,7 @@ class StateLog:
         producer_id: int = -1,
         producer_epoch: int = -1,
         transactional: bool = False,
-    ) -> Written:
+    ) -> Appended:
         """Append one batch of at least one record to a partition, now.
 
         Args:
@@ -272,37 +258,33 @@ class StateLog:
                 base_sequence=-1 if producer_id < 0 else 0,
                 is_transactional=transactional,
             )
-            info = partition.append(memoryview(batch), -1, now_ms, origin=Origin.COORDINATOR)
+            return self._replicas.append(
+                partition, memoryview(batch), len(batch), ACKS_ALL, now_ms, origin=Origin.COORDINATOR
+            )
         except Exception as error:
             told = as_coordinator_error(error)
             raise told from (None if told is error else error)
-        self._replicas.appended(partition, len(batch))
-        synced = partition.must_sync
-        if synced:
-            self._replicas.sync(partition)
-        return Written(partition, info.first_offset, info.last_offset, synced)
 
-    def acknowledged(self, written: Written, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> asyncio.Future[int]:
+    def acknowledged(self, written: Appended, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> asyncio.Future[int]:
         """A future, which may be done already, of the last offset of what was written, once it is replicated.
 
-        Its errors: NotCoordinatorError; RequestTimedOutError after ``timeout_ms``, and then the records are in the log
-        all the same.
+        Its errors: NotCoordinatorError; CoordinatorNotAvailableError when too few replicas are in sync by then;
+        RequestTimedOutError after ``timeout_ms``. After the last two the records are in the log all the same.
         """
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        waiting = _Acknowledgement(
-            self._replicas, written.partition, written.last_offset, future, synced=written.synced
-        )
-        acknowledge(self._replicas, waiting, written.partition, timeout_ms)
-        return future
+        return acknowledgement(self._replicas.produce_purgatory, written, timeout_ms, as_coordinator_error)
 
-    def when_replicated(self, written: Written, then: Callable[[int], None]) -> None:
+    def when_replicated(self, written: Appended, then: Callable[[int], None]) -> None:
         """Call ``then`` with the last offset of what was written once it is replicated, which may be now.
 
         However long that takes; never, if the partition is not led here any more by then, or its disk fails.
         """
-        waiting = _Replication(self._replicas, written, then)
-        if not waiting.try_complete():
-            self._replicas.produce_purgatory.watch(waiting, [written.partition.key], math.inf)
+
+        def done(code: ErrorCode) -> None:
+            # The high watermark has passed what too few replicas hold, too: every later read of the log finds it.
+            if code in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+                then(written.last_offset)
+
+        when_acknowledged(self._replicas.produce_purgatory, written, done)
 
     def append(
         self, index: int, records: Iterable[StateRecord], *, timeout_ms: int = DEFAULT_TIMEOUT_MS
@@ -314,38 +296,6 @@ class StateLog:
             future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             future.set_exception(error)
             return future
-
-
-class _Acknowledgement(Acknowledgement):
-    """An append of a coordinator's, whose errors are the coordinator's."""
-
-    __slots__ = ()
-
-    def error(self, error: Exception) -> Exception:
-        return as_coordinator_error(error)
-
-
-class _Replication(DelayedOperation):
-    """See `StateLog.when_replicated`."""
-
-    __slots__ = ("_replicas", "_then", "_written")
-
-    def __init__(self, replicas: ReplicaManager, written: Written, then: Callable[[int], None]) -> None:
-        super().__init__()
-        self._replicas = replicas
-        self._written = written
-        self._then = then
-
-    def try_complete(self) -> bool:
-        partition, last_offset = self._written.partition, self._written.last_offset
-        if self._replicas.get(*partition.key) is not partition or not partition.is_leader:
-            return True
-        if self._written.synced and partition.log.recovery_point <= last_offset:
-            return partition.log.offline is not None
-        if partition.high_watermark <= last_offset:
-            return False
-        self._then(last_offset)
-        return True
 
 
 def read_batches(log: PartitionLog, piece_bytes: int) -> Iterator[list[StateBatch]]:

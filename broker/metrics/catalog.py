@@ -318,7 +318,7 @@ CATALOG = (
     Metric("kafka_server_replicamanager_underminisrpartitioncount", _G, (),
            "Partitions led here with fewer in-sync replicas than min.insync.replicas.",
            "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount",
-           _count(lambda partition: partition.is_leader and len(partition.isr) < partition.min_insync)),
+           _count(lambda partition: partition.is_under_min_isr)),
     Metric("kafka_server_replicamanager_produceridcount", _G, (), "Producer ids that partitions remember.",
            "kafka.server:type=ReplicaManager,name=ProducerIdCount",
            _one(lambda sources: sum(len(log.producers.producers) for log in sources.logs))),

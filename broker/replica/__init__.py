@@ -3,5 +3,5 @@
 - ``purgatory``        operations that wait for a condition on partitions, or a deadline
 - ``partition``        one partition as this broker holds it
 - ``manager``          all of them; produce and fetch over many partitions at once
-- ``acknowledgement``  an append of the broker's own that waits like acks=all
+- ``acknowledgement``  waiting until an append is acknowledged
 """

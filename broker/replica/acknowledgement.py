@@ -1,66 +1,71 @@
-"""What an append with acks=all waits for: the high watermark, and the device where ``flush.messages`` asks for it."""
+"""Waiting until an append is acknowledged: replicated, and on the device where ``flush.messages`` asks for it."""
 
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import Callable
 
-from broker.replica.manager import ReplicaManager
-from broker.replica.partition import Partition
-from broker.replica.purgatory import DelayedOperation
-from kafkalog.protocol.errors import KafkaStorageError, NotLeaderOrFollowerError, RequestTimedOutError
+from broker.replica.partition import Appended
+from broker.replica.purgatory import DelayedOperation, Purgatory
+from kafkalog.protocol.errors import ErrorCode, error_for
 
 
-class Acknowledgement(DelayedOperation):
-    """Ends with ``future``: the offset ``last``, or NotLeaderOrFollowerError, KafkaStorageError, RequestTimedOutError.
+class DelayedAcknowledgement(DelayedOperation):
+    """Calls ``done`` with what `Partition.acknowledged` says in the end, or with REQUEST_TIMED_OUT.
 
-    After the last of these the records are in the log all the same.
+    After any error but NOT_LEADER_OR_FOLLOWER the records are in the log all the same.
     """
 
-    __slots__ = ("_future", "_last", "_partition", "_replicas", "_synced")
+    __slots__ = ("_append", "_done")
 
-    def __init__(
-        self,
-        replicas: ReplicaManager,
-        partition: Partition,
-        last: int,
-        future: asyncio.Future[int],
-        *,
-        synced: bool,
-    ) -> None:
+    def __init__(self, append: Appended, done: Callable[[ErrorCode], None]) -> None:
         super().__init__()
-        self._replicas = replicas
-        self._partition = partition
-        self._last = last
-        self._future = future
-        self._synced = synced
-
-    def error(self, error: Exception) -> Exception:
-        """What ``future`` is given for ``error``; for subclasses to say it in words of their own."""
-        return error
+        self._append = append
+        self._done = done
 
     def try_complete(self) -> bool:
-        partition = self._partition
-        if self._future.done():
-            return True
-        if self._replicas.get(*partition.key) is not partition or not partition.is_leader:
-            self._future.set_exception(self.error(NotLeaderOrFollowerError()))
-            return True
-        if self._synced and partition.log.recovery_point <= self._last:
-            if partition.log.offline is None:
-                return False
-            self._future.set_exception(self.error(KafkaStorageError()))
-            return True
-        if partition.high_watermark <= self._last:
+        code = self._append.partition.acknowledged(self._append)
+        if code is None:
             return False
-        self._future.set_result(self._last)
+        self._done(code)
         return True
 
     def expire(self) -> None:
-        if not self._future.done():
-            self._future.set_exception(self.error(RequestTimedOutError()))
+        self._done(ErrorCode.REQUEST_TIMED_OUT)
 
 
-def acknowledge(replicas: ReplicaManager, waiting: Acknowledgement, partition: Partition, timeout_ms: int) -> None:
-    """Let ``waiting`` wait for what has just been appended to ``partition``, unless it has come about already."""
+def when_acknowledged(
+    purgatory: Purgatory, append: Appended, done: Callable[[ErrorCode], None], timeout_s: float = math.inf
+) -> None:
+    """Call ``done`` once with the outcome of an append, which may be now."""
+    waiting = DelayedAcknowledgement(append, done)
     if not waiting.try_complete():
-        replicas.produce_purgatory.watch(waiting, [partition.key], timeout_ms / 1000)
+        purgatory.watch(waiting, [append.partition.key], timeout_s)
+
+
+def acknowledgement(
+    purgatory: Purgatory,
+    append: Appended,
+    timeout_ms: int,
+    as_error: Callable[[Exception], Exception] = lambda error: error,
+) -> asyncio.Future[int]:
+    """A future, which may be done already, of the last offset of an append.
+
+    Args:
+        as_error: makes the future's exception of NotLeaderOrFollowerError, KafkaStorageError,
+            NotEnoughReplicasAfterAppendError or RequestTimedOutError.
+    """
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def done(code: ErrorCode) -> None:
+        if future.done():
+            # Nobody waits for it any more.
+            return
+        if code is ErrorCode.NONE:
+            future.set_result(append.last_offset)
+        else:
+            future.set_exception(as_error(error_for(code)))
+
+    when_acknowledged(purgatory, append, done, timeout_ms / 1000)
+    return future

@@ -11,10 +11,12 @@ from broker.config.definition import Value
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
 from broker.log.manager import LogManager
+from broker.log.message_sets import PreparedSet
 from broker.log.moving.mover import LogMover
+from broker.log.validation import Origin
 from broker.metadata.model import ClusterState, TopicState
 from broker.metrics.counters import BrokerCounters
-from broker.replica.partition import Partition
+from broker.replica.partition import Appended, Partition
 from broker.replica.purgatory import Purgatory
 from broker.runtime import Runtime
 from kafkalog.protocol.errors import (
@@ -123,6 +125,7 @@ class ReplicaManager:
                 self._partitions[key] = partition
                 self._offline.discard(key)
             partition.become(assigned)
+            self._role_changed(partition)
 
     def reconfigure(self, state: TopicState) -> None:
         """Apply the topic's changed configuration to its partitions."""
@@ -145,9 +148,10 @@ class ReplicaManager:
         """Stop serving every partition of ``topic``; waiting operations are woken to find it gone."""
         dropped = []
         for key in [key for key in self._partitions if key[0] == topic]:
-            dropped.append(self._partitions.pop(key))
-            self.fetch_purgatory.notify(key)
-            self.produce_purgatory.notify(key)
+            partition = self._partitions.pop(key)
+            partition.stop()
+            dropped.append(partition)
+            self._role_changed(partition)
         self._offline = {key for key in self._offline if key[0] != topic}
         self.counters.forget(topic)
         return dropped
@@ -211,11 +215,42 @@ class ReplicaManager:
             self.fetch_purgatory.notify(key)
             self.produce_purgatory.notify(key)
 
-    def appended(self, partition: Partition, nbytes: int) -> None:
-        """Wake what waits for ``partition``: ``nbytes`` were appended and its high watermark may have moved."""
-        partition.counters.bytes_in += nbytes
-        self.fetch_purgatory.notify(partition.key, nbytes)
-        self.produce_purgatory.notify(partition.key, nbytes)
+    def append(
+        self,
+        partition: Partition,
+        records: memoryview | PreparedSet | None,
+        nbytes: int,
+        acks: int,
+        now_ms: int,
+        *,
+        origin: Origin = Origin.CLIENT,
+        in_transaction: bool = False,
+    ) -> Appended:
+        """Append to a partition led here, begin the fsync that is due, and wake what waits for its records.
+
+        `Partition.acknowledged` tells what becomes of the result; `acknowledgement` waits for that.
+
+        Args:
+            records, origin, in_transaction: see `Partition.append`.
+            nbytes: the size of the records as they came.
+
+        Raises:
+            KafkaError: see `Partition.append`.
+        """
+        info = partition.append(records, acks, now_ms, origin=origin, in_transaction=in_transaction)
+        if not info.duplicate:
+            partition.counters.bytes_in += nbytes
+            self.fetch_purgatory.notify(partition.key, nbytes)
+            self.produce_purgatory.notify(partition.key, nbytes)
+        sync = partition.must_sync
+        if sync:
+            self.sync(partition)
+        return Appended(partition, info, partition.leader_epoch, acks, sync)
+
+    def _role_changed(self, partition: Partition) -> None:
+        """Wake every produce and fetch that waits for ``partition``, for the answer may be another one now."""
+        self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
+        self.produce_purgatory.notify(partition.key)
 
     def stabilized(self, partition: Partition) -> None:
         """Wake fetches of committed records: a transaction has ended, and what it wrote may be read from now on."""

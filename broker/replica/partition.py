@@ -6,6 +6,8 @@ log end offset over the ISR, here the leader's own, and ``acks=all`` waits for i
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from broker.log.append_info import AppendInfo
 from broker.log.message_sets import PreparedSet
 from broker.log.partition_log import PartitionLog
@@ -15,6 +17,7 @@ from broker.log.validation import Origin
 from broker.metadata.model import PartitionState
 from broker.metrics.counters import TopicCounters
 from kafkalog.protocol.errors import (
+    ErrorCode,
     FencedLeaderEpochError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
@@ -25,7 +28,34 @@ from kafkalog.protocol.errors import (
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
+NO_LEADER = -1
 NO_LEADER_EPOCH = -1
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+
+
+class Appended(NamedTuple):
+    """A batch that the leader appended, and what its acknowledgement waits for.
+
+    Attributes:
+        info: the offsets and times of its records.
+        leader_epoch: the leader epoch in which it was appended.
+        acks: what its producer asked for.
+        sync: whether ``flush.messages`` asks for an fsync before it is acknowledged.
+    """
+
+    partition: Partition
+    info: AppendInfo
+    leader_epoch: int
+    acks: int
+    sync: bool
+
+    @property
+    def first_offset(self) -> int:
+        return self.info.first_offset
+
+    @property
+    def last_offset(self) -> int:
+        return self.info.last_offset
 
 
 class Partition:
@@ -39,6 +69,7 @@ class Partition:
         "key",
         "leader",
         "leader_epoch",
+        "leading_since",
         "log",
         "min_insync",
         "replicas",
@@ -55,14 +86,18 @@ class Partition:
         self.broker_id = broker_id
         self.log = log
         self.min_insync = min_insync
-        self.leader = -1
+        self.leader = NO_LEADER
         self.leader_epoch = NO_LEADER_EPOCH
+        self.leading_since = NO_LEADER_EPOCH
+        """The epoch in which this broker became leader; it has led in every later epoch too."""
         self.replicas: tuple[int, ...] = ()
         self.isr: frozenset[int] = frozenset()
 
     def become(self, state: PartitionState) -> None:
         """Take the role that the registry gives this broker."""
         newer = state.leader_epoch > self.leader_epoch
+        if not self.is_leader:
+            self.leading_since = state.leader_epoch
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
         self.replicas = state.replicas
@@ -73,9 +108,24 @@ class Partition:
                 self.log.assign_epoch(state.leader_epoch)
             self._advance_high_watermark()
 
+    def stop(self) -> None:
+        """Give up the role: this broker does not host the partition any more."""
+        self.leader = NO_LEADER
+        self.isr = frozenset()
+
     @property
     def is_leader(self) -> bool:
         return self.leader == self.broker_id
+
+    @property
+    def effective_min_insync(self) -> int:
+        """``min.insync.replicas``, or the number of replicas where that is smaller."""
+        return min(self.min_insync, len(self.replicas))
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether this broker leads the partition with fewer in-sync replicas than acks=all needs."""
+        return self.is_leader and len(self.isr) < self.effective_min_insync
 
     @property
     def high_watermark(self) -> int:
@@ -127,10 +177,10 @@ class Partition:
         """
         if not self.is_leader:
             raise NotLeaderOrFollowerError
-        if acks == -1 and len(self.isr) < self.min_insync:
+        if acks == ACKS_ALL and self.is_under_min_isr:
             raise NotEnoughReplicasError(
                 f"The size of the current ISR {sorted(self.isr)} is insufficient to satisfy the min.isr requirement "
-                f"of {self.min_insync} for partition {self.topic}-{self.index}"
+                f"of {self.effective_min_insync} for partition {self.topic}-{self.index}"
             )
         if isinstance(records, memoryview):
             info = self.log.append(
@@ -142,6 +192,27 @@ class Partition:
         if info.first_offset >= 0 and not info.duplicate:
             self.counters.messages_in += info.last_offset - info.first_offset + 1
         return info
+
+    def acknowledged(self, append: Appended) -> ErrorCode | None:
+        """Whether an append may be acknowledged now.
+
+        With acks=all it waits for the high watermark, as Kafka's ``Partition.checkEnoughReplicasReachOffset``. An
+        append of an earlier leadership never succeeds: a leader in between may have truncated it. It does succeed
+        where this broker was elected again without a break, for its log was not touched.
+
+        Returns:
+            None while it has to wait; NONE; or the error: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, or
+            NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR shrank below ``min.insync.replicas`` meanwhile.
+        """
+        if not self.is_leader or append.leader_epoch < self.leading_since:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        log, end = self.log, append.info.last_offset + 1
+        replicated = append.acks != ACKS_ALL or log.high_watermark >= end
+        if not replicated or (append.sync and log.recovery_point < end):
+            return None if log.offline is None else ErrorCode.KAFKA_STORAGE_ERROR
+        if append.acks == ACKS_ALL and self.is_under_min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
 
     def read(self, offset: int, max_bytes: int, isolation: int, leader_epoch: int, *, min_one: bool) -> ReadResult:
         """Record batches from ``offset`` for a consumer: up to the high watermark, or the last stable offset.

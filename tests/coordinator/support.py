@@ -13,7 +13,9 @@ from broker.coordinator.state_log import StateBatch, StateLog, StateRecord
 from broker.coordinator.state_topic import consumer_offsets_topic
 from broker.log.manager import LogManager
 from broker.metadata.local import LocalStore
+from broker.metadata.model import PartitionState
 from broker.replica.manager import ReplicaManager
+from broker.replica.partition import Partition
 from broker.runtime import Runtime
 from broker.workers import ThreadWorkers
 
@@ -80,3 +82,10 @@ class Stored:
 
         pieces: list[list[StateBatch]] = self.run(collect())
         return pieces
+
+
+def refuse_appends(partition: Partition, refuse: bool = True) -> None:
+    """Whether acks=all finds too few in-sync replicas from now on."""
+    replicas = (0, 9) if refuse else (0,)
+    partition.min_insync = len(replicas)
+    partition.become(PartitionState(replicas, (0,), 0, partition.leader_epoch))

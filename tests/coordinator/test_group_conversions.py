@@ -16,6 +16,7 @@ from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 from tests.broker.groups_support import subscription
 from tests.coordinator.classic_world import SESSION_MS
 from tests.coordinator.running import Start
+from tests.coordinator.support import refuse_appends
 
 NONE = ErrorCode.NONE
 
@@ -81,7 +82,7 @@ class Changing:
     def refuse(self, refuse: bool) -> None:
         """Whether appends are refused from now on."""
         (shard,) = self.running.groups.shards()
-        shard.partition.min_insync = 2 if refuse else 1
+        refuse_appends(shard.partition, refuse)
 
 
 def test_an_upgrade_that_cannot_be_appended_is_undone(start: Start) -> None:

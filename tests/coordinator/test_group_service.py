@@ -31,6 +31,7 @@ from kafkalog.protocol.errors import (
     NotCoordinatorError,
 )
 from tests.coordinator.running import ANYBODY, T0, Running, Start, at
+from tests.coordinator.support import refuse_appends
 
 DAY_MS = 86_400_000
 
@@ -114,7 +115,7 @@ def test_a_commit_that_fails_leaves_what_was(start: Start) -> None:
     partition.log.config = running.parts.config.log_config({"max.message.bytes": 100})
     with pytest.raises(InvalidCommitOffsetSizeError):
         running.commit("g", 2)
-    partition.min_insync = 2
+    refuse_appends(partition)
     with pytest.raises(KafkaError) as raised:
         running.commit("g", 2)
     assert raised.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -329,7 +330,7 @@ def test_changes_that_the_disk_loses_are_forgotten(start: Start, fails: str) -> 
         await asyncio.sleep(0)
         for epoch, token in enumerate(tokens, 1):
             if fails == "at once" and epoch == 3:
-                shard.partition.min_insync = 2
+                refuse_appends(shard.partition)
             outcome = Outcome("done", [group_records.group_epoch("g", epoch)])
             membership.apply(outcome, token, running.groups.now())
             shard.settle(group)

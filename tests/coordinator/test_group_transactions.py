@@ -16,6 +16,7 @@ from kafkalog.protocol.errors import (
     RequestTimedOutError,
 )
 from tests.coordinator.running import ANYBODY, IN_TRANSACTION, PRODUCER, T0, Running, Start, at
+from tests.coordinator.support import refuse_appends
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -140,7 +141,7 @@ def test_what_cannot_be_removed_from_the_log_stays(start: Start) -> None:
     running.run(running.member_that_leaves("h"))
     partition = running.groups.log.leads(0)
     assert partition is not None
-    partition.min_insync = 2
+    refuse_appends(partition)
     assert running.run(running.groups.delete_group("g")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert running.run(running.groups.delete_group("h")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(CoordinatorNotAvailableError):
@@ -148,7 +149,7 @@ def test_what_cannot_be_removed_from_the_log_stays(start: Start) -> None:
     assert running.run(running.groups.shards()[0].forget_topic("t")) == 0
     assert running.committed("g") == 1
     assert {group.id for group in running.groups.groups()} == {"g", "h"}
-    partition.min_insync = 1
+    refuse_appends(partition, False)
     assert running.run(running.groups.shards()[0].forget_topic("t")) == 1
     assert running.run(running.groups.delete_group("h")) is ErrorCode.NONE
     assert running.groups.groups() == []

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from broker.coordinator.state_log import StateBatch, StateLog, StateRecord
+from broker.coordinator.transaction.markers import Marker, MarkerWriter
 from broker.log.validation import Origin
+from broker.metadata.model import PartitionState
 from kafkalog.protocol.errors import (
     CoordinatorNotAvailableError,
     InvalidProducerEpochError,
     MessageTooLargeError,
     NotCoordinatorError,
+    NotEnoughReplicasAfterAppendError,
+    NotLeaderOrFollowerError,
     RequestTimedOutError,
 )
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
-from tests.coordinator.support import Stored
+from tests.coordinator.support import Stored, refuse_appends
 
 Make = Callable[..., Stored]
 
@@ -167,10 +172,10 @@ def test_errors_are_those_of_coordinators(stored: Make) -> None:
     assert partition is not None
     with pytest.raises(MessageTooLargeError):
         parts.append(log, 0, [StateRecord(b"k", b"x" * (2 << 20))])
-    partition.min_insync = 2
+    refuse_appends(partition)
     with pytest.raises(CoordinatorNotAvailableError):
         parts.append(log, 0, records(b"k"))
-    partition.min_insync = 1
+    refuse_appends(partition, False)
     partition.leader = 5
     with pytest.raises(NotCoordinatorError):
         parts.append(log, 0, records(b"k"))
@@ -207,3 +212,61 @@ def test_a_damaged_log_is_not_read_as_if_it_were_whole(stored: Make) -> None:
     path.write_bytes(data)
     with pytest.raises(NotCoordinatorError):
         parts.read(log)
+
+
+Role = tuple[int, int, tuple[int, ...]]
+"""Leader, leader epoch, ISR."""
+
+
+@pytest.mark.parametrize(
+    ("roles", "error", "replicated"),
+    [
+        ([(9, 1, (9,))], NotCoordinatorError, False),
+        ([(9, 1, (9,)), (0, 2, (0, 9))], NotCoordinatorError, False),
+        ([(0, 1, (0, 9))], None, True),
+        ([(0, 1, (0,))], CoordinatorNotAvailableError, True),
+    ],
+)
+def test_what_waits_is_told_of_a_change_of_role(
+    stored: Make, roles: list[Role], error: type[Exception] | None, replicated: bool
+) -> None:
+    """A follower, a leader again, a leader still, a leader of too few in-sync replicas."""
+    parts = stored()
+    log = parts.state_log()
+    parts.run(log.ensure())
+    partition = log.leads(0)
+    assert partition is not None
+    partition.min_insync = 2
+    topic = parts.store.state.topics[log.topic]
+    markers = MarkerWriter(parts.replicas, lambda: parts.now, lambda marker, written: None)
+
+    def become(leader: int, epoch: int, isr: tuple[int, ...]) -> None:
+        changed = PartitionState((0, 9), isr, leader, epoch)
+        parts.replicas.host(replace(topic, partitions=(changed, *topic.partitions[1:])))
+
+    async def work() -> None:
+        partition.log.config = parts.config.log_config({"flush.messages": 1})
+        sync, parts.replicas.sync = parts.replicas.sync, lambda partition: None  # type: ignore[method-assign]
+        become(0, 0, (0, 9))
+        written = log.write(0, records(b"k"))
+        waiting = log.acknowledged(written)
+        then: list[int] = []
+        log.when_replicated(written, then.append)
+        marker = markers.write(log.topic, 0, Marker(7, 0, True, 0))
+        assert not waiting.done()
+        assert not marker.done()
+        assert not then
+        for role in roles:
+            become(*role)
+        sync(partition)
+        if error is None:
+            assert (await waiting, await marker) == (0, 1)
+        else:
+            with pytest.raises(error):
+                await waiting
+            with pytest.raises(NotEnoughReplicasAfterAppendError if replicated else NotLeaderOrFollowerError):
+                await marker
+        assert then == ([0] if replicated else [])
+        assert len(parts.replicas.produce_purgatory) == 0
+
+    parts.run(work())

@@ -26,11 +26,11 @@ from broker.coordinator.group.membership import CommitRequest, GroupSummary, Mem
 from broker.coordinator.group.offsets import Committed, TopicPartition
 from broker.coordinator.group.shard import Shard
 from broker.coordinator.group.shard_parts import Group, GroupCounters, ShardParts, ShardState
-from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateLog, Written
+from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateLog
 from broker.coordinator.state_topic import consumer_offsets_topic
 from broker.metadata.model import TopicState
 from broker.replica.manager import ReplicaManager
-from broker.replica.partition import Partition
+from broker.replica.partition import Appended, Partition
 from kafkalog.protocol.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -408,7 +408,7 @@ class GroupCoordinator:
         await shard.delete_offsets(group_id, [partition for partition in partitions if partition[0] not in read])
         return {partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for partition in partitions if partition[0] in read}
 
-    def on_marker(self, producer_id: int, committed: bool, written: Written) -> None:
+    def on_marker(self, producer_id: int, committed: bool, written: Appended) -> None:
         """A marker that ends a producer's transaction was appended to a partition of ``__consumer_offsets``.
 
         To be called by whoever wrote it, before anything else is appended.

@@ -18,8 +18,8 @@ from broker.coordinator.group.membership import Answer, CommitRequest, Membershi
 from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicPartition, tombstones
 from broker.coordinator.group.replay import Replay
 from broker.coordinator.group.shard_parts import Group, ShardParts, ShardState
-from broker.coordinator.state_log import DEFAULT_TIMEOUT_MS, Written
-from broker.replica.partition import Partition
+from broker.coordinator.state_log import DEFAULT_TIMEOUT_MS
+from broker.replica.partition import Appended, Partition
 from kafkalog.protocol.errors import (
     ErrorCode,
     GroupIdNotFoundError,
@@ -66,7 +66,7 @@ class Shard:
         self._parts = parts
         self._producers: dict[int, set[str]] = {}
         """Groups that a producer's transaction has committed offsets of."""
-        self._markers: list[tuple[int, bool, Written]] = []
+        self._markers: list[tuple[int, bool, Appended]] = []
         """Of transactions that ended while the shard was loading."""
 
     def settings(self) -> ClassicSettings:
@@ -226,7 +226,7 @@ class Shard:
         else:
             future.add_done_callback(done)
 
-    async def _acknowledged(self, written: Written, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+    async def _acknowledged(self, written: Appended, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
         try:
             await self._parts.log.acknowledged(written, timeout_ms)
         except KafkaError as error:
@@ -307,7 +307,7 @@ class Shard:
 
     def _write_offsets(
         self, group: Group, offsets: Mapping[TopicPartition, Committed], producer: tuple[int, int] | None
-    ) -> Written:
+    ) -> Appended:
         """Append offsets; the group knows of them, in the order of the log, also if nobody awaits their replicas."""
         log = self._parts.log
         records = [offset.record(group.id, partition) for partition, offset in offsets.items()]
@@ -322,7 +322,7 @@ class Shard:
             self._producers.setdefault(producer_id, set()).add(group.id)
         return written
 
-    def on_marker(self, producer_id: int, committed: bool, written: Written) -> None:
+    def on_marker(self, producer_id: int, committed: bool, written: Appended) -> None:
         """The end of a producer's transaction was appended to the partition."""
         if self.state is ShardState.LOADING:
             # It may or may not have been read; twice is as good as once.
@@ -330,7 +330,7 @@ class Shard:
         elif self.state is ShardState.ACTIVE:
             self._decided(producer_id, committed, written)
 
-    def _decided(self, producer_id: int, committed: bool, written: Written) -> None:
+    def _decided(self, producer_id: int, committed: bool, written: Appended) -> None:
         for group_id in self._producers.pop(producer_id, ()):
             group = self.groups.get(group_id)
             if group is not None:
@@ -414,7 +414,7 @@ class Shard:
             return False
         return True
 
-    def _remove_offsets(self, group: Group, partitions: Sequence[TopicPartition]) -> list[Written]:
+    def _remove_offsets(self, group: Group, partitions: Sequence[TopicPartition]) -> list[Appended]:
         """Forget offsets, and have the log forget them.
 
         Raises:
@@ -426,13 +426,13 @@ class Shard:
             group.offsets.remove(some)
         return written
 
-    def _drop_if_done(self, group: Group) -> list[Written]:
+    def _drop_if_done(self, group: Group) -> list[Appended]:
         """Forget a group that has neither members nor offsets."""
         if not group.membership.is_empty or not group.offsets.is_empty:
             return []
         return self._drop(group)
 
-    def _drop(self, group: Group) -> list[Written]:
+    def _drop(self, group: Group) -> list[Appended]:
         """Forget a group, and have the log forget it.
 
         Raises:
@@ -446,7 +446,7 @@ class Shard:
         self._arm(group)
         return written
 
-    def _bury(self, group: Group) -> list[Written]:
+    def _bury(self, group: Group) -> list[Appended]:
         records = group.membership.tombstones(group.id)
         return [self._parts.log.write(self.index, some) for some in _pieces(records)]
 
@@ -457,7 +457,7 @@ def _pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
         yield items[first : first + TOMBSTONES_AT_ONCE]
 
 
-def _placed(offsets: Mapping[TopicPartition, Committed], written: Written) -> dict[TopicPartition, Committed]:
+def _placed(offsets: Mapping[TopicPartition, Committed], written: Appended) -> dict[TopicPartition, Committed]:
     """The same, each at the place of its record."""
     return {
         partition: offset.at(place) for place, (partition, offset) in enumerate(offsets.items(), written.first_offset)

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.coordinator.state_log import Written
 from broker.log.validation import Origin
-from broker.replica.acknowledgement import Acknowledgement, acknowledge
+from broker.replica.acknowledgement import acknowledgement
 from broker.replica.manager import ReplicaManager
+from broker.replica.partition import ACKS_ALL, Appended
 from kafkalog.protocol.errors import UnsupportedForMessageFormatError
 from kafkalog.records.batch import MAGIC
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
@@ -49,7 +49,7 @@ class MarkerWriter:
         self,
         replicas: ReplicaManager,
         now_ms: Callable[[], int],
-        on_offsets: Callable[[Marker, Written], None],
+        on_offsets: Callable[[Marker, Appended], None],
     ) -> None:
         self._replicas = replicas
         self._now_ms = now_ms
@@ -61,10 +61,10 @@ class MarkerWriter:
         Returns:
             A future, which may be done already, of the marker's offset once it is replicated. Its errors:
             UnknownTopicOrPartitionError, NotLeaderOrFollowerError, KafkaStorageError, NotEnoughReplicasError,
-            RequestTimedOutError; InvalidProducerEpochError, TransactionCoordinatorFencedError (an older producer or
-            coordinator than the partition knows); UnsupportedForMessageFormatError.
+            NotEnoughReplicasAfterAppendError, RequestTimedOutError; InvalidProducerEpochError,
+            TransactionCoordinatorFencedError (an older producer or coordinator than the partition knows);
+            UnsupportedForMessageFormatError.
         """
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         replicas = self._replicas
         try:
             partition = replicas.require(topic, index)
@@ -75,17 +75,14 @@ class MarkerWriter:
             batch = EndTransactionMarker(kind, marker.coordinator_epoch).encode(
                 timestamp=now_ms, producer_id=marker.producer_id, producer_epoch=marker.producer_epoch
             )
-            info = partition.append(memoryview(batch), -1, now_ms, origin=Origin.COORDINATOR)
+            written = replicas.append(
+                partition, memoryview(batch), len(batch), ACKS_ALL, now_ms, origin=Origin.COORDINATOR
+            )
         except Exception as error:
+            future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             future.set_exception(error)
             return future
-        replicas.appended(partition, len(batch))
         replicas.stabilized(partition)
-        synced = partition.must_sync
-        if synced:
-            replicas.sync(partition)
         if topic == CONSUMER_OFFSETS:
-            self._on_offsets(marker, Written(partition, info.first_offset, info.last_offset, synced))
-        waiting = Acknowledgement(replicas, partition, info.last_offset, future, synced=synced)
-        acknowledge(replicas, waiting, partition, DEFAULT_TIMEOUT_MS)
-        return future
+            self._on_offsets(marker, written)
+        return acknowledgement(replicas.produce_purgatory, written, DEFAULT_TIMEOUT_MS)

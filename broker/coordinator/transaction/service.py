@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from broker.controller.topics import TopicController
-from broker.coordinator.state_log import StateLog, Written
+from broker.coordinator.state_log import StateLog
 from broker.coordinator.state_topic import transaction_state_topic
 from broker.coordinator.transaction.admission import Admission
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
@@ -13,7 +13,7 @@ from broker.coordinator.transaction.machine import Producer
 from broker.coordinator.transaction.markers import Marker, MarkerWriter
 from broker.coordinator.transaction.settings import TransactionSettings
 from broker.replica.manager import ReplicaManager
-from broker.replica.partition import Partition
+from broker.replica.partition import Appended, Partition
 
 
 class Transactions:
@@ -32,7 +32,7 @@ class Transactions:
         topics: TopicController,
         allocate_producer_id: Callable[[], Awaitable[int]],
         reserve_producer_ids: Callable[[int], Awaitable[None]],
-        on_offsets: Callable[[Marker, Written], None],
+        on_offsets: Callable[[Marker, Appended], None],
         now_ms: Callable[[], int],
     ) -> None:
         def exists(topic: str, index: int) -> bool:

@@ -1,0 +1,131 @@
+"""A broker in this process whose roles a test changes, and whose disk is as slow as a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from broker.config.server import BrokerConfig
+from broker.log.file_ops import FileOps
+from broker.metadata.model import PartitionState
+from broker.replica.partition import Partition
+from broker.runtime import Runtime
+from broker.server import Server
+from kafkalog.protocol.codec import decode_response, encode_request
+from kafkalog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
+DEADLINE_S = 60.0
+
+
+class SlowDisk(FileOps):
+    """While ``held`` is set, an fsync of a file by a worker does not return."""
+
+    __slots__ = ("_go_on", "held")
+
+    def __init__(self) -> None:
+        self.held = False
+        self._go_on = threading.Condition()
+
+    def fsync(self, fd: int) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            with self._go_on:
+                self._go_on.wait_for(lambda: not self.held, DEADLINE_S)
+        super().fsync(fd)
+
+    def release(self) -> None:
+        with self._go_on:
+            self.held = False
+            self._go_on.notify_all()
+
+
+class Wire:
+    """A connection of a client."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def send(self, message: Any, version: int) -> None:
+        self._writer.write(encode_request(message, version, 1, "wire-test"))
+
+    async def receive(self, message: Any, version: int) -> Any:
+        """The response to ``message``."""
+        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+        return decode_response(type(message), version, await self._reader.readexactly(size))[1]
+
+    async def is_closed(self) -> bool:
+        """Whether the broker closes the connection without another byte."""
+        return await self._reader.read(1) == b""
+
+    async def exchange(self, message: Any, version: int) -> Any:
+        self.send(message, version)
+        return await self.receive(message, version)
+
+
+class InProcess:
+    """A broker with id 0."""
+
+    def __init__(self, server: Server, disk: SlowDisk) -> None:
+        self.server = server
+        self.disk = disk
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def connect(self) -> Wire:
+        (endpoint,) = self.server.endpoints
+        reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.port)
+        self._writers.append(writer)
+        return Wire(reader, writer)
+
+    async def close(self) -> None:
+        for writer in self._writers:
+            writer.close()
+        self.disk.release()
+        await self.server.stop()
+
+    async def create_topic(self, name: str, **config: str) -> Partition:
+        """A topic of one partition."""
+        configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in config.items()]
+        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=configs)
+        wire = await self.connect()
+        answer = await wire.exchange(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+        assert answer.topics[0].error_code == 0, answer.topics[0].error_message
+        partition = self.server.replicas.get(name, 0)
+        assert partition is not None
+        return partition
+
+    def assign(self, partition: Partition, **changes: Any) -> None:
+        """Give the partition another state, as a controller does."""
+        topic = self.server.store.state.topics[partition.topic]
+        state = PartitionState((0,), (0,), partition.leader, partition.leader_epoch)
+        self.server.replicas.host(replace(topic, partitions=(replace(state, **changes),)))
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while not condition():
+                await asyncio.sleep(0.001)
+        assert condition(), what
+
+
+def with_broker(
+    directory: Path, work: Callable[[InProcess], Coroutine[Any, Any, None]], settings: dict[str, str] | None = None
+) -> None:
+    """Run ``work`` with a broker, which is stopped afterwards."""
+
+    async def main() -> None:
+        texts = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(directory), **(settings or {})}
+        disk = SlowDisk()
+        server = Server(BrokerConfig(texts), Runtime.of_process(4, disk))
+        await server.start()
+        broker = InProcess(server, disk)
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                await work(broker)
+        finally:
+            await broker.close()
+
+    asyncio.run(main())
