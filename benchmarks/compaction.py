@@ -32,7 +32,7 @@ import pyarrow as pa
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, stop_when_told
 from broker.log.config import LogConfig
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from kafkalog.records.arrow import encode_arrow
 from kafkalog.records.compression import Codec
 from tests.peers import kafka
@@ -80,7 +80,7 @@ def write_partition(directory: Path, records: int, keys: int, codec: Codec) -> i
     """A partition's directory, never cleaned; bytes of its log."""
     config = LogConfig(segment_bytes=SEGMENT_BYTES, cleanup_policy=("compact",))
     directory.mkdir(parents=True, exist_ok=True)
-    log = PartitionLog.open(directory / f"{TOPIC}-0", config, clean=False, now_ms=NOW_MS)
+    log = Log.open(directory / f"{TOPIC}-0", config, clean=False, now_ms=NOW_MS)
     random = np.random.default_rng(1)
     for start in range(0, records, CHUNK):
         count = min(CHUNK, records - start)

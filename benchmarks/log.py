@@ -16,8 +16,8 @@ from pathlib import Path
 from struct import Struct
 
 from broker.log.config import LogConfig
+from broker.log.log import Log
 from broker.log.manager import LogManager
-from broker.log.partition_log import PartitionLog
 from kafkalog.records import kernels
 from kafkalog.records.batch import ATTRIBUTES_AT, CRC_AT, Record, encode_batch, read_header
 from kafkalog.records.checksum import crc32c
@@ -51,7 +51,7 @@ def make_batch(size: int, producer_id: int = -1) -> bytes:
 def append_cost(root: Path, size: int, total: int, *, idempotent: bool = False) -> float:
     """Seconds for one append of a batch of ``size`` bytes."""
     template = make_batch(size, 7 if idempotent else -1)
-    log = PartitionLog.open(root / "append-0", CONFIG, clean=True, now_ms=NOW)
+    log = Log.open(root / "append-0", CONFIG, clean=True, now_ms=NOW)
     count = max(1, total // len(template))
     buffers = [memoryview(bytearray(template)) for _ in range(count)]
     if idempotent:
@@ -86,7 +86,7 @@ def floor_cost(root: Path, size: int, total: int) -> float:
     return spent
 
 
-def read_cost(log: PartitionLog, offsets: list[int], max_bytes: int) -> float:
+def read_cost(log: Log, offsets: list[int], max_bytes: int) -> float:
     """Seconds for one look-up that gives a slice."""
     end = log.log_end_offset
     started = time.perf_counter()
@@ -140,7 +140,7 @@ def main() -> None:
             print(f"{'  beyond checking and writing the batch':46} {(spent - floor) * 1e6:9.1f} us")
         spent = best(5, lambda: append_cost(root, 16 << 10, total, idempotent=True))
         print(f"{'append, 16 KiB of an idempotent producer':46} {spent * 1e6:9.1f} us")
-        log = PartitionLog.open(root / "read-0", CONFIG, clean=True, now_ms=NOW)
+        log = Log.open(root / "read-0", CONFIG, clean=True, now_ms=NOW)
         template = make_batch(16 << 10)
         per_batch = 0
         for _ in range(8192):
@@ -157,7 +157,7 @@ def main() -> None:
         print(f"{'flush of 128 MB':46} {(time.perf_counter() - started) * 1e3:9.1f} ms")
         size = log.size
         started = time.perf_counter()
-        again = PartitionLog.open(log.dir, CONFIG, clean=False, now_ms=NOW)
+        again = Log.open(log.dir, CONFIG, clean=False, now_ms=NOW)
         spent = time.perf_counter() - started
         assert again.log_end_offset == end
         print(f"{'recovery of 128 MB':46} {spent * 1e3:9.1f} ms {size / spent / 1e6:9.0f} MB/s")

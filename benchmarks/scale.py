@@ -34,7 +34,7 @@ from benchmarks.peers.brokers import NAMES, OURS, Broker, stop_when_told
 from benchmarks.peers.plot import Panel, draw_panels
 from benchmarks.startup import started
 from broker.log.config import LogConfig
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from kafkalog.protocol.codec import encode_request
 from kafkalog.records import kernels
 from tests.peers import probe
@@ -168,7 +168,7 @@ def recovery(root: Path, options: argparse.Namespace) -> None:
 def segments(root: Path, options: argparse.Namespace) -> None:
     kernels.load_validation()
     batch = big_log.template(16 << 10)
-    log = PartitionLog.open(root / "segments-0", LogConfig(segment_bytes=SEGMENT_BYTES), clean=True, now_ms=NOW_MS)
+    log = Log.open(root / "segments-0", LogConfig(segment_bytes=SEGMENT_BYTES), clean=True, now_ms=NOW_MS)
     per_segment = SEGMENT_BYTES // len(batch)
     buffers = [bytearray(batch) for _ in range(per_segment)]
     appends: list[float] = []
@@ -214,7 +214,7 @@ def segments(root: Path, options: argparse.Namespace) -> None:
         )
 
 
-def look_ups(log: PartitionLog) -> dict[str, float]:
+def look_ups(log: Log) -> dict[str, float]:
     """Microseconds of a look-up by where it looks; offsets asked for once each, so that none is remembered."""
     found = {}
     for where, at in (("the first segment", 0), ("a middle one", len(log.segments) // 2), ("the last", -1)):

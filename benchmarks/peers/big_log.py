@@ -12,7 +12,7 @@ from pathlib import Path
 from struct import Struct
 
 from broker.log.config import LogConfig
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from kafkalog.records import kernels
 from kafkalog.records.batch import Record, encode_batch
 
@@ -32,7 +32,7 @@ def template(batch_bytes: int) -> bytes:
 def write(directory: Path, total: int, *, batch_bytes: int = 16 << 10, segment_bytes: int = 1 << 30) -> int:
     """Fill ``directory``, named topic-partition, with ``total`` bytes of batches; the log end offset."""
     kernels.load_validation()
-    log = PartitionLog.open(directory, LogConfig(segment_bytes=segment_bytes), clean=True, now_ms=NOW_MS)
+    log = Log.open(directory, LogConfig(segment_bytes=segment_bytes), clean=True, now_ms=NOW_MS)
     buffer = bytearray(template(batch_bytes))
     appended = 0
     while appended < total:

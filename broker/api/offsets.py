@@ -8,7 +8,7 @@ from collections import Counter
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.log.cold import read_largest_timestamp
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -79,7 +79,7 @@ async def handle_list_offsets(request: Request) -> None:
     request.reply(ListOffsetsResponse(topics=topics))
 
 
-async def _read_in(request: Request, log: PartitionLog, timestamp: int) -> None:
+async def _read_in(request: Request, log: Log, timestamp: int) -> None:
     """Have workers read what a search for a timestamp needs, so that nobody else waits for the disk."""
     workers = request.broker.workers
     unknown = log.segments_of_unknown_time()

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from broker.controller.topics import NewTopic, TopicController
 from broker.coordinator.state_topic import StateTopic, partition_of
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from broker.log.validation import Origin
 from broker.metadata.model import TopicState
 from broker.replica.acknowledgement import acknowledgement, when_acknowledged
@@ -298,7 +298,7 @@ class StateLog:
             return future
 
 
-def read_batches(log: PartitionLog, piece_bytes: int) -> Iterator[list[StateBatch]]:
+def read_batches(log: Log, piece_bytes: int) -> Iterator[list[StateBatch]]:
     """Every batch of a log, in pieces. It blocks, and is for a log that nobody appends to yet.
 
     Raises:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 
 from broker.log.file_ops import NO_SPACE
+from broker.log.log import Log
 from broker.log.log_dir import LogDir
-from broker.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +49,8 @@ class CheckpointWriter:
     def write(
         self,
         write: Write,
-        logs: Mapping[TopicPartition, PartitionLog],
-        value: Callable[[PartitionLog], int | None],
+        logs: Mapping[TopicPartition, Log],
+        value: Callable[[Log], int | None],
     ) -> bool:
         """Write the rows of all logs that have a value; whether every directory that is online had room for them."""
         with self._writing:
@@ -59,8 +59,8 @@ class CheckpointWriter:
     def _write(
         self,
         write: Write,
-        logs: Mapping[TopicPartition, PartitionLog],
-        value: Callable[[PartitionLog], int | None],
+        logs: Mapping[TopicPartition, Log],
+        value: Callable[[Log], int | None],
     ) -> bool:
         rows: dict[Path, dict[TopicPartition, int]] = {directory.path: {} for directory in self._log_dirs}
         for key, log in list(logs.items()):

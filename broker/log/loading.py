@@ -18,8 +18,8 @@ from broker.log.checkpoints import CorruptCheckpointError
 from broker.log.config import LogConfig
 from broker.log.deletions import Deletions
 from broker.log.file_ops import FileOps
+from broker.log.log import Log
 from broker.log.log_dir import LogDir
-from broker.log.partition_log import PartitionLog
 from kafkalog.records.errors import RecordsError
 from kafkalog.storage import names
 
@@ -74,13 +74,13 @@ class LogLoader:
         self._ops = ops
         self._fail = fail
 
-    def load(self, directories: Sequence[LogDir], logs: dict[TopicPartition, PartitionLog]) -> None:
+    def load(self, directories: Sequence[LogDir], logs: dict[TopicPartition, Log]) -> None:
         """Open every partition in the log directories; ``logs`` gets those of one directory after the other.
 
         Raises:
             DuplicateLogError: a partition lies in two directories.
         """
-        loading: list[tuple[LogDir, Iterator[PartitionLog]]] = []
+        loading: list[tuple[LogDir, Iterator[Log]]] = []
         with ExitStack() as pools:
             for directory in directories:
                 pool = pools.enter_context(ThreadPoolExecutor(self._threads, thread_name_prefix="log-recovery"))
@@ -104,7 +104,7 @@ class LogLoader:
                             f"and {other.dir}; remove one of them"
                         )
 
-    def _begin(self, directory: LogDir, pool: ThreadPoolExecutor) -> Iterator[PartitionLog]:
+    def _begin(self, directory: LogDir, pool: ThreadPoolExecutor) -> Iterator[Log]:
         """The logs of a directory, as they are loaded: after an unclean stop by the pool, from now on."""
         now_ms = self._clock()
         clean = directory.take_clean_shutdown()
@@ -121,13 +121,13 @@ class LogLoader:
         self._checkpoints.note(LogDir.write_high_watermarks, watermarks)
         self._checkpoints.note(LogDir.write_cleaned_offsets, cleaned)
 
-        def load(found: tuple[str, TopicPartition]) -> PartitionLog:
+        def load(found: tuple[str, TopicPartition]) -> Log:
             path, key = found
             config = self._configs.get(key[0], self._default_config)
             # What was compacted has gaps, whatever the topic's policy is now or, in a directory without a registry,
             # is not known to be.
             keeps_gaps = key in cleaned and not config.compact
-            log = PartitionLog.open(
+            log = Log.open(
                 path,
                 config.with_changes(cleanup_policy=(*config.cleanup_policy, "compact")) if keeps_gaps else config,
                 clean=clean,
@@ -144,7 +144,7 @@ class LogLoader:
                 # As in Kafka it is not believed at all. The row stays, for it tells that there may be gaps.
                 log.cleaned_offset = log.log_start_offset
                 self.lowered = True
-            log.on_offline = self._fail
+            log.when_offline(self._fail)
             if log.recovery_point < points.get(key, 0):
                 self.lowered = True
             return log

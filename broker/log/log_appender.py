@@ -1,4 +1,4 @@
-"""Appending to a partition's log, as its leader or as a follower, and rolling to a new segment."""
+"""Appending to a log, as its leader or as a follower."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import logging
 
 from broker.log import recovery
 from broker.log.append_info import AppendInfo
-from broker.log.config import LOG_APPEND_TIME
+from broker.log.config import LOG_APPEND_TIME, LogConfig
 from broker.log.control import parse_marker
+from broker.log.file_ops import FileOps
+from broker.log.flusher import Flusher
 from broker.log.index_file import CorruptIndexError
-from broker.log.log_reader import LogReader
+from broker.log.leader_epoch import LeaderEpochCache
+from broker.log.log_offsets import LogOffsets
 from broker.log.message_sets import PreparedSet, prepare_set
-from broker.log.producer_state import SEQUENCE_MASK
-from broker.log.segment import Segment
+from broker.log.partition_directory import PartitionDirectory
+from broker.log.producer_state import SEQUENCE_MASK, ProducerStateManager
+from broker.log.roller import Roller
+from broker.log.segment_list import SegmentList
+from broker.log.storage_errors import StorageErrors
 from broker.log.validation import Origin, as_protocol_error, check_size, prepare
 from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
 from kafkalog.records.any_format import iter_any_headers, verify_any_crc
@@ -22,23 +28,56 @@ from kafkalog.records.errors import RecordsError
 logger = logging.getLogger(__name__)
 
 
-class LogAppender(LogReader):
-    """A log that grows."""
+class LogAppender:
+    """See the module. On the loop's thread.
 
-    __slots__ = ()
+    Attributes:
+        config: of the log; only the log replaces it.
+        conversions: records that were converted from another message format.
+    """
+
+    __slots__ = (
+        "_directory", "_epochs", "_errors", "_flusher", "_offsets", "_ops", "_producers", "_roller", "_segments",
+        "config", "conversions",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        segments: SegmentList,
+        offsets: LogOffsets,
+        epochs: LeaderEpochCache,
+        producers: ProducerStateManager,
+        flusher: Flusher,
+        roller: Roller,
+        errors: StorageErrors,
+        config: LogConfig,
+        ops: FileOps,
+    ) -> None:
+        self._directory = directory
+        self._segments = segments
+        self._offsets = offsets
+        self._epochs = epochs
+        self._producers = producers
+        self._flusher = flusher
+        self._roller = roller
+        self._errors = errors
+        self._ops = ops
+        self.config = config
+        self.conversions = 0
 
     def assign_epoch(self, epoch: int) -> None:
         """Note that the leader of ``epoch`` begins at the log end offset; nothing to do for the current epoch.
 
         Nor for a topic that stores v0 or v1, whose messages carry no epoch.
         """
-        if self._config.message_format < MAGIC:
+        if self.config.message_format < MAGIC:
             return
         try:
-            self.epochs.announce(epoch, self.log_end_offset)
+            self._epochs.announce(epoch, self._offsets.end)
         except OSError as error:
             # It is in force all the same; the next append writes it, or answers that it cannot.
-            logger.warning("Cannot write the leader epochs of %s: %s", self._label, error)
+            logger.warning("Cannot write the leader epochs of %s: %s", self._directory.label, error)
 
     # -- appending -------------------------------------------------------------------------------------------
 
@@ -63,39 +102,37 @@ class LogAppender(LogReader):
         Raises:
             KafkaError: the batch is refused and the log unchanged; or KafkaStorageError, the disk failed.
         """
-        if self.offline is not None:
-            raise KafkaStorageError(f"{self._label} is offline: {self.offline}")
-        config = self._config
+        if self._errors.offline is not None:
+            raise self._errors.offline_error()
+        config = self.config
         if config.message_format < MAGIC or (len(records) > MAGIC_AT and records[MAGIC_AT] < MAGIC):
-            prepared = prepare_set(records, config, now_ms, origin, self._label)
+            prepared = prepare_set(records, config, now_ms, origin, self._directory.label)
             return self.append_prepared(prepared, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
-        records, header = prepare(records, config, now_ms, origin, self._label, in_transaction=in_transaction)
+        records, header = prepare(records, config, now_ms, origin, self._directory.label, in_transaction=in_transaction)
         producer_id = header.producer_id
         if producer_id >= 0:
             duplicate = self._check_producer(records, header, origin)
             if duplicate is not None:
                 return duplicate
-        first = self.log_end_offset
+        first = self._offsets.end
         last = first + header.last_offset_delta
         timestamp = header.max_timestamp
         try:
-            if self._active.should_roll(len(records), last, timestamp, now_ms):
-                self._roll(first, now_ms)
-            epochs = self.epochs
+            if self._segments.active.should_roll(len(records), last, timestamp, now_ms):
+                self._roller.roll(first, now_ms)
+            epochs = self._epochs
             if leader_epoch != epochs.latest_epoch or epochs.dirty:
                 epochs.assign(leader_epoch, first)
             assign_offsets(records, 0, first, leader_epoch)
-            self._active.append(records, first, last, timestamp)
+            self._segments.active.append(records, first, last, timestamp)
         except OSError as error:
-            raise self._storage_error("append to", error) from error
-        self.producers.end_offset = self.log_end_offset = last + 1
+            raise self._errors.report("append to", error) from error
+        self._producers.end_offset = self._offsets.end = last + 1
         if producer_id >= 0:
             self._update_producer(records, header, first, last)
-        if self.recovery_point >= first:
-            self._unflushed_since_ms = now_ms
-        self._last_append_ms = now_ms
+        self._flusher.appended(first, now_ms)
         append_time = timestamp if config.message_timestamp_type == LOG_APPEND_TIME else -1
-        return AppendInfo(first, last, timestamp, append_time, self.log_start_offset, False)
+        return AppendInfo(first, last, timestamp, append_time, self._offsets.start, False)
 
     def append_prepared(
         self, prepared: PreparedSet | None, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
@@ -107,51 +144,51 @@ class LogAppender(LogReader):
         Raises:
             KafkaError: as `append`.
         """
-        if self.offline is not None:
-            raise KafkaStorageError(f"{self._label} is offline: {self.offline}")
-        first = self.log_end_offset
+        if self._errors.offline is not None:
+            raise self._errors.offline_error()
+        first = self._offsets.end
         if prepared is None:
-            return AppendInfo(-1, first - 1, -1, -1, self.log_start_offset, False)
+            return AppendInfo(-1, first - 1, -1, -1, self._offsets.start, False)
         if prepared.magic == MAGIC:
             info = self.append(memoryview(prepared.data), leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
         else:
             prepared.assign(first)
             info = self._append_set(prepared, now_ms)
-        self.produce_message_conversions += prepared.converted
+        self.conversions += prepared.converted
         return info
 
     def _append_set(self, prepared: PreparedSet, now_ms: int) -> AppendInfo:
-        config = self._config
-        first, data = self.log_end_offset, memoryview(prepared.data)
+        config = self.config
+        first, data = self._offsets.end, memoryview(prepared.data)
         for entry in prepared.entries:
-            check_size(entry.size, config, self._label)
+            check_size(entry.size, config, self._directory.label)
         last, timestamp = first + prepared.count - 1, prepared.max_timestamp
         try:
-            if self._active.should_roll(len(data), last, timestamp, now_ms):
-                self._roll(first, now_ms)
+            if self._segments.active.should_roll(len(data), last, timestamp, now_ms):
+                self._roller.roll(first, now_ms)
             self._forget_epochs(prepared.magic)
-            position = self._active.size
-            self._active.write(data)
+            position = self._segments.active.size
+            self._segments.active.write(data)
             for entry in prepared.entries:
                 at = first + entry.last
-                self._active.note_batch(position + entry.position, entry.size, at, at, entry.max_timestamp)
+                self._segments.active.note_batch(position + entry.position, entry.size, at, at, entry.max_timestamp)
         except OSError as error:
-            raise self._storage_error("append to", error) from error
-        self.producers.end_offset = self.log_end_offset = last + 1
-        if self.recovery_point >= first:
-            self._unflushed_since_ms = now_ms
-        self._last_append_ms = now_ms
+            raise self._errors.report("append to", error) from error
+        self._producers.end_offset = self._offsets.end = last + 1
+        self._flusher.appended(first, now_ms)
         append_time = -1
         if config.message_timestamp_type == LOG_APPEND_TIME:
             # v1 was stamped when it was checked, perhaps by a worker before now; v0 stores no time.
             append_time = timestamp if prepared.magic else now_ms
-        return AppendInfo(first, last, timestamp, append_time, self.log_start_offset, False)
+        return AppendInfo(first, last, timestamp, append_time, self._offsets.start, False)
 
     def _forget_epochs(self, magic: int) -> None:
         """Messages of v0 and v1 carry no leader epoch: from here on followers go by the high watermark, as in Kafka."""
-        if self.epochs.latest_epoch >= 0:
-            logger.warning("Clearing the leader epochs of %s, which stores message format v%d now", self._label, magic)
-            self.epochs.clear()
+        if self._epochs.latest_epoch >= 0:
+            logger.warning(
+                "Clearing the leader epochs of %s, which stores message format v%d now", self._directory.label, magic
+            )
+            self._epochs.clear()
 
     def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendInfo | None:
         """Append whole batches as the leader wrote them, byte for byte; an incomplete last one is left out.
@@ -164,53 +201,51 @@ class LogAppender(LogReader):
             OffsetOutOfRangeError: the batches do not follow the log end offset.
             KafkaStorageError: the disk failed.
         """
-        if self.offline is not None:
-            raise KafkaStorageError(f"{self._label} is offline: {self.offline}")
+        if self._errors.offline is not None:
+            raise self._errors.offline_error()
         info: AppendInfo | None = None
         try:
             for position, header in iter_any_headers(records):
                 verify_any_crc(records, position, header)
-                if header.base_offset < self.log_end_offset:
+                if header.base_offset < self._offsets.end:
                     raise OffsetOutOfRangeError(
-                        f"Unexpected offset in append to {self._label}: {header.base_offset} is less than the next "
-                        f"offset {self.log_end_offset}"
+                        f"Unexpected offset in append to {self._directory.label}: {header.base_offset} is less than "
+                        f"the next offset {self._offsets.end}"
                     )
                 batch = records[position : position + header.size]
                 self._append_replicated(batch, header, now_ms)
                 first = info.first_offset if info else header.base_offset
-                info = AppendInfo(first, header.last_offset, header.max_timestamp, -1, self.log_start_offset, False)
+                info = AppendInfo(first, header.last_offset, header.max_timestamp, -1, self._offsets.start, False)
         except RecordsError as error:
-            raise as_protocol_error(error, self._label) from error
+            raise as_protocol_error(error, self._directory.label) from error
         except OSError as error:
-            raise self._storage_error("append to", error) from error
+            raise self._errors.report("append to", error) from error
         return info
 
     def _append_replicated(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
         last = header.last_offset
-        if self._active.should_roll(len(batch), last, header.max_timestamp, now_ms):
+        if self._segments.active.should_roll(len(batch), last, header.max_timestamp, now_ms):
             # A wrapper of v0 or v1 tells its last offset only.
-            self._roll(header.base_offset if header.magic == MAGIC else self.log_end_offset, now_ms)
+            self._roller.roll(header.base_offset if header.magic == MAGIC else self._offsets.end, now_ms)
         if header.magic < MAGIC:
             self._forget_epochs(header.magic)
         if header.partition_leader_epoch >= 0:
-            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-        self._active.append(batch, header.base_offset, last, header.max_timestamp)
-        if self.recovery_point >= self.log_end_offset:
-            self._unflushed_since_ms = now_ms
-        self._last_append_ms = now_ms
-        self.log_end_offset = last + 1
+            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+        self._segments.active.append(batch, header.base_offset, last, header.max_timestamp)
+        self._flusher.appended(self._offsets.end, now_ms)
+        self._offsets.end = last + 1
         self._note_producer(header, batch)
 
     def _check_producer(self, records: memoryview, header: BatchHeader, origin: Origin) -> AppendInfo | None:
         if origin is not Origin.CLIENT:
             if not header.is_control:
-                self.producers.check_fenced(header.producer_id, header.producer_epoch)
+                self._producers.check_fenced(header.producer_id, header.producer_epoch)
                 return None
             marker = parse_marker(records)
             if marker is not None:
-                self.producers.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch)
+                self._producers.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch)
             return None
-        duplicate = self.producers.check(
+        duplicate = self._producers.check(
             header.producer_id,
             header.producer_epoch,
             header.base_sequence,
@@ -219,13 +254,13 @@ class LogAppender(LogReader):
         )
         if duplicate is None:
             return None
-        append_time = duplicate.timestamp if self._config.message_timestamp_type == LOG_APPEND_TIME else -1
+        append_time = duplicate.timestamp if self.config.message_timestamp_type == LOG_APPEND_TIME else -1
         return AppendInfo(
             duplicate.first_offset,
             duplicate.last_offset,
             duplicate.timestamp,
             append_time,
-            self.log_start_offset,
+            self._offsets.start,
             True,
         )
 
@@ -233,7 +268,7 @@ class LogAppender(LogReader):
         if header.is_control:
             self._note_producer(header._replace(base_offset=first), records)
             return
-        self.producers.update(
+        self._producers.update(
             header.producer_id,
             header.producer_epoch,
             (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK,
@@ -245,53 +280,21 @@ class LogAppender(LogReader):
 
     def _note_producer(self, header: BatchHeader, batch: memoryview) -> None:
         try:
-            if recovery.note_producer(self.producers, header, batch, self._active):
+            if recovery.note_producer(self._producers, header, batch, self._segments.active):
                 # The next flush, or a clean stop, must not vouch for a file whose name is not safe.
-                self._dir_unsynced = True
+                self._flusher.names_unsynced = True
         except CorruptIndexError as error:
-            logger.warning("Rebuilding the transaction index of %s: %s", self._active, error)
+            logger.warning("Rebuilding the transaction index of %s: %s", self._segments.active, error)
             self._rebuild_transactions()
         except OSError as error:
             # The marker is in the log, but readers of committed records would not learn of it: recovery indexes it.
-            self._go_offline(f"cannot index an aborted transaction: {error}")
-            raise KafkaStorageError(f"Cannot append to {self._label}: {error}") from error
+            self._errors.go_offline(f"cannot index an aborted transaction: {error}")
+            raise KafkaStorageError(f"Cannot append to {self._directory.label}: {error}") from error
 
     def _rebuild_transactions(self) -> None:
         """Write the active segment's transaction index anew; the marker, which is in the log by now, is among it."""
         try:
-            recovery.rebuild_transaction_index(self._segments, self._active, self._ops)
+            recovery.rebuild_transaction_index(self._segments.all, self._segments.active, self._ops)
         except (OSError, RecordsError) as error:
-            self._go_offline(f"cannot index an aborted transaction: {error}")
-            raise KafkaStorageError(f"Cannot append to {self._label}: {error}") from error
-
-    def roll(self, now_ms: int) -> Segment:
-        """Begin a new segment at the log end offset, unless the active one is empty.
-
-        Raises:
-            KafkaStorageError: the disk failed; the active segment is as it was.
-        """
-        try:
-            self._roll(self.log_end_offset, now_ms)
-        except OSError as error:
-            raise self._storage_error("roll", error) from error
-        return self._active
-
-    def _roll(self, base_offset: int, now_ms: int) -> None:
-        old = self._active
-        if old.size == 0 and old.base_offset == base_offset:
-            return
-        new = Segment.create(str(self.dir), base_offset, self._config, now_ms, self._ops)
-        try:
-            old.finish()
-        except OSError:
-            new.discard()
-            raise
-        self._set_segments([*self._segments, new])
-        self._dir_unsynced = True
-        self._rolls += 1
-        self.producers.end_offset = base_offset
-        try:
-            self.producers.take_snapshot(sync=False)
-        except OSError as error:
-            # The state can be rebuilt from the log; the next snapshot is tried at the next roll.
-            logger.warning("No producer snapshot of %s at %d: %s", self._label, base_offset, error)
+            self._errors.go_offline(f"cannot index an aborted transaction: {error}")
+            raise KafkaStorageError(f"Cannot append to {self._directory.label}: {error}") from error

@@ -1,4 +1,4 @@
-"""Reading a partition's log: slices by offset, offsets by time and epoch, aborted transactions."""
+"""Reading a log: slices by offset, offsets by time and epoch, aborted transactions. Changes nothing."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from collections.abc import Callable
 
 from broker.log import cold
 from broker.log.config import MAX_LONG
+from broker.log.file_ops import FileOps
 from broker.log.index_file import CorruptIndexError
-from broker.log.log_state import LogState
+from broker.log.leader_epoch import LeaderEpochCache
+from broker.log.log_offsets import LogOffsets
+from broker.log.partition_directory import PartitionDirectory
 from broker.log.recovery import rebuild_transaction_index
 from broker.log.segment import UNKNOWN_TIMESTAMP, Segment
 from broker.log.segment_file import FileSlice, ReadResult
+from broker.log.segment_list import SegmentList
 from broker.log.time_search import TimestampOffset, find_in_segment
 from broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from kafkalog.protocol.errors import CorruptMessageError, KafkaStorageError, OffsetOutOfRangeError
@@ -23,10 +27,24 @@ from kafkalog.storage import names
 logger = logging.getLogger(__name__)
 
 
-class LogReader(LogState):
-    """What a log answers; changes nothing."""
+class LogReader:
+    """See the module. On the loop's thread, but `aborted_transactions` and what `missing` returns on any."""
 
-    __slots__ = ()
+    __slots__ = ("_directory", "_epochs", "_offsets", "_ops", "_segments")
+
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        segments: SegmentList,
+        offsets: LogOffsets,
+        epochs: LeaderEpochCache,
+        ops: FileOps,
+    ) -> None:
+        self._directory = directory
+        self._segments = segments
+        self._offsets = offsets
+        self._epochs = epochs
+        self._ops = ops
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -44,16 +62,17 @@ class LogReader(LogState):
             CorruptMessageError: the log does not read as batches there.
             KafkaStorageError: the disk failed.
         """
-        end = self.log_end_offset
-        if not self.log_start_offset <= offset <= end:
+        offsets = self._offsets
+        end = offsets.end
+        if not offsets.start <= offset <= end:
             raise OffsetOutOfRangeError(
-                f"Received request for offset {offset} for partition {self._label}, but we only have log segments "
-                f"in the range {self.log_start_offset} to {end}."
+                f"Received request for offset {offset} for partition {self._directory.label}, but we only have log "
+                f"segments in the range {offsets.start} to {end}."
             )
         if offset >= max_offset or offset == end:
             return ReadResult([], 0)
         try:
-            segment = self._active
+            segment = self._segments.active
             if offset >= segment.base_offset:
                 limit = segment.size if max_offset >= end else segment.limit_for(max_offset)
                 piece = segment.read(offset, max_bytes, limit, min_one=min_one)
@@ -62,40 +81,41 @@ class LogReader(LogState):
                 return ReadResult([piece], piece.length)
             return self._read_across(offset, max_bytes, max_offset, min_one)
         except RecordsError as error:
-            raise CorruptMessageError(f"{self._label}: {error}") from error
+            raise CorruptMessageError(f"{self._directory.label}: {error}") from error
         except OSError as error:
-            raise KafkaStorageError(f"Cannot read {self._label}: {error}") from error
+            raise KafkaStorageError(f"Cannot read {self._directory.label}: {error}") from error
 
     def is_in_older_segment(self, offset: int, end: int) -> bool:
         """Whether ``offset`` lies in an older segment than ``end``, up to which one may read."""
-        if offset >= self._active.base_offset or offset >= end:
+        segments = self._segments
+        if offset >= segments.active.base_offset or offset >= end:
             return False
-        return bisect_right(self._bases, offset) < bisect_right(self._bases, end)
+        return bisect_right(segments.bases, offset) < bisect_right(segments.bases, end)
 
     def missing(self, offset: int, max_bytes: int) -> Callable[[], None] | None:
         """What a worker has to read in before ``read`` gets by without the disk; None when nothing is missing.
 
         One step of it: ask again afterwards. A failure is for ``read`` to tell.
         """
-        if not self.log_start_offset <= offset < self.log_end_offset:
+        if not self._offsets.start <= offset < self._offsets.end:
             return None
-        segment = self._active
+        segment = self._segments.active
         if offset < segment.base_offset:
-            segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+            segment = self._segments.all[self._segments.index_of(offset)]
         try:
             return cold.missing(segment, offset, max_bytes)
         except (OSError, CorruptIndexError, RecordsError):
             return None
 
     def _read_across(self, offset: int, max_bytes: int, max_offset: int, min_one: bool) -> ReadResult:
-        segments, bases = self._segments, self._bases
+        segments, bases = self._segments.all, self._segments.bases
         slices: list[FileSlice] = []
         size = 0
-        for i in range(max(bisect_right(bases, offset) - 1, 0), len(segments)):
+        for i in range(self._segments.index_of(offset), len(segments)):
             segment = segments[i]
             if segment.base_offset >= max_offset or (slices and size >= max_bytes):
                 break
-            following = bases[i + 1] if i + 1 < len(bases) else self.log_end_offset
+            following = bases[i + 1] if i + 1 < len(bases) else self._offsets.end
             limit = segment.size if max_offset >= following else segment.limit_for(max_offset)
             start = max(offset, segment.base_offset)
             piece = segment.read(start, max_bytes - size, limit, min_one=min_one and not slices)
@@ -118,14 +138,14 @@ class LogReader(LogState):
             KafkaStorageError: the disk failed.
         """
         found: list[AbortedTransaction] = []
-        for segment in self._segments[max(bisect_right(self._bases, start) - 1, 0) :]:
+        for segment in self._segments.all[self._segments.index_of(start) :]:
             try:
-                rows, complete = segment.aborted_transactions(start, end)
+                rows, complete = segment.aborted.collect(start, end)
             except CorruptIndexError as error:
                 logger.warning("Rebuilding the transaction index of %s: %s", segment, error)
                 rows, complete = self._rebuilt_transactions(segment).collect(start, end)
             except OSError as error:
-                raise KafkaStorageError(f"Cannot read {self._label}: {error}") from error
+                raise KafkaStorageError(f"Cannot read {self._directory.label}: {error}") from error
             found += rows
             if complete:
                 break
@@ -143,12 +163,13 @@ class LogReader(LogState):
         if not result.slices:
             return []
         last = result.slices[-1]
-        for i in range(max(bisect_right(self._bases, start) - 1, 0), len(self._segments)):
-            segment = self._segments[i]
+        segments, bases = self._segments.all, self._segments.bases
+        for i in range(self._segments.index_of(start), len(segments)):
+            segment = segments[i]
             if segment.file is last.file:
                 following = segment.offset_index.lookup_position_after(last.position + last.length)
-                if following is None and i + 1 < len(self._bases):
-                    following = self._bases[i + 1]
+                if following is None and i + 1 < len(bases):
+                    following = bases[i + 1]
                 if following is not None:
                     max_offset = min(max_offset, following)
                 break
@@ -156,30 +177,30 @@ class LogReader(LogState):
 
     def _rebuilt_transactions(self, segment: Segment) -> TransactionIndex:
         try:
-            rebuild_transaction_index(self._segments, segment, self._ops)
+            rebuild_transaction_index(self._segments.all, segment, self._ops)
         except RecordsError as error:
-            raise CorruptMessageError(f"{self._label}: {error}") from error
+            raise CorruptMessageError(f"{self._directory.label}: {error}") from error
         except OSError as error:
-            raise KafkaStorageError(f"Cannot read {self._label}: {error}") from error
-        return segment.transaction_index
+            raise KafkaStorageError(f"Cannot read {self._directory.label}: {error}") from error
+        return segment.aborted.index
 
     # -- looking up offsets ----------------------------------------------------------------------------------
 
     def earliest_offset(self) -> TimestampOffset:
         """The log start offset, with the epoch it was written in if that is known (ListOffsets -2)."""
-        entries = self.epochs.entries()
-        epoch = entries[0][0] if entries and entries[0][1] <= self.log_start_offset else -1
-        return TimestampOffset(-1, self.log_start_offset, epoch)
+        entries = self._epochs.entries()
+        epoch = entries[0][0] if entries and entries[0][1] <= self._offsets.start else -1
+        return TimestampOffset(-1, self._offsets.start, epoch)
 
     def latest_offset(self) -> TimestampOffset:
         """The log end offset and the latest epoch (ListOffsets -1, before it is bounded by the high
         watermark).
         """
-        return TimestampOffset(-1, self.log_end_offset, self.epochs.latest_epoch)
+        return TimestampOffset(-1, self._offsets.end, self._epochs.latest_epoch)
 
     def segments_of_unknown_time(self) -> list[Segment]:
         """Segments whose largest timestamp has not been read yet: `cold.read_largest_timestamp` does it."""
-        return [segment for segment in self._segments if segment.max_timestamp == UNKNOWN_TIMESTAMP]
+        return [segment for segment in self._segments.all if segment.max_timestamp == UNKNOWN_TIMESTAMP]
 
     def missing_for_time(self, timestamp: int) -> Callable[[], None] | None:
         """What a worker has to read in before ``offset_for_timestamp`` gets by without the disk, or, below zero,
@@ -189,11 +210,11 @@ class LogReader(LogState):
         """
         try:
             if timestamp < 0:
-                segment = max(self._segments, key=Segment.largest_timestamp)
+                segment = max(self._segments.all, key=Segment.largest_timestamp)
                 return cold.missing_for_time(segment, segment.largest_timestamp(), segment.base_offset)
-            for segment in self._segments:
+            for segment in self._segments.all:
                 if segment.retention_timestamp() >= timestamp:
-                    return cold.missing_for_time(segment, timestamp, self.log_start_offset)
+                    return cold.missing_for_time(segment, timestamp, self._offsets.start)
         except (OSError, CorruptIndexError, RecordsError):
             pass
         return None
@@ -204,8 +225,7 @@ class LogReader(LogState):
 
         As in Kafka it may lie before the log start offset: DeleteRecords leaves the batch until its segment goes.
         """
-        segments = self._segments
-        segment = max(segments, key=Segment.largest_timestamp)
+        segment = max(self._segments.all, key=Segment.largest_timestamp)
         largest = segment.largest_timestamp()
         return None if largest < 0 else self._timestamp_search(segment, largest, segment.base_offset)
 
@@ -216,9 +236,9 @@ class LogReader(LogState):
             CorruptMessageError: the log does not read as batches there.
             KafkaStorageError: the disk failed.
         """
-        for segment in self._segments:
+        for segment in self._segments.all:
             if segment.retention_timestamp() >= timestamp:
-                found = self._timestamp_search(segment, timestamp, self.log_start_offset)
+                found = self._timestamp_search(segment, timestamp, self._offsets.start)
                 if found is not None:
                     return found
         return None
@@ -227,9 +247,9 @@ class LogReader(LogState):
         try:
             return find_in_segment(segment, timestamp, start_offset)
         except RecordsError as error:
-            raise CorruptMessageError(f"{self._label}: {error}") from error
+            raise CorruptMessageError(f"{self._directory.label}: {error}") from error
         except OSError as error:
-            raise KafkaStorageError(f"Cannot read {self._label}: {error}") from error
+            raise KafkaStorageError(f"Cannot read {self._directory.label}: {error}") from error
 
     def legacy_offsets_before(self, timestamp: int, max_count: int, now_ms: int) -> list[int]:
         """Offsets at which segments begin, last changed at or before ``timestamp``, newest first (ListOffsets
@@ -237,13 +257,13 @@ class LogReader(LogState):
         """
         rows = [
             (
-                max(segment.base_offset, self.log_start_offset),
+                max(segment.base_offset, self._offsets.start),
                 os.stat(segment.path(names.LOG)).st_mtime_ns // 1_000_000,
             )
-            for segment in self._segments
+            for segment in self._segments.all
         ]
-        if self._active.size:
-            rows.append((self.log_end_offset, now_ms))
+        if self._segments.active.size:
+            rows.append((self._offsets.end, now_ms))
         if timestamp == -1:
             last = len(rows) - 1
         elif timestamp == -2:
@@ -256,4 +276,4 @@ class LogReader(LogState):
         """``(epoch found, end offset)`` of the largest epoch at or below ``epoch``; ``(-1, -1)`` when
         unknown.
         """
-        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+        return self._epochs.end_offset_for(epoch, self._offsets.end)

@@ -27,12 +27,12 @@ from broker.log.config import LogConfig
 from broker.log.deletions import Deletions
 from broker.log.file_ops import OS, FileOps
 from broker.log.loading import LogLoader
+from broker.log.log import Log
 from broker.log.log_dir import LogDir
 from broker.log.log_dirs import check_any_online, lock_all, unlock_all
 from broker.log.moving.future import FutureLog
 from broker.log.moving.futures import Futures
 from broker.log.moving.startup import forget_moves, settle_moves
-from broker.log.partition_log import PartitionLog
 from broker.log.retention import TIME_AND_SIZE, RetentionPolicy
 from kafkalog.protocol.errors import KafkaError, KafkaStorageError
 from kafkalog.storage import names
@@ -74,7 +74,7 @@ class LogManager:
         self._clock = clock
         self._threads = max(1, num_recovery_threads)
         self._ops = ops
-        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._logs: dict[TopicPartition, Log] = {}
         self._counts: Counter[Path] = Counter()
         self._failing = threading.Lock()
         self.on_directory_failure: Callable[[Path], None] = lambda path: None
@@ -165,18 +165,18 @@ class LogManager:
 
     # -- the logs --------------------------------------------------------------------------------------------
 
-    def get(self, topic: str, partition: int) -> PartitionLog | None:
+    def get(self, topic: str, partition: int) -> Log | None:
         """The log of a partition, or None."""
         return self._logs.get((topic, partition))
 
-    def holds(self, log: PartitionLog) -> bool:
+    def holds(self, log: Log) -> bool:
         """Whether ``log`` has not been taken out of service."""
         return self._logs.get((log.topic, log.partition)) is log
 
     def __len__(self) -> int:
         return len(self._logs)
 
-    def __iter__(self) -> Iterator[PartitionLog]:
+    def __iter__(self) -> Iterator[Log]:
         return iter(list(self._logs.values()))
 
     def create(
@@ -187,7 +187,7 @@ class LogManager:
         config: LogConfig | None = None,
         *,
         is_new: bool = True,
-    ) -> PartitionLog:
+    ) -> Log:
         """The log of a partition, made if there is none.
 
         Without ``is_new`` the partition may have had a log before, and none is made while a log directory that may
@@ -218,7 +218,7 @@ class LogManager:
         if directory.offline is not None:
             raise KafkaStorageError(f"Cannot create {topic}-{partition}: {directory.path} is offline")
         try:
-            log = PartitionLog.open(
+            log = Log.open(
                 directory.path / names.partition_dir(topic, partition),
                 config or self.default_config,
                 clean=False,
@@ -228,7 +228,7 @@ class LogManager:
             )
         except OSError as error:
             raise KafkaStorageError(f"Cannot create {topic}-{partition} in {directory.path}: {error}") from error
-        log.on_offline = self.fail_directory
+        log.when_offline(self.fail_directory)
         self._logs[topic, partition] = log
         self._counts[log.log_dir] += 1
         if directory.offline is not None:
@@ -287,7 +287,7 @@ class LogManager:
         resets ``log.also_in``.
 
         Raises:
-            KafkaStorageError, OSError: as `PartitionLog.relocate`.
+            KafkaStorageError, OSError: as `Log.relocate`.
         """
         log, source = future.log, future.log.log_dir
         doomed = log.relocate(future.dir, epochs)
@@ -342,7 +342,7 @@ class LogManager:
 
     # -- periodic work ---------------------------------------------------------------------------------------
 
-    def run_retention(self, now_ms: int, logs: Iterable[PartitionLog] | None = None) -> int:
+    def run_retention(self, now_ms: int, logs: Iterable[Log] | None = None) -> int:
         """Apply retention to every log, or to these; returns the number of segments taken out."""
         gone = 0
         for log in self if logs is None else logs:
@@ -350,7 +350,7 @@ class LogManager:
                 gone += self.apply_retention(log, now_ms)
         return gone
 
-    def apply_retention(self, log: PartitionLog, now_ms: int) -> int:
+    def apply_retention(self, log: Log, now_ms: int) -> int:
         """Apply retention to one log; returns the number of segments taken out. What goes wrong is logged."""
         try:
             return len(log.apply_retention(now_ms, self.retention_policy))
@@ -401,7 +401,7 @@ class LogManager:
         And those whose segments may be back after a power failure, for nothing has forced their removal yet.
         """
 
-        def value(log: PartitionLog) -> int | None:
+        def value(log: Log) -> int | None:
             start = log.log_start_offset
             return start if start > log.segments[0].base_offset or (start and log.names_unsynced) else None
 
@@ -427,7 +427,7 @@ class LogManager:
         if self._checkpoints.mentions(key):
             raise KafkaStorageError(f"Cannot create {key[0]}-{key[1]}: no space left for the checkpoints")
 
-    def _checkpoint(self, write: Write, value: Callable[[PartitionLog], int | None]) -> bool:
+    def _checkpoint(self, write: Write, value: Callable[[Log], int | None]) -> bool:
         return self._checkpoints.write(write, self._logs, value)
 
     def fail_directory(self, path: Path, reason: str) -> None:

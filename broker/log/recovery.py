@@ -248,7 +248,7 @@ def recover_segment(
         OSError: it cannot be read or cut.
     """
     segment.reset_indexes()
-    segment.transaction_index.reset()
+    segment.aborted.index.reset()
     file = segment.file
     file_size = os.fstat(file.fd).st_size
     segment.size = file_size
@@ -272,7 +272,7 @@ def recover_segment(
     segment.cut(valid)
     segment.finish()
     # The recovery point may vouch for all of it already, and nobody would miss what is not in this index.
-    segment.transaction_index.sync()
+    segment.aborted.index.sync()
     return next_offset
 
 
@@ -368,7 +368,7 @@ def note_producer(
         header.producer_id, header.producer_epoch, marker.coordinator_epoch, header.base_offset, marker.timestamp,
         aborted=marker.aborted,
     )  # fmt: skip
-    return aborted is not None and segment is not None and segment.add_aborted(aborted)
+    return aborted is not None and segment is not None and segment.aborted.add(aborted)
 
 
 def rebuild_transaction_index(segments: list[Segment], segment: Segment, ops: FileOps = OS) -> None:
@@ -382,12 +382,12 @@ def rebuild_transaction_index(segments: list[Segment], segment: Segment, ops: Fi
     producers = ProducerStateManager(segment.directory, 0, (), ops)
     producers.end_offset = segments[0].base_offset
     replay(segments, producers, segment.base_offset, strict=True)
-    segment.transaction_index.reset()
+    segment.aborted.index.reset()
     file = segment.file
     for position, header in headers(file.fd, 0, segment.size):
         batch = os.pread(file.fd, header.size, position) if header.is_control else b""
         note_producer(producers, header, memoryview(batch), segment)
-    segment.transaction_index.sync()
+    segment.aborted.index.sync()
 
 
 def _largest(segment: Segment) -> int:

@@ -2,7 +2,7 @@
 
 A segment holds the batches from its base offset (its name) up to the next segment's. Only the last one, the
 active segment, is appended to. Files are opened and indexes loaded on first use: opening a partition reads
-none of them. Where they lie and what they are called: `stored_segment`.
+none of them. Where they lie and what they are called: `segment_files`. Aborted transactions: `aborted_transactions`.
 
 Positions are found in three steps, cheapest first: those of the newest batches, which are kept (`batch_positions`);
 the sparse offset index; a walk over batch headers from the index's entry.
@@ -16,6 +16,7 @@ import time
 from zlib import crc32
 
 from broker import page_cache
+from broker.log.aborted_transactions import AbortedTransactions
 from broker.log.batch_positions import BatchPositions
 from broker.log.batch_scan import batch_size, find_batch, headers
 from broker.log.config import LogConfig
@@ -25,9 +26,8 @@ from broker.log.index_file import CorruptIndexError, IndexFile
 from broker.log.moving.plan import Extent
 from broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from broker.log.segment_file import FileSlice, SegmentFile
-from broker.log.stored_segment import SegmentWriteError, StoredSegment
+from broker.log.segment_files import SegmentFiles, SegmentWriteError
 from broker.log.time_index import NO_TIMESTAMP, TimeIndex
-from broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from kafkalog.records.batch import MAGIC, MAGIC_AT
 from kafkalog.records.errors import CorruptRecordError
 from kafkalog.storage import names
@@ -38,18 +38,41 @@ logger = logging.getLogger(__name__)
 UNKNOWN_TIMESTAMP = -2
 
 
-class Segment(StoredSegment):
-    """See the module. Not safe for use from several threads, but for :meth:`flush`."""
+class Segment:
+    """See the module. Not safe for use from several threads, but for :meth:`flush`.
+
+    Attributes:
+        base_offset: of its first batch, and its name.
+        size: bytes of its batches.
+        config: of the log; only the log replaces it.
+        aborted: the aborted transactions whose markers it holds.
+        index_builds: how often its indexes were begun anew.
+    """
 
     __slots__ = (
-        "_aborted_changes", "_distrusted", "_none_aborted_at", "_positions", "_roll_timestamp", "bytes_since_index",
-        "config", "created_ms", "index_builds", "jitter_ms", "max_timestamp", "max_timestamp_offset", "size",
+        "_distrusted", "_files", "_index", "_ops", "_positions", "_roll_timestamp", "_time_index", "_writable",
+        "aborted", "base_offset", "bytes_since_index", "config", "created_ms", "index_builds", "jitter_ms",
+        "max_timestamp", "max_timestamp_offset", "size",
     )  # fmt: skip
 
     def __init__(
-        self, directory: str, base_offset: int, size: int, config: LogConfig, now_ms: int, ops: FileOps = OS
+        self,
+        directory: str,
+        base_offset: int,
+        size: int,
+        config: LogConfig,
+        now_ms: int,
+        ops: FileOps = OS,
+        suffix: str = "",
     ) -> None:
-        super().__init__(directory, base_offset, ops)
+        self.base_offset = base_offset
+        self._ops = ops
+        self._files = SegmentFiles(directory, base_offset, ops, suffix)
+        self._index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        # Whether both indexes are in memory, and have room for what is appended.
+        self._writable = False
+        self.aborted = AbortedTransactions(self._files, ops)
         self.size = size
         self.config = config
         self.created_ms = now_ms
@@ -60,11 +83,7 @@ class Segment(StoredSegment):
         self.max_timestamp = NO_TIMESTAMP if size == 0 else UNKNOWN_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self._roll_timestamp: int | None = None
-        # Aborted transactions were looked for and not found when so many changes had been counted.
-        self._aborted_changes = 0
-        self._none_aborted_at = -1
         self._positions = BatchPositions()
-        # How often its indexes were begun anew.
         self.index_builds = 0
         # Its index was found not to fit the log, and was built anew.
         self._distrusted = False
@@ -80,13 +99,11 @@ class Segment(StoredSegment):
             OSError: they could not be made; none is left.
             SegmentWriteError: nor could they be removed.
         """
-        segment = cls(directory, base_offset, 0, config, now_ms, ops)
-        segment.suffix = suffix
-        fd = ops.open(segment.path(names.LOG), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        segment._keep_open(SegmentFile(fd))
+        segment = cls(directory, base_offset, 0, config, now_ms, ops, suffix)
+        file = segment._files.create()
         try:
             if config.preallocate:
-                ops.ftruncate(fd, config.segment_bytes)
+                ops.ftruncate(file.fd, config.segment_bytes)
             ops.unlink(segment.path(names.TXN_INDEX))
             segment.reset_indexes()
         except OSError:
@@ -96,6 +113,85 @@ class Segment(StoredSegment):
 
     def __repr__(self) -> str:
         return f"Segment(base_offset={self.base_offset}, size={self.size}, max_timestamp={self.max_timestamp})"
+
+    # -- its files -------------------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> str:
+        """Where its files lie."""
+        return self._files.directory
+
+    @property
+    def file(self) -> SegmentFile:
+        """The open ``.log`` file; whoever uses its descriptor holds it meanwhile (`open_files`)."""
+        return self._files.log
+
+    def path(self, kind: str) -> str:
+        """Path of one of its files, by ending."""
+        return self._files.path(kind)
+
+    def files(self) -> list[str]:
+        """Paths of the files it has or may have."""
+        return self._files.paths()
+
+    def close_idle(self) -> None:
+        """Let go of the descriptor; the next use opens the file again."""
+        self._files.close_idle()
+
+    def release(self) -> None:
+        """Let go of the descriptor and the maps; slices in flight keep the file open."""
+        self._files.release()
+        self._index = self._time_index = None
+        self._writable = False
+
+    def move(self, directory: str) -> None:
+        """Its directory gets another name: a flush beside this must not find a new log's files under the old one."""
+        self._files.directory = directory
+        for index, kind in ((self._index, names.INDEX), (self._time_index, names.TIME_INDEX)):
+            if index is not None:
+                index.path = self.path(kind)
+
+    def relocate(self, directory: str) -> None:
+        """Copies of its files are in ``directory``, and those are its files from now on; slices in flight keep theirs.
+
+        What is in memory of its indexes stays there.
+        """
+        self._files.directory = directory
+        self._files.release()
+        for index, kind in ((self._index, names.INDEX), (self._time_index, names.TIME_INDEX)):
+            if index is not None:
+                index.relocate(self.path(kind))
+
+    def rename_to(self, suffix: str) -> None:
+        """Give its files names that end with ``suffix``, the ``.log`` file first; its indexes are loaded anew.
+
+        Raises:
+            OSError: a file could not be renamed; those before it have their new names.
+        """
+        self._index = self._time_index = None
+        self._files.rename_to(suffix)
+
+    def mark_deleted(self) -> list[str]:
+        """Rename its files for later removal and return their new paths; slices in flight stay readable."""
+        paths = self._files.mark_deleted()
+        self.release()
+        return paths
+
+    def remove(self) -> None:
+        """Unlink its files; slices in flight stay readable."""
+        self.release()
+        self._files.remove()
+
+    def discard(self) -> None:
+        """Unlink the files of a new segment that is not to be: found later, it would seem to be the log's end.
+
+        Raises:
+            SegmentWriteError: they could not be removed.
+        """
+        try:
+            self.remove()
+        except OSError as error:
+            raise SegmentWriteError(error.errno, f"cannot remove {self.path(names.LOG)}") from error
 
     # -- indexes, on first use ----------------------------------------------------------------------------
 
@@ -129,34 +225,6 @@ class Segment(StoredSegment):
                 return self.rebuild_indexes()[1]
             self._time_index = index
         return index
-
-    @property
-    def transaction_index(self) -> TransactionIndex:
-        """The aborted transactions of the segment."""
-        return TransactionIndex(self.path(names.TXN_INDEX), self.base_offset, self._ops)
-
-    def aborted_transactions(self, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
-        """What `TransactionIndex.collect` answers, without looking for a file again where there was none.
-
-        Few segments have one, and a reader of committed records asks every segment from its own to the last.
-        """
-        changes = self._aborted_changes
-        if self._none_aborted_at == changes:
-            return [], False
-        index = self.transaction_index
-        found = index.collect(start, end)
-        if not os.path.exists(index.path):
-            self._none_aborted_at = changes
-        return found
-
-    def add_aborted(self, transaction: AbortedTransaction) -> bool:
-        """`TransactionIndex.append` to the transaction index."""
-        # Counted before and after: a reader on another thread may look at any moment.
-        self._aborted_changes += 1
-        try:
-            return self.transaction_index.append(transaction)
-        finally:
-            self._aborted_changes += 1
 
     def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Write both indexes anew from the batch headers of the log, trimmed."""
@@ -417,7 +485,7 @@ class Segment(StoredSegment):
             self.cut(position)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
-        self.transaction_index.truncate_to(offset)
+        self.aborted.index.truncate_to(offset)
         self.bytes_since_index = 0
         self._positions.clear()
         if self.size == 0:
@@ -453,7 +521,7 @@ class Segment(StoredSegment):
         for index in (self._index, self._time_index):
             if index is not None:
                 index.sync()
-        self.transaction_index.sync()
+        self.aborted.index.sync()
         FLUSH_STATS.add(time.perf_counter() - began)
 
     def finish(self) -> bool:
@@ -481,7 +549,7 @@ class Segment(StoredSegment):
                 reserve = index.max_entries * index.ENTRY_SIZE if self._writable else 0
                 extent = Extent(index.written, extent.stamp, reserve)
             found.append((kind, extent))
-        aborted = Extent(None, (self, self._aborted_changes))
+        aborted = Extent(None, (self, self.aborted.changes))
         if self._writable and os.path.exists(path := self.path(names.TXN_INDEX)):
             aborted = Extent(os.stat(path).st_size, self)
         found.append((names.TXN_INDEX, aborted))

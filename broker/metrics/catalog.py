@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from broker.coordinator.group.service import GroupCoordinator
     from broker.coordinator.transaction.service import Transactions
     from broker.log.cleaner.cleaner import LogCleaner
+    from broker.log.log import Log
     from broker.log.manager import LogManager
-    from broker.log.partition_log import PartitionLog
     from broker.quota.client import ClientQuota, ClientQuotas
     from broker.replica.manager import ReplicaManager
 
@@ -83,7 +83,7 @@ def _one(value: Callable[[Sources], Value]) -> Callable[[Sources], Rows]:
     return read
 
 
-def _each_log(value: Callable[[PartitionLog], float]) -> Callable[[Sources], Rows]:
+def _each_log(value: Callable[[Log], float]) -> Callable[[Sources], Rows]:
     def read(sources: Sources) -> Rows:
         for log in sources.logs:
             yield (log.topic, str(log.partition)), value(log)

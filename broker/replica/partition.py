@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker.log.append_info import AppendInfo
+from broker.log.log import Log
 from broker.log.message_sets import PreparedSet
-from broker.log.partition_log import PartitionLog
 from broker.log.segment_file import ReadResult
 from broker.log.transaction_index import AbortedTransaction
 from broker.log.validation import Origin
@@ -77,7 +77,7 @@ class Partition:
     )
 
     def __init__(
-        self, topic: str, index: int, broker_id: int, log: PartitionLog, min_insync: int, counters: TopicCounters
+        self, topic: str, index: int, broker_id: int, log: Log, min_insync: int, counters: TopicCounters
     ) -> None:
         self.counters = counters
         self.topic = topic

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from kafkalog.records.batch import decode_batch, iter_headers
 
 Records = dict[int, tuple[bytes | None, bytes | None]]
 """Key and value by offset."""
 
 
-def records_of(log: PartitionLog) -> Records:
+def records_of(log: Log) -> Records:
     """Every record that a log serves, in its order."""
     found: Records = {}
     offset = log.log_start_offset
@@ -28,7 +28,7 @@ def records_of(log: PartitionLog) -> Records:
     return found
 
 
-def check(log: PartitionLog, appended: Records, flushed: int, where: str) -> None:
+def check(log: Log, appended: Records, flushed: int, where: str) -> None:
     """Nothing but what was appended, in its order, and of each key the latest record that was flushed, or a later one.
 
     Raises:

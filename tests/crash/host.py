@@ -13,7 +13,7 @@ from unittest import mock
 from broker.config.server import BrokerConfig
 from broker.log.batch_scan import verified_batches
 from broker.log.file_ops import Buffer, FileOps
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from broker.log.producer_state import SEQUENCE_MASK
 from broker.replica.partition import Partition
 from broker.runtime import Runtime
@@ -93,7 +93,7 @@ def row_of(header: BatchHeader, data: Buffer) -> Row:
     )  # fmt: skip
 
 
-def rows_of(log: PartitionLog) -> list[Row]:
+def rows_of(log: Log) -> list[Row]:
     """Every batch that a log serves."""
     rows: list[Row] = []
     offset = log.log_start_offset
@@ -109,7 +109,7 @@ def rows_of(log: PartitionLog) -> list[Row]:
     return rows
 
 
-def all_rows(log: PartitionLog) -> list[Row]:
+def all_rows(log: Log) -> list[Row]:
     """Every batch of a log; those before its log start offset, too, which a power cut may bring back.
 
     Of those the first ones of each segment that are whole: what lies behind a checkpointed log start offset need never
@@ -127,7 +127,7 @@ def all_rows(log: PartitionLog) -> list[Row]:
     return before + rows_of(log)
 
 
-def rows_at(log: PartitionLog, offset: int) -> int:
+def rows_at(log: Log, offset: int) -> int:
     """Base offset of the batch that a read of ``offset`` begins with."""
     ((_, header), *_) = iter_headers(memoryview(log.read(offset, 1).read()))
     return header.base_offset

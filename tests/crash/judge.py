@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.log.control import parse_marker
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from broker.replica.partition import Partition
 from kafkalog.records.batch import iter_headers
 from tests.crash import compacted
@@ -127,7 +127,7 @@ class Judge:
             info = partition.log.append(data, leader_epoch=max(partition.leader_epoch, 0), now_ms=NOW)
             assert info.first_offset == end
 
-    def check_state(self, log: PartitionLog, rows: list[Row], where: str) -> None:
+    def check_state(self, log: Log, rows: list[Row], where: str) -> None:
         # As in Kafka, epochs before a log start offset are forgotten, whether or not a crash brings the records back.
         first = log.epochs.entries()[0][1] if log.epochs.entries() else 0
         for row in rows:

@@ -20,7 +20,7 @@ import pytest
 from broker.log.checkpoints import encode_uuid, read_meta_properties, read_partition_metadata
 from broker.log.config import LogConfig
 from broker.log.dump import dump_file
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from broker.log.tools import targets, verify
 from broker.log.validation import Origin
 from kafkalog.records.compression import Codec
@@ -86,7 +86,7 @@ def write_by_clients(client: ConfluentClient) -> dict[str, Topic]:
 def write_transactions(directory: Path) -> Topic:
     """Transactions of three producers, interleaved, most of them aborted, over several segments."""
     config = LogConfig(segment_bytes=8_000, index_interval_bytes=1024, segment_index_bytes=65536)
-    log = PartitionLog.open(directory, config, clean=True, now_ms=BASE_TIME)
+    log = Log.open(directory, config, clean=True, now_ms=BASE_TIME)
     sequences = dict.fromkeys((100, 101, 102), 0)
     everything: list[Record] = []
     committed: list[Record] = []

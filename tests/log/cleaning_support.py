@@ -12,7 +12,7 @@ from broker.log.cleaner.selection import examine
 from broker.log.cleaner.throttle import Throttle
 from broker.log.control import parse_marker
 from broker.log.file_ops import OS, FileOps
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from broker.log.segment import Segment
 from kafkalog.records import cleaning
 from kafkalog.records.any_format import decode_any, iter_any_headers
@@ -45,7 +45,7 @@ def keyed(
 
 
 def clean(
-    log: PartitionLog,
+    log: Log,
     *,
     now_ms: int = NOW,
     config: CleanerConfig = SMALL,
@@ -77,14 +77,14 @@ def clean(
     return dataclasses.replace(run.stats)
 
 
-def clean_whole(log: PartitionLog, *, now_ms: int = NOW, ops: FileOps = OS) -> CleaningStats | None:
+def clean_whole(log: Log, *, now_ms: int = NOW, ops: FileOps = OS) -> CleaningStats | None:
     """Roll, so that everything may be cleaned, and clean."""
     log.high_watermark = log.log_end_offset
     log.roll(now_ms)
     return clean(log, now_ms=now_ms, ops=ops)
 
 
-def batches_of(log: PartitionLog) -> Iterator[tuple[BatchHeader, list[Record]]]:
+def batches_of(log: Log) -> Iterator[tuple[BatchHeader, list[Record]]]:
     """Every batch of the log from its start on, checksums verified, offsets in order."""
     offset = log.log_start_offset
     previous = -1
@@ -101,7 +101,7 @@ def batches_of(log: PartitionLog) -> Iterator[tuple[BatchHeader, list[Record]]]:
         offset = previous + 1
 
 
-def records_of(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
+def records_of(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
     """Offset, key and value of every record but markers."""
     return [
         (record.offset, record.key, record.value)
@@ -111,7 +111,7 @@ def records_of(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]
     ]
 
 
-def table_of(log: PartitionLog) -> dict[bytes | None, bytes]:
+def table_of(log: Log) -> dict[bytes | None, bytes]:
     """What a consumer of committed records makes of the log: of each key the latest value, if it was not deleted.
 
     Aborted transactions are left out as clients do it: from the first offset on, until the producer's marker.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
 from broker.log.config import LogConfig
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from broker.log.producer_state import ProducerStateManager
 from broker.log.recovery import replay
 from tests.crash.lossy_disk import Disk, Entry, RecordingOps
@@ -32,7 +32,7 @@ class LossyLogMachine(RuleBasedStateMachine):
         self.entries: list[Entry] = []
         self.ops = RecordingOps(self.entries.append)
         self.directory.mkdir()
-        self.log: PartitionLog
+        self.log: Log
         # What the checkpoint file of the log directory says.
         self.recovery_point = 0
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, Buffer, FileOps
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from kafkalog.records.batch import Record, decode_batch, encode_batch, iter_headers
 from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
@@ -83,10 +83,10 @@ def open_log(
     recovery_point: int = 0,
     now_ms: int = NOW,
     ops: FileOps = OS,
-) -> PartitionLog:
+) -> Log:
     """The log of partition t-0 in ``directory``, both made if they are not there."""
     directory.mkdir(parents=True, exist_ok=True)
-    return PartitionLog.open(
+    return Log.open(
         directory / "t-0",
         config or LogConfig(),
         clean=clean,
@@ -187,7 +187,7 @@ class Stored(NamedTuple):
     values: tuple[bytes | None, ...]
 
 
-def stored(log: PartitionLog, start: int | None = None) -> list[Stored]:
+def stored(log: Log, start: int | None = None) -> list[Stored]:
     """Every batch from ``start`` (default: the log start offset) on, read in small steps, CRCs checked."""
     found: list[Stored] = []
     offset = log.log_start_offset if start is None else start

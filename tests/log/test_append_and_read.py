@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from broker.log.append_info import AppendInfo
 from broker.log.config import LogConfig
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import (
     CorruptMessageError,
@@ -27,7 +27,7 @@ from tests.log.support import NOW, batch, marker, open_log, stored, temporary_di
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_bytes=1200)
 
 
-def append(log: PartitionLog, count: int = 1, *, timestamp: int = NOW, now_ms: int = NOW, size: int = 20) -> int:
+def append(log: Log, count: int = 1, *, timestamp: int = NOW, now_ms: int = NOW, size: int = 20) -> int:
     data = batch(count, size=size, timestamp=timestamp)
     return log.append(data, leader_epoch=0, now_ms=now_ms).first_offset
 
@@ -309,7 +309,7 @@ def test_aborted_transactions_of_what_was_read(tmp_path: Path, interval: int) ->
 # -- idempotent producers ------------------------------------------------------------------------------------
 
 
-def produce(log: PartitionLog, sequence: int, count: int = 1, *, epoch: int = 0) -> AppendInfo:
+def produce(log: Log, sequence: int, count: int = 1, *, epoch: int = 0) -> AppendInfo:
     data = batch(count, size=50, producer_id=3, producer_epoch=epoch, base_sequence=sequence)
     return log.append(data, leader_epoch=0, now_ms=NOW)
 

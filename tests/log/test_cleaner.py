@@ -14,7 +14,7 @@ from broker.log.cleaner.job import facts_of, make_job
 from broker.log.cleaner.selection import examine
 from broker.log.cleaner.throttle import Throttle
 from broker.log.config import LogConfig
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.records.batch import DELETE_HORIZON_FLAG, Record
@@ -29,7 +29,7 @@ from tests.log.support import NOW, FaultyOps, marker, open_log
 COMPACT = LogConfig(cleanup_policy=("compact",), segment_bytes=2000, index_interval_bytes=200, delete_retention_ms=1000)
 
 
-def append(log: PartitionLog, *pairs: tuple[bytes | None, bytes | None], **options: object) -> int:
+def append(log: Log, *pairs: tuple[bytes | None, bytes | None], **options: object) -> int:
     """Append one batch and let consumers see it; its first offset."""
     transactional = bool(options.get("transactional"))
     info = log.append(
@@ -40,13 +40,13 @@ def append(log: PartitionLog, *pairs: tuple[bytes | None, bytes | None], **optio
     return info.first_offset
 
 
-def end_transaction(log: PartitionLog, producer: int, *, commit: bool) -> int:
+def end_transaction(log: Log, producer: int, *, commit: bool) -> int:
     info = log.append(marker(producer, commit=commit), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
     log.high_watermark = log.log_end_offset
     return info.first_offset
 
 
-def offsets(log: PartitionLog) -> list[int]:
+def offsets(log: Log) -> list[int]:
     return [offset for offset, _, _ in records_of(log)]
 
 
@@ -344,8 +344,8 @@ def test_a_flush_beside_a_replacement_does_no_harm(tmp_path: Path) -> None:
     log = open_log(tmp_path, COMPACT)
     append(log, (b"a", b"1"))
     clean_whole(log)
-    log._flush_segment(log.segments[0], log.truncations)
-    log.recovery_point = 0
+    log._flusher.flush_segment(log.segments[0], log.truncations)
+    log._flusher.recovery_point = 0
     log.flush()
     assert log.offline is None
 

@@ -14,7 +14,7 @@ import pytest
 
 from broker.log.config import LogConfig
 from broker.log.file_ops import FileOps
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
@@ -40,7 +40,7 @@ class Interrupted(FaultyOps):
         self._maybe_fail("fsync_dir", path)
 
 
-def fill(log: PartitionLog) -> None:
+def fill(log: Log) -> None:
     """Segments of superseded keys, tombstones, aborted and committed transactions; the last segments leave nothing."""
 
     def append(*pairs: tuple[bytes, bytes | None], **options: object) -> None:
@@ -82,7 +82,7 @@ def copied(prepared: Path, target: Path) -> Path:
     return target
 
 
-def reopened(root: Path, ops: FileOps | None = None) -> PartitionLog:
+def reopened(root: Path, ops: FileOps | None = None) -> Log:
     """As after a crash: only what was flushed before the cleaning began is vouched for."""
     log = open_log(root, LARGER, recovery_point=0, ops=ops or NoSync())
     log.high_watermark = log.log_end_offset
@@ -115,7 +115,7 @@ class Expected:
         clean(log)
         self.cleaned = records_of(log)
 
-    def check(self, log: PartitionLog) -> None:
+    def check(self, log: Log) -> None:
         assert log.offline is None
         assert table_of(log) == self.table
         assert log.log_end_offset == self.end
@@ -124,7 +124,7 @@ class Expected:
         leftovers = [path for path in log.dir.iterdir() if path.suffix in (names.CLEANED, names.SWAP, names.DELETED)]
         assert leftovers == []
 
-    def check_to_the_end(self, log: PartitionLog) -> None:
+    def check_to_the_end(self, log: Log) -> None:
         self.check(log)
         clean(log, ops=NoSync())
         assert records_of(log) == self.cleaned

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from broker.log.config import LogConfig
+from broker.log.log import Log
 from broker.log.log_dir import LogDirUnusableError
 from broker.log.manager import LogManager
-from broker.log.partition_log import PartitionLog
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
@@ -24,18 +24,18 @@ COUNT = 30
 BLOCK = 64
 
 
-def filled(directory: Path, config: LogConfig = CONFIG) -> PartitionLog:
+def filled(directory: Path, config: LogConfig = CONFIG) -> Log:
     log = open_log(directory, config)
     for i in range(COUNT):
         log.append(batch((b"%050d" % i,), timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
     return log
 
 
-def offsets(log: PartitionLog) -> list[int]:
+def offsets(log: Log) -> list[int]:
     return [row.base_offset for row in stored(log)]
 
 
-def is_what_was_written(log: PartitionLog) -> None:
+def is_what_was_written(log: Log) -> None:
     for row in stored(log):
         assert row.values == (b"%050d" % row.base_offset,)
         found = log.offset_for_timestamp(NOW + row.base_offset)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from broker.log.config import LogConfig
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import KafkaStorageError
 from tests.log.support import NOW, FaultyOps, Stored, batch, marker, open_log, stored, temporary_directory
@@ -23,11 +23,11 @@ CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_byt
 VALUES = (b"x" * 50,)
 
 
-def append(log: PartitionLog, epoch: int = 0) -> None:
+def append(log: Log, epoch: int = 0) -> None:
     log.append(batch(VALUES), leader_epoch=epoch, now_ms=NOW)
 
 
-def prepared(log: PartitionLog) -> None:
+def prepared(log: Log) -> None:
     """A transaction under way, and room for one more batch in the active segment."""
     log.append(
         batch(VALUES, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True),
@@ -37,15 +37,15 @@ def prepared(log: PartitionLog) -> None:
         append(log)
 
 
-def abort(log: PartitionLog) -> None:
+def abort(log: Log) -> None:
     log.append(marker(7), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
 
 
-def roll_by_size(log: PartitionLog) -> None:
+def roll_by_size(log: Log) -> None:
     log.append(batch((b"y" * 800,)), leader_epoch=0, now_ms=NOW)
 
 
-ACTS: dict[str, Callable[[PartitionLog], object]] = {
+ACTS: dict[str, Callable[[Log], object]] = {
     "append": append,
     "append in a new epoch": lambda log: append(log, 1),
     "append that rolls": roll_by_size,
@@ -54,7 +54,7 @@ ACTS: dict[str, Callable[[PartitionLog], object]] = {
 }
 
 
-def calls_of(act: Callable[[PartitionLog], object]) -> int:
+def calls_of(act: Callable[[Log], object]) -> int:
     """How many file operations it takes when nothing fails."""
     with temporary_directory() as directory:
         ops = FaultyOps()
@@ -75,9 +75,7 @@ def cases() -> Iterator[object]:
 
 
 @pytest.mark.parametrize(("act", "at", "persists", "error"), list(cases()))
-def test_any_failing_call(
-    tmp_path: Path, act: Callable[[PartitionLog], object], at: int, persists: bool, error: int
-) -> None:
+def test_any_failing_call(tmp_path: Path, act: Callable[[Log], object], at: int, persists: bool, error: int) -> None:
     ops = FaultyOps(error)
     log = open_log(tmp_path, CONFIG, ops=ops)
     prepared(log)

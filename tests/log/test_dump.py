@@ -10,7 +10,7 @@ import pytest
 
 from broker.log.config import LogConfig
 from broker.log.dump import dump_file
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from broker.log.validation import Origin
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
@@ -20,7 +20,7 @@ from tests.peers import kafka, require
 TOOL = {kafka.KAFKA_3: "kafka.tools.DumpLogSegments", kafka.KAFKA_4: "org.apache.kafka.tools.DumpLogSegments"}
 
 
-def sample(directory: Path) -> PartitionLog:
+def sample(directory: Path) -> Log:
     """A closed log of everything that a dump tells apart, in two segments."""
     log = open_log(directory, LogConfig(index_interval_bytes=200))
     for codec in Codec:

@@ -11,7 +11,7 @@ import pytest
 
 from broker.log.config import LogConfig
 from broker.log.file_ops import FileOps
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
 from tests.log.support import NOW, FaultyOps, batch, open_log
@@ -114,7 +114,7 @@ class SlowSync(FileOps):
         super().fsync(fd)
 
 
-def during_a_flush(log: PartitionLog, ops: SlowSync | SlowOpen) -> Thread:
+def during_a_flush(log: Log, ops: SlowSync | SlowOpen) -> Thread:
     worker = Thread(target=log.flush)
     worker.start()
     assert ops.entered.wait(30)
@@ -241,7 +241,7 @@ def test_a_flush_of_a_deleted_log_writes_nothing_into_the_next_one_of_its_name(t
     log = open_log(tmp_path, config, ops=(ops := RecreatedOps()))
     for at in range(10):
         log.append(batch(2, timestamp=NOW + at), leader_epoch=0, now_ms=NOW)
-    made: list[PartitionLog] = []
+    made: list[Log] = []
 
     def recreate() -> None:
         log.rename_for_delete()

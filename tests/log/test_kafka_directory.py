@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker.log.config import LogConfig
 from broker.log.dump import dump_file
+from broker.log.log import Log
 from broker.log.manager import LogManager
-from broker.log.partition_log import PartitionLog
 from kafkalog.records.batch import read_header
 from tests.log.support import stored
 from tests.peers import kafka, require
@@ -79,7 +79,7 @@ def directories(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     return {"killed": root / "killed", "stopped": root / "stopped"}
 
 
-def check(log: PartitionLog) -> None:
+def check(log: Log) -> None:
     rows = stored(log)
     values = [value for row in rows for value in row.values]
     assert values[:COUNT] == VALUES
@@ -100,7 +100,7 @@ def check(log: PartitionLog) -> None:
     assert log.latest_epoch >= 0
 
 
-def stored_at(log: PartitionLog, offset: int) -> tuple[int, int]:
+def stored_at(log: Log, offset: int) -> tuple[int, int]:
     """First and last offset of the batch that holds ``offset``."""
     header = read_header(log.read(offset, 1).read())
     return header.base_offset, header.last_offset
@@ -128,5 +128,5 @@ def test_everything_is_there(directories: dict[str, Path], tmp_path: Path, kind:
         problems: list[str] = []
         list(dump_file(path, verify_index_only=True, problems=problems))
         assert problems == []
-    again = PartitionLog.open(log.dir, config, clean=True, now_ms=STAMP)
+    again = Log.open(log.dir, config, clean=True, now_ms=STAMP)
     check(again)

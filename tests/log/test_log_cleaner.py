@@ -14,8 +14,8 @@ from broker.log.checkpoints import read_offsets, write_offsets
 from broker.log.cleaner.cleaner import LogCleaner
 from broker.log.cleaner.config import CleanerConfig
 from broker.log.config import LogConfig
+from broker.log.log import Log
 from broker.log.manager import LogManager
-from broker.log.partition_log import PartitionLog
 from broker.workers import ThreadWorkers
 from kafkalog.storage import names
 from tests.log.cleaning_support import keyed, records_of
@@ -26,7 +26,7 @@ COMPACT = LogConfig(cleanup_policy=("compact",), segment_bytes=2000, file_delete
 EAGER = CleanerConfig(backoff_ms=1, dedupe_buffer_size=1 << 20)
 
 
-def fill(logs: LogManager, topic: str, keys: int, config: LogConfig = COMPACT) -> PartitionLog:
+def fill(logs: LogManager, topic: str, keys: int, config: LogConfig = COMPACT) -> Log:
     log = logs.create(topic, 0, config=config)
     for index in range(100):
         log.append(keyed([(b"%d" % (index % keys), b"v" * 50)]), leader_epoch=0, now_ms=NOW)

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.log.config import LOG_APPEND_TIME, LogConfig
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from kafkalog.records.batch import Record, decode_batch, encode_batch, iter_headers, set_log_append_time
 from kafkalog.records.compression import Codec
 from tests.log.support import NOW, batch, open_log, temporary_directory
 
 
-def every_record(log: PartitionLog) -> list[tuple[int, int]]:
+def every_record(log: Log) -> list[tuple[int, int]]:
     """``(offset, timestamp)`` of each record from the log start offset on."""
     if log.log_start_offset == log.log_end_offset:
         return []

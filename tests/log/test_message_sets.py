@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.log.config import LOG_APPEND_TIME, LogConfig
+from broker.log.log import Log
 from broker.log.message_sets import PreparedSet, prepare_set
-from broker.log.partition_log import PartitionLog
 from broker.log.validation import Origin
 from kafkalog.protocol import errors
 from kafkalog.records.any_format import decode_any, iter_any_headers
@@ -36,15 +36,15 @@ def sent(values: Sequence[bytes], magic: int, codec: Codec = Codec.NONE, *, key:
     return memoryview(encode_message_set(records, magic=magic, codec=codec))
 
 
-def open_log(directory: Path, settings: LogConfig, *, name: str = "t-0", clean: bool = False) -> PartitionLog:
-    return PartitionLog.open(directory / name, settings, clean=clean, now_ms=NOW)
+def open_log(directory: Path, settings: LogConfig, *, name: str = "t-0", clean: bool = False) -> Log:
+    return Log.open(directory / name, settings, clean=clean, now_ms=NOW)
 
 
 def config(magic: int, **fields: Any) -> LogConfig:
     return LogConfig(message_format=magic, **fields)
 
 
-def stored(log: PartitionLog, start: int = 0, step: int = 400) -> list[tuple[int, Record]]:
+def stored(log: Log, start: int = 0, step: int = 400) -> list[tuple[int, Record]]:
     """(magic, record) of everything from ``start`` on, read in small steps."""
     found: dict[int, tuple[int, Record]] = {}
     offset = start
@@ -260,7 +260,7 @@ def test_a_compressed_set_of_v0_that_has_become_too_large_is_refused(tmp_path: P
 # ------------------------------------------------------------------------------------------------ finding, recovering
 
 
-def mixed(directory: Path, **fields: Any) -> PartitionLog:
+def mixed(directory: Path, **fields: Any) -> Log:
     """A log whose topic's format was changed again and again."""
     log = open_log(directory, LogConfig(segment_bytes=1500, index_interval_bytes=200, **fields))
     for at in range(24):

@@ -15,8 +15,8 @@ import pytest
 from broker.log.checkpoints import read_offsets
 from broker.log.config import LogConfig
 from broker.log.file_ops import FileOps
+from broker.log.log import Log
 from broker.log.manager import LogManager
-from broker.log.partition_log import PartitionLog
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
@@ -59,20 +59,20 @@ def recorded(tmp_path: Path) -> Recorded:
     return Recorded(tmp_path)
 
 
-def fill(log: PartitionLog, count: int) -> None:
+def fill(log: Log, count: int) -> None:
     for _ in range(count):
         end = log.log_end_offset
         log.append(batch((b"%050d" % end,), timestamp=NOW + end), leader_epoch=0, now_ms=NOW)
     log.high_watermark = log.log_end_offset
 
 
-def begin_transaction(log: PartitionLog) -> None:
+def begin_transaction(log: Log) -> None:
     """One record of producer 7."""
     data = batch(1, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     log.append(data, leader_epoch=0, now_ms=NOW, in_transaction=True)
 
 
-def offsets(log: PartitionLog) -> list[int]:
+def offsets(log: Log) -> list[int]:
     return [row.base_offset for row in stored(log)]
 
 

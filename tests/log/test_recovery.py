@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.log.config import LogConfig
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import InconsistentTopicIdError, OutOfOrderSequenceNumberError
 from kafkalog.storage import names
@@ -19,7 +19,7 @@ CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_byt
 BATCH = batch((b"x" * 50,)).nbytes
 
 
-def filled(directory: Path, count: int = 30, config: LogConfig = CONFIG) -> PartitionLog:
+def filled(directory: Path, count: int = 30, config: LogConfig = CONFIG) -> Log:
     """A log of ``count`` batches of one record, eight or so a segment; left open, as a crash leaves it."""
     log = open_log(directory, config)
     for i in range(count):
@@ -30,15 +30,15 @@ def filled(directory: Path, count: int = 30, config: LogConfig = CONFIG) -> Part
     return log
 
 
-def offsets(log: PartitionLog) -> list[int]:
+def offsets(log: Log) -> list[int]:
     return [row.base_offset for row in stored(log)]
 
 
-def segment_file(log: PartitionLog, number: int, kind: str = names.LOG) -> Path:
+def segment_file(log: Log, number: int, kind: str = names.LOG) -> Path:
     return Path(log.segments[number].path(kind))
 
 
-def look_ups_agree(log: PartitionLog) -> None:
+def look_ups_agree(log: Log) -> None:
     """Every offset and every time is found where it is."""
     rows = stored(log)
     for row in rows:
@@ -246,16 +246,16 @@ def test_damage_before_the_log_start_costs_nothing_after_it(tmp_path: Path) -> N
 def test_a_directory_of_another_topic_id_is_refused(tmp_path: Path) -> None:
     from uuid import UUID
 
-    PartitionLog.open(tmp_path / "t-0", CONFIG, clean=True, now_ms=NOW, topic_id=UUID(int=5)).close()
-    assert PartitionLog.open(tmp_path / "t-0", CONFIG, clean=True, now_ms=NOW).topic_id == UUID(int=5)
+    Log.open(tmp_path / "t-0", CONFIG, clean=True, now_ms=NOW, topic_id=UUID(int=5)).close()
+    assert Log.open(tmp_path / "t-0", CONFIG, clean=True, now_ms=NOW).topic_id == UUID(int=5)
     with pytest.raises(InconsistentTopicIdError):
-        PartitionLog.open(tmp_path / "t-0", CONFIG, clean=True, now_ms=NOW, topic_id=UUID(int=6))
+        Log.open(tmp_path / "t-0", CONFIG, clean=True, now_ms=NOW, topic_id=UUID(int=6))
 
 
 # -- producer state ------------------------------------------------------------------------------------------
 
 
-def produce(log: PartitionLog, sequence: int, epoch: int = 0, *, transactional: bool = False) -> int:
+def produce(log: Log, sequence: int, epoch: int = 0, *, transactional: bool = False) -> int:
     info = log.append(
         batch((b"p" * 50,), producer_id=9, producer_epoch=epoch, base_sequence=sequence,
               is_transactional=transactional),
@@ -264,7 +264,7 @@ def produce(log: PartitionLog, sequence: int, epoch: int = 0, *, transactional: 
     return -1 if info.duplicate else info.first_offset
 
 
-def same_state(log: PartitionLog, other: PartitionLog) -> None:
+def same_state(log: Log, other: Log) -> None:
     assert sorted(log.producers.rows()) == sorted(other.producers.rows())
     assert log.producers.ongoing == other.producers.ongoing
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.log.checkpoints import read_epochs
 from broker.log.config import LogConfig
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
 from kafkalog.storage import names
@@ -22,7 +22,7 @@ ONE = batch(1).nbytes
 FIVE_A_SEGMENT = LogConfig(segment_bytes=5 * ONE, index_interval_bytes=1, retention_ms=-1, file_delete_delay_ms=100)
 
 
-def filled(directory: Path, config: LogConfig, count: int = 23, *, step: int = 0) -> PartitionLog:
+def filled(directory: Path, config: LogConfig, count: int = 23, *, step: int = 0) -> Log:
     """Segments of five batches of one record; everything below the high watermark."""
     log = open_log(directory, config)
     for i in range(count):

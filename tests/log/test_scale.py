@@ -12,8 +12,8 @@ import pytest
 
 from broker.log import producer_snapshot
 from broker.log.config import LogConfig
+from broker.log.log import Log
 from broker.log.manager import LogManager
-from broker.log.partition_log import PartitionLog
 from kafkalog.storage.names import segment_name
 from tests.log.support import NOW, batch, open_log
 
@@ -107,7 +107,7 @@ def opened(root: Path, monkeypatch: pytest.MonkeyPatch, *, clean: bool = True) -
     return calls
 
 
-def fill(log: PartitionLog, segments: int) -> None:
+def fill(log: Log, segments: int) -> None:
     for _ in range(segments):
         for _ in range(3):
             log.append(batch(10, size=100), leader_epoch=0, now_ms=NOW)

@@ -12,8 +12,8 @@ import pytest
 
 from broker.log import checkpoints
 from broker.log.config import LogConfig
+from broker.log.log import Log
 from broker.log.log_dir import LogDir
-from broker.log.partition_log import PartitionLog
 from broker.log.tools import repair, segment_check, targets, verify
 from broker.log.tools.findings import Level, Remedy
 from broker.log.tools.repair_plan import Choice, plan_repair
@@ -339,7 +339,7 @@ def values(log: Path, *, recovery_point: int = 0) -> list[tuple[int, int]]:
     copy = log.parent.parent / "served" / log.name
     shutil.rmtree(copy.parent, ignore_errors=True)
     shutil.copytree(log, copy)
-    opened = PartitionLog.open(copy, CONFIG, clean=False, log_start_offset=0, recovery_point=recovery_point, now_ms=NOW)
+    opened = Log.open(copy, CONFIG, clean=False, log_start_offset=0, recovery_point=recovery_point, now_ms=NOW)
     found = [(row.base_offset, row.last_offset) for row in stored(opened)]
     opened.close()
     return found

@@ -77,12 +77,12 @@ def test_look_ups_agree_with_a_list(spans: list[tuple[int, int]], start: int, le
 def test_a_segment_without_aborted_transactions_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     segment = Segment.create(str(tmp_path), 0, LogConfig(), now_ms=0)
     try:
-        assert segment.aborted_transactions(0, 100) == ([], False)
+        assert segment.aborted.collect(0, 100) == ([], False)
         with monkeypatch.context() as patch:
             patch.setattr(TransactionIndex, "collect", None)
-            assert segment.aborted_transactions(0, 100) == ([], False)
+            assert segment.aborted.collect(0, 100) == ([], False)
         row = AbortedTransaction(1, 5, 9, 10)
-        segment.add_aborted(row)
-        assert segment.aborted_transactions(0, 100) == ([row], False)
+        segment.aborted.add(row)
+        assert segment.aborted.collect(0, 100) == ([row], False)
     finally:
         segment.release()

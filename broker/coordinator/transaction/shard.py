@@ -9,7 +9,7 @@ from typing import Any
 from broker.coordinator.state_log import StateBatch, read_batches
 from broker.coordinator.transaction.machine import NO_PRODUCER_ID, Transaction, TransactionMachine
 from broker.coordinator.transaction.records import UnknownRecordError, decode_key, decode_value, largest_producer_id
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from kafkalog.protocol.errors import KafkaError
 from kafkalog.records.errors import RecordsError
 
@@ -87,7 +87,7 @@ class TransactionShard:
         return [machine for machine in self if machine.has_expired(now_ms, expiration_ms)]
 
 
-def largest_producer_id_in(index: int, log: PartitionLog, piece_bytes: int) -> int:
+def largest_producer_id_in(index: int, log: Log, piece_bytes: int) -> int:
     """The largest producer id that a partition of ``__transaction_state`` names, -1 for none. It blocks.
 
     An unreadable rest is left out, with an error in the log of this broker.

@@ -11,5 +11,5 @@
 - ``cleaner``       the threads that clean the dirtiest log, one after another, and their metrics
 
 Which records stay is decided by `kafkalog.records.cleaning`; a log takes a replacement over in
-`PartitionLog.replace_segments`, on the loop's thread.
+`Log.replace_segments`, on the loop's thread.
 """

@@ -26,8 +26,8 @@ from broker.log.cleaner.job import CleaningAbortedError, CleaningJob, CleaningSt
 from broker.log.cleaner.selection import Cleanable, examine, filthiest
 from broker.log.cleaner.throttle import Throttle
 from broker.log.file_ops import OS, FileOps
+from broker.log.log import Log
 from broker.log.manager import LogManager
-from broker.log.partition_log import PartitionLog
 from broker.log.segment import Segment
 from broker.workers import Workers
 from kafkalog.protocol.errors import KafkaStorageError
@@ -105,7 +105,7 @@ class LogCleaner:
         self._ops = ops
         self._throttle = Throttle(config().io_max_bytes_per_second)
         self._stopping = asyncio.Event()
-        self._uncleanable: dict[PartitionLog, str] = {}
+        self._uncleanable: dict[Log, str] = {}
         self._threads: dict[int, asyncio.Task[None]] = {}
         self._supervisor: asyncio.Task[None] | None = None
         self._pool = workers.pool(MAX_THREADS, "kafkalog-cleaner")
@@ -154,7 +154,7 @@ class LogCleaner:
 
     # -- choosing --------------------------------------------------------------------------------------------
 
-    def is_uncleanable(self, log: PartitionLog) -> bool:
+    def is_uncleanable(self, log: Log) -> bool:
         """Whether cleaning the log has failed."""
         return log in self._uncleanable
 
@@ -180,15 +180,15 @@ class LogCleaner:
         """kafka.log:type=LogCleanerManager,name=time-since-last-run-ms"""
         return self._clock() - self.metrics.last_run_ms
 
-    def _may_be_cleaned(self, log: PartitionLog) -> bool:
+    def _may_be_cleaned(self, log: Log) -> bool:
         busy = log.being_cleaned or log.being_moved
         return log.config.compact and log.offline is None and not busy and log not in self._uncleanable
 
-    async def _grab(self, number: int) -> tuple[PartitionLog, Cleanable] | None:
+    async def _grab(self, number: int) -> tuple[Log, Cleanable] | None:
         """The log to clean next, marked as being cleaned."""
         now_ms = self._clock()
         self.metrics.last_run_ms = now_ms
-        found: list[tuple[PartitionLog, Cleanable]] = []
+        found: list[tuple[Log, Cleanable]] = []
         reset = False
         looked_at = 0
         for log in self._logs:
@@ -233,7 +233,7 @@ class LogCleaner:
         await self._retain()
         return cleaned
 
-    async def _clean(self, number: int, log: PartitionLog, cleanable: Cleanable) -> bool:
+    async def _clean(self, number: int, log: Log, cleanable: Cleanable) -> bool:
         try:
             job = make_job(log, cleanable, self._clock(), self._stopping.is_set)
             end, stats = await self._pool.run(self._work, log, job)
@@ -260,7 +260,7 @@ class LogCleaner:
         self._report(number, job, end, stats)
         return True
 
-    def _work(self, log: PartitionLog, job: CleaningJob) -> tuple[int, CleaningStats]:
+    def _work(self, log: Log, job: CleaningJob) -> tuple[int, CleaningStats]:
         """On a worker's thread."""
         # Here, for it imports numpy, which only brokers with compacted topics need at once.
         from broker.log.cleaner.clean import LogCleaning
@@ -292,11 +292,11 @@ class LogCleaner:
                 job.check()
             compiler_pages.release()
 
-    async def _replace(self, log: PartitionLog, job: CleaningJob, new: Segment, old: Sequence[Segment]) -> bool:
+    async def _replace(self, log: Log, job: CleaningJob, new: Segment, old: Sequence[Segment]) -> bool:
         job.check()
         return log.replace_segments(new, old, self._clock())
 
-    def _give_up(self, log: PartitionLog, error: Exception) -> None:
+    def _give_up(self, log: Log, error: Exception) -> None:
         self._uncleanable[log] = str(error)
         logger.error(
             "Cleaning of %s failed; it is not tried again before the next start: %s: %s",

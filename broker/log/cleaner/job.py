@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from broker.log.cleaner.selection import Cleanable, LogFacts
 from broker.log.config import LogConfig
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 from broker.log.segment import Segment
 from broker.log.transaction_index import AbortedTransaction
 
@@ -73,7 +73,7 @@ class CleaningStats:
     segments_after: int = 0
 
 
-def facts_of(log: PartitionLog) -> LogFacts:
+def facts_of(log: Log) -> LogFacts:
     """The log as the selection sees it."""
     config = log.config
     return LogFacts(
@@ -88,7 +88,7 @@ def facts_of(log: PartitionLog) -> LogFacts:
     )
 
 
-def make_job(log: PartitionLog, cleanable: Cleanable, now_ms: int, stopped: Callable[[], bool]) -> CleaningJob:
+def make_job(log: Log, cleanable: Cleanable, now_ms: int, stopped: Callable[[], bool]) -> CleaningJob:
     """The cleaning of what ``selection.examine`` found.
 
     Raises:

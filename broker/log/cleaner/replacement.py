@@ -78,7 +78,7 @@ class Replacement:
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
         """Rows for the transaction index."""
         for transaction in transactions:
-            self.segment.add_aborted(transaction)
+            self.segment.aborted.add(transaction)
 
     def finish(self, modified_ns: int) -> Segment:
         """Have everything on the device; the file seems as old as ``modified_ns``, for retention may go by that."""

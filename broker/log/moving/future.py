@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from broker.log.partition_log import PartitionLog
+from broker.log.log import Log
 
 
 class FutureLog:
@@ -20,7 +20,7 @@ class FutureLog:
         ended: set when the move is over, whatever came of it.
     """
 
-    def __init__(self, log: PartitionLog, directory: Path) -> None:
+    def __init__(self, log: Log, directory: Path) -> None:
         self.log = log
         self.dir = directory
         self.log_end_offset = log.log_start_offset

@@ -24,13 +24,13 @@ from typing import Any, NamedTuple, TypeVar
 from broker.log.checkpoints import write_partition_metadata
 from broker.log.cleaner.throttle import Throttle
 from broker.log.file_ops import NO_SPACE
+from broker.log.log import Log
 from broker.log.log_dir import LogDir
 from broker.log.manager import LogManager
 from broker.log.moving.copier import Copier, SourceError, StaleError
 from broker.log.moving.future import FutureLog
 from broker.log.moving.marker import forget_moved_from
 from broker.log.moving.plan import Extent, Step, next_step, reached
-from broker.log.partition_log import PartitionLog
 from broker.workers import Workers
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
@@ -87,7 +87,7 @@ class LogMover:
 
     # -- beginning and ending ----------------------------------------------------------------------------------------
 
-    def begin(self, log: PartitionLog, target: LogDir) -> FutureLog:
+    def begin(self, log: Log, target: LogDir) -> FutureLog:
         """Begin to move ``log``, which is not being moved, to another log directory.
 
         Raises:
@@ -104,7 +104,7 @@ class LogMover:
             raise KafkaStorageError(f"Cannot make {path}: {error}") from error
         return self.resume(log, path)
 
-    def resume(self, log: PartitionLog, path: Path) -> FutureLog:
+    def resume(self, log: Log, path: Path) -> FutureLog:
         """Go on to move ``log`` to ``path``, a future directory that is there."""
         future = FutureLog(log, path)
         self._logs.futures.add(future)

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, FileOps
+from broker.log.log import Log
 from broker.log.manager import LogManager
 from broker.log.moving.future import FutureLog
 from broker.log.moving.mover import LogMover
-from broker.log.partition_log import PartitionLog
 from broker.workers import ThreadWorkers
 from tests.log.support import NOW, batch, stored
 
@@ -30,13 +30,13 @@ def open_manager(root: Path, ops: FileOps = OS, config: LogConfig = CONFIG) -> L
     return logs
 
 
-def make_log(logs: LogManager) -> PartitionLog:
+def make_log(logs: LogManager) -> Log:
     """The log of t-0, in the first directory."""
     logs.futures.prefer(("t", 0), logs.log_dirs[0].path)
     return logs.create("t", 0, TOPIC_ID)
 
 
-def fill(log: PartitionLog, count: int) -> None:
+def fill(log: Log, count: int) -> None:
     """So many batches of one record that tells its offset."""
     for _ in range(count):
         log.append(batch((value(log.log_end_offset),), timestamp=NOW), leader_epoch=0, now_ms=NOW)
@@ -47,7 +47,7 @@ def value(offset: int) -> bytes:
     return b"%050d" % offset
 
 
-def check_whole(log: PartitionLog) -> None:
+def check_whole(log: Log) -> None:
     """Every offset from the log start to the log end is there, with the value of its offset."""
     rows = stored(log)
     assert [row.base_offset for row in rows] == list(range(log.log_start_offset, log.log_end_offset))

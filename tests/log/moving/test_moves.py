@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.log.log import Log
 from broker.log.log_dir import LogDir
 from broker.log.manager import LogManager
 from broker.log.moving.mover import LogMover
-from broker.log.partition_log import PartitionLog
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
@@ -29,7 +29,7 @@ from tests.log.moving.support import (
 )
 from tests.log.support import NOW, FaultyOps, batch, marker, stored
 
-Story = Callable[[LogManager, PartitionLog, LogMover], Awaitable[None]]
+Story = Callable[[LogManager, Log, LogMover], Awaitable[None]]
 
 
 def live(root: Path, story: Story, ops: FaultyOps | None = None, rate: Callable[[], float] = lambda: 1e12) -> None:
@@ -52,7 +52,7 @@ def target_of(logs: LogManager) -> LogDir:
     return logs.log_dirs[1]
 
 
-def produce_transactions(log: PartitionLog) -> None:
+def produce_transactions(log: Log) -> None:
     """Transactions of producers 1 to 4, two of them aborted, one open, in several segments and leader epochs."""
     for epoch in range(4):
         producer = epoch + 1
@@ -69,7 +69,7 @@ def produce_transactions(log: PartitionLog) -> None:
     log.high_watermark = log.log_end_offset
 
 
-def account(log: PartitionLog) -> tuple[object, ...]:
+def account(log: Log) -> tuple[object, ...]:
     """What the log knows."""
     end = log.log_end_offset
     return (
@@ -83,7 +83,7 @@ def account(log: PartitionLog) -> tuple[object, ...]:
 def test_everything_that_a_log_knows_comes_along(tmp_path: Path) -> None:
     known: tuple[object, ...] = ()
 
-    async def story(logs: LogManager, log: PartitionLog, mover: LogMover) -> None:
+    async def story(logs: LogManager, log: Log, mover: LogMover) -> None:
         nonlocal known
         produce_transactions(log)
         log.delete_records(3)
@@ -108,7 +108,7 @@ def test_everything_that_a_log_knows_comes_along(tmp_path: Path) -> None:
 
 
 def test_how_far_it_was_compacted_comes_along_and_nothing_is_compacted_meanwhile(tmp_path: Path) -> None:
-    async def story(logs: LogManager, log: PartitionLog, mover: LogMover) -> None:
+    async def story(logs: LogManager, log: Log, mover: LogMover) -> None:
         fill(log, 30)
         log.cleaned_offset = 21
         log.being_cleaned = True
@@ -129,7 +129,7 @@ def test_how_far_it_was_compacted_comes_along_and_nothing_is_compacted_meanwhile
 def test_whole_segments_that_were_copied_are_not_copied_again(tmp_path: Path) -> None:
     """The others are: what is cut short, and what the log does not have any more."""
 
-    async def begin(logs: LogManager, log: PartitionLog, mover: LogMover) -> None:
+    async def begin(logs: LogManager, log: Log, mover: LogMover) -> None:
         fill(log, 40)
         log.flush()
         mover.begin(log, target_of(logs))
@@ -172,7 +172,7 @@ def test_whole_segments_that_were_copied_are_not_copied_again(tmp_path: Path) ->
 def test_a_target_that_fails_ends_the_move_and_goes_offline(tmp_path: Path, call: str) -> None:
     ops = FaultyOps(errno.EIO)
 
-    async def story(logs: LogManager, log: PartitionLog, mover: LogMover) -> None:
+    async def story(logs: LogManager, log: Log, mover: LogMover) -> None:
         fill(log, 20)
         log.flush()
         logs.checkpoint_all()
@@ -202,7 +202,7 @@ def test_a_target_that_fails_after_the_swap_leaves_the_old_log(tmp_path: Path) -
 
     ops = TargetFails(errno.EIO)
 
-    async def story(logs: LogManager, log: PartitionLog, mover: LogMover) -> None:
+    async def story(logs: LogManager, log: Log, mover: LogMover) -> None:
         fill(log, 40)
         mover.begin(log, target_of(logs))
         await finished(mover)
@@ -231,7 +231,7 @@ def test_a_log_that_cannot_be_read_keeps_its_copy(tmp_path: Path, monkeypatch: p
             raise OSError(errno.EIO, "injected failure")
         return read(fd, size, position)
 
-    async def story(logs: LogManager, log: PartitionLog, mover: LogMover) -> None:
+    async def story(logs: LogManager, log: Log, mover: LogMover) -> None:
         fill(log, 40)
         bases = [segment.base_offset for segment in log.segments]
         assert 16 in bases
@@ -256,7 +256,7 @@ def test_a_full_target_is_tried_again(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("broker.log.moving.mover.RETRY_SECONDS", 0.01)
     ops = FaultyOps(errno.ENOSPC)
 
-    async def story(logs: LogManager, log: PartitionLog, mover: LogMover) -> None:
+    async def story(logs: LogManager, log: Log, mover: LogMover) -> None:
         fill(log, 20)
         log.flush()
         ops.fail["pwrite"] = 3
@@ -274,7 +274,7 @@ def test_a_full_target_is_tried_again(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_stop_does_not_wait_for_a_slow_move(tmp_path: Path) -> None:
-    async def story(logs: LogManager, log: PartitionLog, mover: LogMover) -> None:
+    async def story(logs: LogManager, log: Log, mover: LogMover) -> None:
         fill(log, 40)
         # The pace is kept on the average over so long.
         await asyncio.sleep(0.4)

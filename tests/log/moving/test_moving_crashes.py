@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.log.log import Log
 from broker.log.manager import LogManager
-from broker.log.partition_log import PartitionLog
 from kafkalog.storage import names
 from tests.crash.lossy_disk import Disk, Entry, NoSync, RecordingOps
 from tests.log.moving.support import CONFIG, check_whole, directories, fill, finished, make_log, mover_of, open_manager
@@ -61,7 +61,7 @@ class Life:
         check_whole(log)
         logs.unlock()
 
-    async def _act(self, logs: LogManager, log: PartitionLog) -> None:
+    async def _act(self, logs: LogManager, log: Log) -> None:
         match self._random.randrange(12):
             case 0:
                 await asyncio.to_thread(log.flush)
@@ -81,7 +81,7 @@ class Life:
                 await asyncio.sleep(0.0005)
         self._note(log)
 
-    def _note(self, log: PartitionLog) -> None:
+    def _note(self, log: Log) -> None:
         self.ops.note("state", log.log_end_offset, log.recovery_point)
 
 

@@ -1,0 +1,174 @@
+"""How far a log is on the device, and getting it there.
+
+The recovery point moves up with each flush and down with each truncation. A flush runs on a worker's thread while the
+loop's thread appends, rolls, deletes and truncates; each notes here what it does, in an order that a flush beside it
+either covers or notices.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from threading import Lock
+
+from broker.log.config import LogConfig
+from broker.log.index_file import NoSpaceError
+from broker.log.log_offsets import LogOffsets
+from broker.log.partition_directory import PartitionDirectory
+from broker.log.producer_state import ProducerStateManager
+from broker.log.segment import Segment
+from broker.log.segment_list import SegmentList
+from broker.log.storage_errors import StorageErrors
+from kafkalog.protocol.errors import KafkaStorageError
+
+
+class Flusher:
+    """See the module.
+
+    Attributes:
+        config: of the log; only the log replaces it.
+        recovery_point: everything before it is on the device.
+        names_unsynced: whether files were made, renamed or removed that a power failure may undo.
+        truncations: changes with each truncation.
+        leaving: the directory gets another name, so that files may be missing under the old one.
+        lock: held by whoever flushes; a worker that holds it keeps the recovery point where it is.
+    """
+
+    __slots__ = (
+        "_directory", "_errors", "_flushed_rolls", "_last_append_ms", "_offsets", "_producers", "_recovery_lock",
+        "_rolls", "_segments", "_unflushed_since_ms", "config", "leaving", "lock", "names_unsynced", "recovery_point",
+        "truncations",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        segments: SegmentList,
+        offsets: LogOffsets,
+        producers: ProducerStateManager,
+        errors: StorageErrors,
+        config: LogConfig,
+        *,
+        recovery_point: int,
+        created: bool,
+        clean: bool,
+    ) -> None:
+        self._directory = directory
+        self._segments = segments
+        self._offsets = offsets
+        self._producers = producers
+        self._errors = errors
+        self.config = config
+        self.recovery_point = recovery_point
+        # After a crash of the process alone there may be names, and trimmed ends, that never came to the device.
+        self.names_unsynced = created or not clean
+        # Counted by the loop's thread, and up to where a flush has covered them (-1: those of a process that was killed
+        # are not known to be): neither thread writes what the other does.
+        self._rolls = 0
+        self._flushed_rolls = 0 if created or clean else -1
+        self._last_append_ms = 0
+        self._unflushed_since_ms = 0
+        self.lock = Lock()
+        # Held to change the recovery point: a flush on a worker must not raise it past a truncation beside it.
+        self._recovery_lock = Lock()
+        self.truncations = 0
+        self.leaving = False
+
+    # -- what the loop's thread notes --------------------------------------------------------------------------
+
+    def appended(self, first: int, now_ms: int) -> None:
+        """Records from ``first`` on were appended."""
+        if self.recovery_point >= first:
+            self._unflushed_since_ms = now_ms
+        self._last_append_ms = now_ms
+
+    def rolled(self) -> None:
+        """A segment was finished, or closed and trimmed; the next flush covers it once more."""
+        self._rolls += 1
+
+    def begin_truncation(self) -> None:
+        """From here to `truncated` files go and offsets do not say so yet: a flush beside it must not be believed."""
+        with self._recovery_lock:
+            self.truncations += 1
+
+    def truncated(self, end: int) -> None:
+        """The log ends at ``end`` now."""
+        with self._recovery_lock:
+            self.recovery_point = min(self.recovery_point, end)
+            self.truncations += 1
+        self.names_unsynced = True
+
+    # -- flushing --------------------------------------------------------------------------------------------
+
+    def due(self, now_ms: int) -> int | None:
+        """Up to which offset a flush is due by ``flush.messages``, ``flush.ms`` or a roll; None when none is."""
+        unflushed = self._offsets.end - self.recovery_point
+        config = self.config
+        if unflushed >= config.flush_messages:
+            return self._offsets.end
+        if unflushed and now_ms - self._unflushed_since_ms >= config.flush_ms:
+            return self._offsets.end
+        return self._segments.active.base_offset if self._rolls > max(self._flushed_rolls, 0) else None
+
+    def flush(self, upto: int | None = None) -> None:
+        """Force everything before ``upto`` (default: the log end offset) to the device, then move the recovery point.
+
+        May run on a worker's thread. The log end offset is taken at the start; records appended meanwhile may or may
+        not be on the device afterwards.
+
+        Raises:
+            KafkaStorageError: it could not be forced. The log is offline from then on: what the kernel kept of the data
+                is unknown, and a second try would not tell. But not when there was no room for index entries.
+        """
+        # One at a time: a second one would find the directory's flag taken, and vouch for names that are not safe yet.
+        with self.lock:
+            if self._errors.offline is not None:
+                raise self._errors.offline_error()
+            self._flush(upto)
+
+    def _flush(self, upto: int | None) -> None:
+        # In this order: what the loop's thread does in between is then either covered here or noticed.
+        truncations, since = self.truncations, self._last_append_ms
+        rolls = self._rolls
+        rolled = rolls != self._flushed_rolls
+        end = self._offsets.end if upto is None else min(upto, self._offsets.end)
+        segments, start = self._segments.all, self.recovery_point
+        if end <= start and not self.names_unsynced and not rolled:
+            return
+        # After a roll the segment that was left once more: its indexes have been closed and trimmed since.
+        find = bisect_left if rolled else bisect_right
+        label = self._directory.label
+        try:
+            for segment in segments[max(find([s.base_offset for s in segments], start) - 1, 0) :]:
+                if segment.base_offset < end:
+                    self.flush_segment(segment, truncations)
+            self._producers.sync_snapshots()
+            if self.names_unsynced:
+                self.names_unsynced = False
+                self._directory.sync()
+        except NoSpaceError as error:
+            # The records are safe, but not what is to be found by: the recovery point stays until there is room.
+            self._errors.complain(f"Cannot flush {self._directory.path}: {error}")
+            raise KafkaStorageError(f"Cannot flush {label}: {error}") from error
+        except OSError as error:
+            if self.leaving and isinstance(error, FileNotFoundError):
+                raise KafkaStorageError(f"{label} was deleted while it was flushed") from error
+            self._errors.go_offline(f"cannot flush it: {error}")
+            raise KafkaStorageError(f"Cannot flush {label}: {error}") from error
+        self._flushed_rolls = rolls
+        with self._recovery_lock:
+            if truncations == self.truncations:
+                self._unflushed_since_ms = since
+                self.recovery_point = max(self.recovery_point, end)
+
+    def flush_segment(self, segment: Segment, truncations: int) -> None:
+        """Force one segment to the device, unless it was taken out of the log since ``truncations`` was looked at.
+
+        Raises:
+            OSError: that could not be done.
+        """
+        try:
+            segment.flush()
+        except FileNotFoundError:
+            # Deleted or truncated by the loop's thread meanwhile: nothing of it needs to be anywhere.
+            if segment in self._segments.all and truncations == self.truncations:
+                raise

@@ -1,0 +1,544 @@
+"""The log of one partition: an append-only sequence of record batches, in segments.
+
+Offsets from the log start offset up to, not including, the log end offset are there to be read. The high watermark, set
+by the replica that owns this log, bounds what consumers see, retention and record deletion; the recovery point is how
+far the log is known to be on the device.
+
+A `Log` is made of parts, each with a state of its own; a part may touch what its constructor takes and nothing else:
+
+- ``partition_directory``  where the log lies, its topic id
+- ``segment_list``         the segments; which holds an offset
+- ``log_offsets``          start, end, high watermark, last stable offset
+- ``leader_epoch``         leader epochs and where they began (``epochs``)
+- ``producer_state``       idempotent and transactional producers (``producers``)
+- ``storage_errors``       answers to errors of the disk; whether the log is offline
+- ``flusher``              recovery point; forcing the log to the device
+- ``roller``               new segments
+- ``log_reader``           slices, look-ups by time and epoch, aborted transactions
+- ``log_appender``         appends of a leader and of a follower
+- ``log_remover``          record deletion, retention, compacted segments
+- ``truncation``           dropping records from the end
+- ``directory_move``       another name or place for the directory
+
+Which thread may call what:
+
+| call                                                               | thread                                          |
+|--------------------------------------------------------------------|-------------------------------------------------|
+| `append…`, `read`, look-ups, `roll`, `delete_records`,             | the loop's                                      |
+| `apply_retention`, `replace_segments`, `truncate…`, `relocate`,    |                                                 |
+| `rename_for_delete`, `delete`, `assign_…`; setting anything        |                                                 |
+| `flush`, `flush_due`, `needs_flush`                                | any, beside the loop's; one flush at a time     |
+| holding `flushes`                                                  | any; no flush runs meanwhile                    |
+| `remove_deleted`                                                   | one worker's, beside the loop's                 |
+| `aborted_transactions`                                             | any, beside the loop's                          |
+| the steps that `missing` and `missing_for_time` return             | any, beside the loop's                          |
+| reading `segments`, `size`, `config`, `truncations` and offsets    | any; each is whole, two of them need not agree  |
+| `offline`: reading and setting it                                  | any                                             |
+| `open`, `close`                                                    | one; no other call before or after              |
+
+Failures: a write that failed is undone, and the append answers KAFKA_STORAGE_ERROR; the next may succeed. When it
+cannot be undone, or an fsync failed, nobody knows what the file holds: the log goes offline, appends fail from then on,
+and reads of what is there go on.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Lock
+from uuid import UUID
+
+from broker.log import recovery
+from broker.log.append_info import AppendInfo
+from broker.log.checkpoints import read_partition_metadata, write_partition_metadata
+from broker.log.config import MAX_LONG, LogConfig
+from broker.log.directory_move import DirectoryMove
+from broker.log.file_ops import OS, FileOps
+from broker.log.flusher import Flusher
+from broker.log.log_appender import LogAppender
+from broker.log.log_offsets import LogOffsets
+from broker.log.log_reader import LogReader
+from broker.log.log_remover import LogRemover
+from broker.log.message_sets import PreparedSet
+from broker.log.moving.plan import Extent
+from broker.log.partition_directory import PartitionDirectory
+from broker.log.recovery import LoadedLog
+from broker.log.retention import TIME_AND_SIZE, RetentionPolicy
+from broker.log.roller import Roller
+from broker.log.segment import Segment
+from broker.log.segment_file import ReadResult
+from broker.log.segment_list import SegmentList
+from broker.log.storage_errors import StorageErrors
+from broker.log.time_search import TimestampOffset
+from broker.log.transaction_index import AbortedTransaction
+from broker.log.truncation import Truncation
+from broker.log.validation import Origin
+from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
+from kafkalog.storage import names
+
+
+class Log:
+    """See the module. Made by :meth:`open`.
+
+    Attributes:
+        epochs: leader epochs and where they began.
+        producers: state of the idempotent and transactional producers.
+        being_cleaned: it is being compacted, when nothing else may take segments out.
+        being_moved: it is being moved to another log directory, when nothing may be compacted.
+        also_in: the log directory whose checkpoints have rows of it, too, while a move's names are not safe.
+        fetch_message_conversions: records converted for consumers since the log was opened.
+    """
+
+    __slots__ = (
+        "_appender", "_directory", "_errors", "_flusher", "_move", "_offsets", "_reader", "_remover", "_roller",
+        "_segments", "_truncation", "also_in", "being_cleaned", "being_moved", "epochs", "fetch_message_conversions",
+        "producers",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        config: LogConfig,
+        loaded: LoadedLog,
+        ops: FileOps,
+        *,
+        created: bool,
+        clean: bool,
+    ) -> None:
+        epochs, producers = loaded.epochs, loaded.producers
+        segments = SegmentList(loaded.segments)
+        offsets = LogOffsets(loaded.log_start_offset, loaded.log_end_offset, producers)
+        errors = StorageErrors(directory)
+        flusher = Flusher(
+            directory, segments, offsets, producers, errors, config,
+            recovery_point=loaded.recovery_point, created=created, clean=clean,
+        )  # fmt: skip
+        roller = Roller(directory, segments, producers, flusher, config, ops)
+        self._directory = directory
+        self._segments = segments
+        self._offsets = offsets
+        self._errors = errors
+        self._flusher = flusher
+        self._roller = roller
+        self._reader = LogReader(directory, segments, offsets, epochs, ops)
+        self._appender = LogAppender(
+            directory, segments, offsets, epochs, producers, flusher, roller, errors, config, ops
+        )
+        self._remover = LogRemover(
+            directory, segments, offsets, epochs, producers, flusher, roller, errors, config, ops
+        )
+        self._move = DirectoryMove(directory, segments, epochs, producers, flusher, self._remover, errors, ops)
+        self._truncation = Truncation(directory, segments, offsets, epochs, producers, flusher, roller, errors, ops)
+        self.epochs = epochs
+        self.producers = producers
+        self.being_cleaned = False
+        self.being_moved = False
+        self.also_in: Path | None = None
+        self.fetch_message_conversions = 0
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | Path,
+        config: LogConfig,
+        *,
+        clean: bool,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        now_ms: int,
+        topic_id: UUID | None = None,
+        ops: FileOps = OS,
+    ) -> Log:
+        """Open the log in ``directory``, recovering it unless the last stop was ``clean``; made if it is not
+        there.
+
+        Args:
+            log_start_offset: from the checkpoint, 0 if it has none.
+            recovery_point: from the checkpoint, 0 if it has none.
+            topic_id: recorded in the directory if it has none yet.
+
+        Raises:
+            OSError: the directory cannot be read, repaired or made.
+            InconsistentTopicIdError: the directory belongs to another incarnation of the topic.
+        """
+        path = Path(directory)
+        created = not path.exists()
+        if created:
+            ops.mkdir(str(path))
+        if created:
+            loaded = recovery.load_new(
+                str(path),
+                config,
+                log_start_offset=log_start_offset,
+                recovery_point=recovery_point,
+                now_ms=now_ms,
+                ops=ops,
+            )
+        else:
+            loaded = recovery.load(
+                str(path),
+                config,
+                clean=clean,
+                log_start_offset=log_start_offset,
+                recovery_point=recovery_point,
+                now_ms=now_ms,
+                ops=ops,
+            )
+        known = None if created else read_partition_metadata(str(path))
+        if known is not None and topic_id is not None and known != topic_id:
+            raise InconsistentTopicIdError(f"{path} belongs to topic id {known}, not {topic_id}")
+        if known is None and topic_id is not None:
+            write_partition_metadata(str(path), topic_id, ops)
+        return cls(PartitionDirectory(path, known or topic_id, ops), config, loaded, ops, created=created, clean=clean)
+
+    def __repr__(self) -> str:
+        offsets = self._offsets
+        return (
+            f"Log({self._directory.label}, log_start_offset={offsets.start}, log_end_offset={offsets.end}, "
+            f"high_watermark={offsets.high_watermark}, segments={len(self._segments.all)})"
+        )
+
+    # -- what it is ------------------------------------------------------------------------------------------
+
+    @property
+    def dir(self) -> Path:
+        """Directory of the partition."""
+        return self._directory.path
+
+    @property
+    def log_dir(self) -> Path:
+        """The log directory that it was opened in, or moved to."""
+        return self._directory.log_dir
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        return self._directory.topic
+
+    @property
+    def partition(self) -> int:
+        """Number of the partition."""
+        return self._directory.partition
+
+    @property
+    def topic_id(self) -> UUID | None:
+        """Id of the topic, if one is recorded."""
+        return self._directory.topic_id
+
+    def assign_topic_id(self, topic_id: UUID) -> None:
+        """Record the topic id, if the log has none.
+
+        Raises:
+            InconsistentTopicIdError: it has another.
+            KafkaStorageError: the disk failed.
+        """
+        try:
+            self._directory.assign_topic_id(topic_id)
+        except OSError as error:
+            raise self._errors.report("record the topic id of", error) from error
+
+    @property
+    def config(self) -> LogConfig:
+        """Settings in force; may be replaced while the log is open."""
+        return self._appender.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._appender.config = self._remover.config = self._flusher.config = self._roller.config = config
+        self.producers.expiration_ms = config.producer_id_expiration_ms
+        for segment in self._segments.all:
+            segment.config = config
+
+    @property
+    def offline(self) -> str | None:
+        """Why the log takes no more appends, or None."""
+        return self._errors.offline
+
+    @offline.setter
+    def offline(self, reason: str) -> None:
+        self._errors.offline = reason
+
+    def when_offline(self, act: Callable[[Path, str], None]) -> None:
+        """Have ``act`` called with the log directory and the reason when the disk takes the log offline.
+
+        It is called on whichever thread that happens.
+        """
+        self._errors.on_offline = act
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments' batches."""
+        return sum(segment.size for segment in self._segments.all)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments, oldest first; the list is not to be changed."""
+        return self._segments.all
+
+    @property
+    def active_segment(self) -> Segment:
+        """The segment that is appended to."""
+        return self._segments.active
+
+    @property
+    def produce_message_conversions(self) -> int:
+        """Records converted from producers' message formats since the log was opened."""
+        return self._appender.conversions
+
+    # -- offsets ---------------------------------------------------------------------------------------------
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset that may be read."""
+        return self._offsets.start
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset the next record gets."""
+        return self._offsets.end
+
+    @property
+    def high_watermark(self) -> int:
+        """Offset below which records are replicated as far as asked for; kept between log start and log end."""
+        return self._offsets.high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        self._offsets.set_high_watermark(offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Offset below which every transaction is decided; bounds what read_committed consumers may see."""
+        return self._offsets.last_stable
+
+    @property
+    def cleaned_offset(self) -> int | None:
+        """Up to where the log was compacted, None if it never was."""
+        return self._offsets.cleaned
+
+    @cleaned_offset.setter
+    def cleaned_offset(self, offset: int | None) -> None:
+        self._offsets.cleaned = offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything before it is on the device."""
+        return self._flusher.recovery_point
+
+    @property
+    def unflushed_records(self) -> int:
+        """Offsets that are not known to be on the device."""
+        return self._offsets.end - self._flusher.recovery_point
+
+    @property
+    def truncations(self) -> int:
+        """Changes with each truncation."""
+        return self._flusher.truncations
+
+    @property
+    def latest_epoch(self) -> int:
+        """Leader epoch of the newest batches, -1 when there is none."""
+        return self.epochs.latest_epoch
+
+    # -- reading: `LogReader` --------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, *, max_offset: int = MAX_LONG, min_one: bool = True) -> ReadResult:
+        """See `LogReader.read`."""
+        return self._reader.read(offset, max_bytes, max_offset=max_offset, min_one=min_one)
+
+    def missing(self, offset: int, max_bytes: int) -> Callable[[], None] | None:
+        """See `LogReader.missing`."""
+        return self._reader.missing(offset, max_bytes)
+
+    def is_in_older_segment(self, offset: int, end: int) -> bool:
+        """See `LogReader.is_in_older_segment`."""
+        return self._reader.is_in_older_segment(offset, end)
+
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
+        """See `LogReader.aborted_transactions`."""
+        return self._reader.aborted_transactions(start, end)
+
+    def aborted_within(self, start: int, result: ReadResult, max_offset: int) -> list[AbortedTransaction]:
+        """See `LogReader.aborted_within`."""
+        return self._reader.aborted_within(start, result, max_offset)
+
+    def earliest_offset(self) -> TimestampOffset:
+        """See `LogReader.earliest_offset`."""
+        return self._reader.earliest_offset()
+
+    def latest_offset(self) -> TimestampOffset:
+        """See `LogReader.latest_offset`."""
+        return self._reader.latest_offset()
+
+    def segments_of_unknown_time(self) -> list[Segment]:
+        """See `LogReader.segments_of_unknown_time`."""
+        return self._reader.segments_of_unknown_time()
+
+    def missing_for_time(self, timestamp: int) -> Callable[[], None] | None:
+        """See `LogReader.missing_for_time`."""
+        return self._reader.missing_for_time(timestamp)
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """See `LogReader.max_timestamp_offset`."""
+        return self._reader.max_timestamp_offset()
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """See `LogReader.offset_for_timestamp`."""
+        return self._reader.offset_for_timestamp(timestamp)
+
+    def legacy_offsets_before(self, timestamp: int, max_count: int, now_ms: int) -> list[int]:
+        """See `LogReader.legacy_offsets_before`."""
+        return self._reader.legacy_offsets_before(timestamp, max_count, now_ms)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """See `LogReader.end_offset_for_epoch`."""
+        return self._reader.end_offset_for_epoch(epoch)
+
+    # -- appending: `LogAppender` ----------------------------------------------------------------------------
+
+    def assign_epoch(self, epoch: int) -> None:
+        """See `LogAppender.assign_epoch`."""
+        self._appender.assign_epoch(epoch)
+
+    def append(
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        in_transaction: bool = False,
+    ) -> AppendInfo:
+        """See `LogAppender.append`."""
+        return self._appender.append(
+            records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin, in_transaction=in_transaction
+        )
+
+    def append_prepared(
+        self, prepared: PreparedSet | None, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
+    ) -> AppendInfo:
+        """See `LogAppender.append_prepared`."""
+        return self._appender.append_prepared(prepared, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
+
+    def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendInfo | None:
+        """See `LogAppender.append_as_follower`."""
+        return self._appender.append_as_follower(records, now_ms=now_ms)
+
+    def roll(self, now_ms: int) -> Segment:
+        """Begin a new segment at the log end offset, unless the active one is empty.
+
+        Raises:
+            KafkaStorageError: the disk failed; the active segment is as it was.
+        """
+        try:
+            self._roller.roll(self._offsets.end, now_ms)
+        except OSError as error:
+            raise self._errors.report("roll", error) from error
+        return self._segments.active
+
+    # -- taking records out: `LogRemover`, `Truncation` ------------------------------------------------------
+
+    def delete_records(self, before_offset: int) -> int:
+        """See `LogRemover.delete_records`."""
+        return self._remover.delete_records(before_offset)
+
+    def apply_retention(self, now_ms: int, policy: RetentionPolicy = TIME_AND_SIZE) -> list[Segment]:
+        """See `LogRemover.apply_retention`."""
+        return self._remover.apply_retention(now_ms, policy)
+
+    def replace_segments(self, new: Segment, old: Sequence[Segment], now_ms: int) -> bool:
+        """See `LogRemover.replace_segments`."""
+        return self._remover.replace_segments(new, old, now_ms)
+
+    def remove_deleted(self, now_ms: int) -> int:
+        """See `LogRemover.remove_deleted`."""
+        return self._remover.remove_deleted(now_ms)
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> bool:
+        """See `Truncation.to`."""
+        return self._truncation.to(offset, now_ms=now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
+        """See `Truncation.fully`."""
+        self._truncation.fully(offset, now_ms=now_ms)
+
+    # -- flushing: `Flusher` ---------------------------------------------------------------------------------
+
+    @property
+    def names_unsynced(self) -> bool:
+        """Whether files were made, renamed or removed that a power failure may undo."""
+        return self._flusher.names_unsynced
+
+    @property
+    def flushes(self) -> Lock:
+        """Held by whoever flushes; a worker that holds it keeps the recovery point where it is."""
+        return self._flusher.lock
+
+    def flush_due(self, now_ms: int) -> int | None:
+        """See `Flusher.due`."""
+        return self._flusher.due(now_ms)
+
+    def needs_flush(self, now_ms: int) -> bool:
+        """Whether a flush is due."""
+        return self._errors.offline is None and self._flusher.due(now_ms) is not None
+
+    def flush(self, upto: int | None = None) -> None:
+        """See `Flusher.flush`."""
+        self._flusher.flush(upto)
+
+    # -- closing, moving, deleting ---------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Flush everything, leave a producer snapshot, trim the indexes. The log is not used afterwards.
+
+        Raises:
+            KafkaStorageError: something could not be forced to the device, or the log was offline: this was
+                no clean stop.
+        """
+        try:
+            if self._errors.offline is None:
+                if not self.epochs.is_stored and self.epochs.covers(self._offsets.end):
+                    self.epochs.flush()
+                self.producers.take_snapshot(sync=True)
+                if self._segments.active.finish():
+                    # The records may be on the device, but the indexes have just been closed and trimmed.
+                    self._flusher.rolled()
+                self._flusher.flush()
+        except OSError as error:
+            self._errors.go_offline(f"cannot close it: {error}")
+        finally:
+            for segment in self._segments.all:
+                segment.release()
+        if self._errors.offline is not None:
+            raise KafkaStorageError(f"{self._directory.label} was not closed cleanly: {self._errors.offline}")
+
+    def rename_for_delete(self, kind: str = names.DELETE_DIR, *, sync: bool = True) -> Path:
+        """See `DirectoryMove.rename_for_delete`."""
+        return self._move.rename_for_delete(kind, sync=sync)
+
+    def relocate(self, future: Path, epochs: list[tuple[int, int]]) -> Path:
+        """See `DirectoryMove.relocate`."""
+        return self._move.relocate(future, epochs)
+
+    def files(self) -> dict[str, Extent]:
+        """The files that make the log, by name, as they are now; of each segment the ``.log`` file last."""
+        found = dict(extent for segment in self._segments.all for extent in segment.extents())
+        for offset in self.producers.snapshot_offsets:
+            found[names.segment_name(offset, names.SNAPSHOT)] = Extent(None, ())
+        # What a truncation took away may have been written again, with the same length.
+        return {
+            name: extent._replace(stamp=(extent.stamp, self._flusher.truncations)) for name, extent in found.items()
+        }
+
+    def delete(self) -> None:
+        """Remove the log and its directory, at once.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        target = self.rename_for_delete()
+        try:
+            shutil.rmtree(target)
+        except OSError as error:
+            raise KafkaStorageError(f"Cannot delete {target}: {error}") from error

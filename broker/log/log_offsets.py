@@ -1,0 +1,51 @@
+"""The offsets that bound what a log holds and what may be read of it."""
+
+from __future__ import annotations
+
+from broker.log.producer_state import ProducerStateManager
+
+
+class LogOffsets:
+    """See the module. Changed on the loop's thread only; read on any.
+
+    Attributes:
+        start: the log start offset, the first that may be read.
+        end: the log end offset, which the next record gets.
+        high_watermark: offset below which records are replicated; between ``start`` and ``end``.
+        cleaned: up to where the log was compacted, None if it never was.
+    """
+
+    __slots__ = ("_producers", "cleaned", "end", "high_watermark", "start")
+
+    def __init__(self, start: int, end: int, producers: ProducerStateManager) -> None:
+        self.start = start
+        self.end = end
+        self.high_watermark = start
+        self.cleaned: int | None = None
+        self._producers = producers
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Move the high watermark to ``offset``, or as near to it as the bounds allow."""
+        self.high_watermark = offset = min(max(offset, self.start), self.end)
+        self._producers.on_high_watermark(offset)
+
+    @property
+    def last_stable(self) -> int:
+        """Offset below which every transaction is decided, which bounds read_committed consumers."""
+        unstable = self._producers.first_unstable_offset
+        if unstable is None:
+            return self.high_watermark
+        return min(max(unstable, self.start), self.high_watermark)
+
+    def raise_start(self, offset: int) -> None:
+        """Move the log start offset up to ``offset``; the high watermark stays at or above it."""
+        self.start = offset
+        self.high_watermark = max(self.high_watermark, offset)
+
+    def truncate(self, start: int, end: int) -> None:
+        """The log ends at ``end`` and begins at ``start`` from now on."""
+        self.end = end
+        self.start = start
+        if self.cleaned is not None:
+            self.cleaned = min(self.cleaned, end)
+        self.high_watermark = min(max(self.high_watermark, start), end)

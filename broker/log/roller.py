@@ -1,0 +1,74 @@
+"""Rolling a log: the active segment is finished, and a new one takes the appends."""
+
+from __future__ import annotations
+
+import logging
+
+from broker.log.config import LogConfig
+from broker.log.file_ops import FileOps
+from broker.log.flusher import Flusher
+from broker.log.partition_directory import PartitionDirectory
+from broker.log.producer_state import ProducerStateManager
+from broker.log.segment import Segment
+from broker.log.segment_list import SegmentList
+
+logger = logging.getLogger(__name__)
+
+
+class Roller:
+    """See the module. On the loop's thread.
+
+    Attributes:
+        config: of the log; only the log replaces it.
+    """
+
+    __slots__ = ("_directory", "_flusher", "_ops", "_producers", "_segments", "config")
+
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        segments: SegmentList,
+        producers: ProducerStateManager,
+        flusher: Flusher,
+        config: LogConfig,
+        ops: FileOps,
+    ) -> None:
+        self._directory = directory
+        self._segments = segments
+        self._producers = producers
+        self._flusher = flusher
+        self._ops = ops
+        self.config = config
+
+    def create(self, base_offset: int, now_ms: int) -> Segment:
+        """A new, empty segment, which is not the log's yet.
+
+        Raises:
+            OSError: its files could not be made.
+        """
+        return Segment.create(str(self._directory.path), base_offset, self.config, now_ms, self._ops)
+
+    def roll(self, base_offset: int, now_ms: int) -> None:
+        """Begin a new segment at ``base_offset``, unless the active one is empty and begins there.
+
+        Raises:
+            OSError: the new one could not be made, or the old one not be finished; the old one stays active.
+        """
+        old = self._segments.active
+        if old.size == 0 and old.base_offset == base_offset:
+            return
+        new = self.create(base_offset, now_ms)
+        try:
+            old.finish()
+        except OSError:
+            new.discard()
+            raise
+        self._segments.replace([*self._segments.all, new])
+        self._flusher.names_unsynced = True
+        self._flusher.rolled()
+        self._producers.end_offset = base_offset
+        try:
+            self._producers.take_snapshot(sync=False)
+        except OSError as error:
+            # The state can be rebuilt from the log; the next snapshot is tried at the next roll.
+            logger.warning("No producer snapshot of %s at %d: %s", self._directory.label, base_offset, error)

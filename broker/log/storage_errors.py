@@ -1,0 +1,68 @@
+"""What a log does about errors of its disk: answer KAFKA_STORAGE_ERROR, say so in the broker's log, or go offline."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from broker.log.partition_directory import PartitionDirectory
+from broker.log.segment_files import SegmentWriteError
+from kafkalog.protocol.errors import KafkaStorageError
+
+logger = logging.getLogger(__name__)
+
+COMPLAINT_SECONDS = 10.0
+"""A log reports its storage errors at most this often."""
+
+
+class StorageErrors:
+    """See the module. May be called on any thread.
+
+    Attributes:
+        offline: why the log takes no more appends, or None.
+        on_offline: called with the log directory and the reason, on whichever thread it happens, when the disk takes
+            the log offline.
+    """
+
+    __slots__ = ("_complained_at", "_complaints", "_directory", "offline", "on_offline")
+
+    def __init__(self, directory: PartitionDirectory) -> None:
+        self._directory = directory
+        self._complained_at = -math.inf
+        self._complaints = 0
+        self.offline: str | None = None
+        self.on_offline: Callable[[Path, str], None] | None = None
+
+    def offline_error(self) -> KafkaStorageError:
+        """What an operation answers that needs a log in service."""
+        return KafkaStorageError(f"{self._directory.label} is offline: {self.offline}")
+
+    def report(self, act: str, error: OSError) -> KafkaStorageError:
+        """The error to raise where the log could not ``act``; takes the log offline if its files are in doubt now."""
+        if isinstance(error, SegmentWriteError):
+            self.go_offline(f"cannot {act} it: {error}")
+        else:
+            self.complain(f"Cannot {act} {self._directory.path}: {error}")
+        return KafkaStorageError(f"Cannot {act} {self._directory.label}: {error}")
+
+    def complain(self, what: str) -> None:
+        """Write it to the broker's log, but not again and again: producers retry many times a second on a full disk."""
+        now = time.monotonic()
+        if now - self._complained_at < COMPLAINT_SECONDS:
+            self._complaints += 1
+            return
+        more = f" (and {self._complaints} times more since the last such line)" if self._complaints else ""
+        logger.error("%s%s", what, more)
+        self._complained_at, self._complaints = now, 0
+
+    def go_offline(self, reason: str) -> None:
+        """Take no more appends. The first reason stays."""
+        if self.offline is None:
+            self.offline = reason
+            path = self._directory.path
+            logger.error("%s goes offline: %s", path, reason)
+            if self.on_offline is not None:
+                self.on_offline(path.parent, f"{self._directory.label}: {reason}")

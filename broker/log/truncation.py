@@ -1,0 +1,104 @@
+"""Truncating a log: records go from its end, where others are appended next, so their files go at once."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from broker.log import recovery
+from broker.log.file_ops import FileOps
+from broker.log.flusher import Flusher
+from broker.log.leader_epoch import LeaderEpochCache
+from broker.log.log_offsets import LogOffsets
+from broker.log.partition_directory import PartitionDirectory
+from broker.log.producer_state import ProducerStateManager
+from broker.log.roller import Roller
+from broker.log.segment_list import SegmentList
+from broker.log.storage_errors import StorageErrors
+from kafkalog.protocol.errors import KafkaStorageError
+
+
+class Truncation:
+    """See the module. On the loop's thread."""
+
+    __slots__ = (
+        "_directory", "_epochs", "_errors", "_flusher", "_offsets", "_ops", "_producers", "_roller", "_segments",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        segments: SegmentList,
+        offsets: LogOffsets,
+        epochs: LeaderEpochCache,
+        producers: ProducerStateManager,
+        flusher: Flusher,
+        roller: Roller,
+        errors: StorageErrors,
+        ops: FileOps,
+    ) -> None:
+        self._directory = directory
+        self._segments = segments
+        self._offsets = offsets
+        self._epochs = epochs
+        self._producers = producers
+        self._flusher = flusher
+        self._roller = roller
+        self._errors = errors
+        self._ops = ops
+
+    def to(self, offset: int, *, now_ms: int) -> bool:
+        """Drop every batch at or after ``offset``; returns whether there was one. Checkpoint recovery points
+        after it.
+
+        Raises:
+            KafkaStorageError: the disk failed; the log is offline.
+        """
+        if offset >= self._offsets.end:
+            self._epochs.truncate_from_end(self._offsets.end)
+            return False
+        if offset < self._segments.all[0].base_offset:
+            self.fully(offset, now_ms=now_ms)
+            return True
+        self._flusher.begin_truncation()
+        try:
+            keep = bisect_right(self._segments.bases, offset)
+            gone = self._segments.all[keep:]
+            self._segments.replace(self._segments.all[:keep])
+            # From the end: a failure, or a crash, in between leaves a log without a gap.
+            for segment in reversed(gone):
+                if segment.base_offset in self._producers.snapshot_offsets:
+                    self._producers.remove_snapshot(segment.base_offset)
+                segment.remove()
+            if gone:
+                self._ops.fsync_dir(str(self._directory.path))
+            self._segments.active.truncate_to(offset)
+            end = self._segments.active.next_offset()
+            self._epochs.truncate_from_end(end)
+            self._offsets.truncate(min(self._offsets.start, end), end)
+            self._flusher.truncated(end)
+            self._producers.reload(self._offsets.start, self._offsets.end, now_ms)
+            recovery.replay(self._segments.all, self._producers, self._offsets.end)
+        except OSError as error:
+            self._errors.go_offline(f"cannot truncate it to {offset}: {error}")
+            raise KafkaStorageError(f"Cannot truncate {self._directory.label}: {error}") from error
+        return True
+
+    def fully(self, offset: int, *, now_ms: int) -> None:
+        """Drop everything and begin anew at ``offset``.
+
+        Raises:
+            KafkaStorageError: the disk failed; the log is offline.
+        """
+        self._flusher.begin_truncation()
+        try:
+            for segment in reversed(self._segments.all):
+                segment.remove()
+            self._ops.fsync_dir(str(self._directory.path))
+            self._segments.replace([self._roller.create(offset, now_ms)])
+            self._epochs.clear()
+            self._producers.start_at(offset)
+        except OSError as error:
+            self._errors.go_offline(f"cannot begin it anew at {offset}: {error}")
+            raise KafkaStorageError(f"Cannot truncate {self._directory.label}: {error}") from error
+        self._offsets.truncate(offset, offset)
+        self._flusher.truncated(offset)
