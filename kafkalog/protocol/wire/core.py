@@ -85,6 +85,8 @@ class _InFlight(NamedTuple):
 
 
 _HANDSHAKE = Handshake()
+# To look a member up in its enumeration takes longer than the rest of a check.
+_NEW, _READY, _CLOSED = State.NEW, State.READY, State.CLOSED
 
 
 class Wire:
@@ -117,6 +119,8 @@ class Wire:
         self._mechanism = mechanism
         self._software_version = software_version
         self._frames = FrameReader(peer, max_frame, max_frame_name)
+        self.space = self._frames.space
+        """Where the next bytes belong: receive into it, then tell `received` how many came. Never empty."""
         self._in_flight: deque[_InFlight] = deque()
         self._correlation_id = 0
         self._versions = Versions(peer)
@@ -149,7 +153,8 @@ class Wire:
 
     def begin(self) -> list[Chunk]:
         """Begin the handshake; the bytes to send first."""
-        self._require(State.NEW, "begin()")
+        if self.state is not _NEW:
+            raise LocalProtocolError(f"begin() on {self!r}")
         self.state = State.NEGOTIATING
         return self._ask_versions()
 
@@ -190,14 +195,11 @@ class Wire:
         Raises:
             EncodeError: A value does not fit its field; nothing has changed.
         """
-        self._require(State.READY, "send()")
+        if self.state is not _READY:
+            raise LocalProtocolError(f"send() on {self!r}")
         return self._request(message, version, answered)
 
     # What came
-
-    def space(self) -> memoryview:
-        """Where the next bytes belong: receive into it, then tell `received` how many came. Never empty."""
-        return self._frames.space()
 
     def received(self, count: int) -> Answer | Handshake | None:
         """Count the bytes that were received into `space`; 0 for the end of the stream, as ``recv`` has it.
@@ -209,7 +211,7 @@ class Wire:
             ConnectionEndedError: The stream has ended.
             RemoteProtocolError: The bytes break the protocol.
         """
-        if self.state is State.NEW or self.state is State.CLOSED:
+        if self.state is _NEW or self.state is _CLOSED:
             raise LocalProtocolError(f"received() on {self!r}")
         try:
             if not count:
@@ -230,10 +232,6 @@ class Wire:
         self._step = None
 
     # Inside
-
-    def _require(self, state: State, what: str) -> None:
-        if self.state is not state:
-            raise LocalProtocolError(f"{what} on {self!r}")
 
     def _request(self, message: Request, version: int, answered: bool = True) -> list[Chunk]:
         correlation_id = self._correlation_id
@@ -257,7 +255,7 @@ class Wire:
                 f"{self.peer} answered {self.awaited} with bytes that do not parse: {error}"
             ) from error
         self._in_flight.popleft()
-        if self.state is State.READY:
+        if self.state is _READY:
             return Answer(correlation_id, message)
         self._step = message
         return _HANDSHAKE

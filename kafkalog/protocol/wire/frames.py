@@ -51,7 +51,7 @@ class FrameReader:
     def space(self) -> memoryview:
         """Where the next bytes belong; never empty."""
         target = self._prefix if self._body is None else self._body
-        return target[self._filled :]
+        return target[self._filled :] if self._filled else target
 
     def received(self, count: int) -> memoryview | None:
         """Count the bytes that were written to the beginning of `space`.
