@@ -1,0 +1,199 @@
+"""One connection of a link, from its opening to its end: the wire core driven by an asyncio transport."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from broker.net.link_errors import (
+    LinkAuthenticationError,
+    LinkBrokenError,
+    LinkError,
+    LinkProtocolError,
+)
+from broker.workers import Workers
+from kafkalog.protocol.codec import Chunk
+from kafkalog.protocol.errors import UnsupportedVersionError
+from kafkalog.protocol.schema import Request
+from kafkalog.protocol.wire.core import Answer, State, Wire
+from kafkalog.protocol.wire.errors import AuthenticationFailedError, ConnectionEndedError, RemoteProtocolError
+
+_JOIN_BELOW = 1 << 16
+"""Frames shorter than this are joined: copying them costs less than a second write."""
+_SESSION_USE = 0.85
+"""So much of a session is used; the rest is for requests that are under way when it ends."""
+_SESSION_LEAST_S = 1.0
+"""No peer has new connections made more often than this by announcing short sessions."""
+
+
+class Channel(asyncio.BufferedProtocol):
+    """A connection's protocol on the event loop. It fails once, and with it all requests that are in flight.
+
+    Args:
+        loop: The event loop.
+        wire: A new wire core.
+        changed: Called when there may be room for another request, and when the channel has failed.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, wire: Wire, changed: Callable[[], None]) -> None:
+        self.failure: LinkError | None = None
+        """Why the channel is of no more use."""
+        self.closed: asyncio.Future[None] = loop.create_future()
+        """Done once the transport has let go of the socket; for ever pending where none was made."""
+        self._loop = loop
+        self._wire = wire
+        self._changed = changed
+        self._transport: asyncio.Transport | None = None
+        self._step: asyncio.Future[None] | None = None
+        """Waits for a step of the handshake to be answered."""
+        self._in_flight: deque[asyncio.Future[Any]] = deque()
+        self._takes_more = True
+        self._session_ends = float("inf")
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose responses have not come."""
+        return len(self._in_flight)
+
+    @property
+    def ready(self) -> bool:
+        """Whether a request can be sent now without filling buffers of the transport."""
+        return self.failure is None and self._takes_more and self._wire.state is State.READY
+
+    @property
+    def expired(self) -> bool:
+        """Whether the authenticated session is about to end (KIP-368), so that a new connection is due."""
+        return self._loop.time() >= self._session_ends
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is, or was, a transport."""
+        return self._transport is not None
+
+    def version_of(self, request_class: type[Request], max_version: int | None, min_version: int) -> int:
+        """Choose the newest version that both sides speak; UnsupportedVersionError where there is none."""
+        return self._wire.version_of(request_class, max_version, min_version)
+
+    async def shake_hands(self, workers: Workers) -> None:
+        """Negotiate versions, and authenticate where the wire has a mechanism.
+
+        Raises:
+            LinkError: The channel failed.
+        """
+        chunks = self._wire.begin()
+        while chunks:
+            self._check()
+            self._step = self._loop.create_future()
+            self._write(chunks)
+            await self._step
+            try:
+                chunks = await self._proceed(workers)
+            except (AuthenticationFailedError, UnsupportedVersionError) as error:
+                self.fail(LinkAuthenticationError(str(error)))
+            except RemoteProtocolError as error:
+                self.fail(LinkProtocolError(str(error)))
+            self._check()
+        if self._wire.session_lifetime_ms > 0:
+            lifetime = self._wire.session_lifetime_ms / 1000
+            self._session_ends = self._loop.time() + max(_SESSION_USE * lifetime, _SESSION_LEAST_S)
+
+    async def _proceed(self, workers: Workers) -> list[Chunk]:
+        if self._wire.state is State.NEGOTIATING:
+            return self._wire.proceed()
+        # SCRAM computes for as long as the peer says. Nothing else may touch the wire meanwhile.
+        assert self._transport is not None
+        self._transport.pause_reading()
+        try:
+            return await workers.run(self._wire.proceed)
+        finally:
+            self._transport.resume_reading()
+
+    def send(self, message: Request, version: int, response: asyncio.Future[Any]) -> None:
+        """Send a request; ``response`` gets its response, or what kept it from coming."""
+        chunks = self._wire.send(message, version)
+        self._in_flight.append(response)
+        self._write(chunks)
+
+    def holds(self, response: asyncio.Future[Any]) -> bool:
+        """Whether this future's request is in flight here."""
+        return response in self._in_flight
+
+    def fail(self, failure: LinkError) -> None:
+        """Close the connection at once; the requests in flight fail with ``failure``. Later calls do nothing."""
+        if self.failure is not None:
+            return
+        self.failure = failure
+        if self._transport is not None:
+            self._transport.abort()
+        waiting = [*self._in_flight, *([self._step] if self._step is not None else [])]
+        self._in_flight.clear()
+        self._wire.close()
+        for future in waiting:
+            if not future.done():
+                future.set_exception(failure.copy())
+        self._changed()
+
+    # What the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if self.failure is not None:
+            transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._wire.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.failure is not None:
+            return
+        try:
+            event = self._wire.received(nbytes)
+        except RemoteProtocolError as error:
+            self.fail(LinkProtocolError(str(error)))
+            return
+        if isinstance(event, Answer):
+            response = self._in_flight.popleft()
+            if not response.done():
+                response.set_result(event.message)
+            self._changed()
+        elif event is not None and self._step is not None and not self._step.done():
+            self._step.set_result(None)
+
+    def eof_received(self) -> None:
+        if self.failure is not None:
+            return
+        try:
+            self._wire.received(0)
+        except ConnectionEndedError as error:
+            self.fail(LinkBrokenError(str(error)))
+
+    def pause_writing(self) -> None:
+        self._takes_more = False
+
+    def resume_writing(self) -> None:
+        self._takes_more = True
+        self._changed()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.closed.done():
+            self.closed.set_result(None)
+        reason = getattr(exc, "strerror", None) or exc or "it was closed"
+        self.fail(LinkBrokenError(f"connection to {self._wire.peer}: {reason}"))
+
+    # Inside
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise self.failure.copy()
+
+    def _write(self, chunks: list[Chunk]) -> None:
+        transport = self._transport
+        assert transport is not None
+        views = [memoryview(chunk) for chunk in chunks if len(chunk)]  # type: ignore[arg-type]
+        if sum(view.nbytes for view in views) < _JOIN_BELOW:
+            views = [memoryview(b"".join(views))]
+        for view in views:
+            transport.write(view)

@@ -1,0 +1,42 @@
+"""How a request to another broker can fail.
+
+The kinds differ in what they prove. `LinkRefusedError` alone is evidence that no process listens at the address.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+
+class LinkError(Exception):
+    """Base of the errors of a `Link`; the message names the peer."""
+
+    def copy(self) -> Self:
+        """Make another error that says the same, for another waiter; this one is its cause."""
+        made = type(self)(*self.args)
+        made.__cause__ = self
+        return made
+
+
+class LinkRefusedError(LinkError):
+    """The peer's host refused the connection at each of its addresses: nothing listens there."""
+
+
+class LinkTimeoutError(LinkError):
+    """No connection was made, or no response came, in time. Whether the peer is alive is unknown."""
+
+
+class LinkBrokenError(LinkError):
+    """No connection could be made for another reason, or it ended before the response came."""
+
+
+class LinkProtocolError(LinkError):
+    """The peer broke the protocol; probably it is no broker."""
+
+
+class LinkAuthenticationError(LinkError):
+    """The peer refused the credentials, or could not prove who it is."""
+
+
+class LinkClosedError(LinkError):
+    """The link was closed on this side."""

@@ -1,0 +1,87 @@
+"""How outgoing connections are opened: the interface, and the one by the event loop's own sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+
+class Network(Protocol):
+    """Opens connections. A simulator has its own, and so has a transport that puts TLS below the protocol."""
+
+    async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
+        """Open a connection to ``host``:``port``, and give it a protocol that ``make_protocol`` makes.
+
+        The caller bounds the time. The transport reads into a ``BufferedProtocol``'s own buffers.
+
+        Raises:
+            ConnectionRefusedError: Each address of the host refused the connection.
+            TimeoutError: The system gave up waiting.
+            OSError: Anything else.
+        """
+
+
+class LoopNetwork:
+    """Opens plain TCP connections on an event loop.
+
+    Args:
+        loop: The event loop.
+        send_buffer_bytes: ``SO_SNDBUF``; -1 leaves it to the system.
+        receive_buffer_bytes: ``SO_RCVBUF``; -1 leaves it to the system.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
+    ) -> None:
+        self._loop = loop
+        self._options = [
+            (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+            *((socket.SOL_SOCKET, socket.SO_SNDBUF, size) for size in (send_buffer_bytes,) if size >= 0),
+            *((socket.SOL_SOCKET, socket.SO_RCVBUF, size) for size in (receive_buffer_bytes,) if size >= 0),
+        ]
+
+    async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
+        """See `Network`. The host's addresses are tried one after the other."""
+        failures: list[OSError] = []
+        for family, address in await self._addresses(host, port):
+            try:
+                connected = await self._connected(family, address)
+            except OSError as error:
+                failures.append(error)
+                continue
+            try:
+                return await self._loop.create_connection(make_protocol, sock=connected)
+            except BaseException:
+                connected.close()
+                raise
+        # A refusal proves something only if it is the answer of every address.
+        raise next((each for each in failures if not isinstance(each, ConnectionRefusedError)), failures[0])
+
+    async def _addresses(self, host: str, port: int) -> list[tuple[int, Any]]:
+        try:
+            version = ipaddress.ip_address(host).version
+        except ValueError:
+            try:
+                found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except UnicodeError as error:
+                raise OSError(f"{host!r} is not the name of a host") from error
+            return [(family, address) for family, _, _, _, address in found]
+        return [(socket.AF_INET if version == 4 else socket.AF_INET6, (host, port))]
+
+    async def _connected(self, family: int, address: Any) -> socket.socket:
+        made = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            made.setblocking(False)
+            for level, option, value in self._options:
+                made.setsockopt(level, option, value)
+            await self._loop.sock_connect(made, address)
+        except BaseException:
+            made.close()
+            raise
+        return made
