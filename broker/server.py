@@ -32,7 +32,7 @@ from broker.log.cold import read_largest_timestamp
 from broker.log.log_dir import LogDirUnusableError
 from broker.log.manager import LogManager
 from broker.log.moving.startup import read_topic_id
-from broker.log.open_files import OPEN_FILES, default_limit
+from broker.log.open_files import OpenFiles
 from broker.log.retention import RetentionPolicy, RetentionPolicyError, load_policy
 from broker.log.segment import UNKNOWN_TIMESTAMP
 from broker.metadata.local import FILE_NAME, LocalStore
@@ -94,13 +94,13 @@ class Server:
         self.acceptor: Acceptor | None = None
         self.metrics: MetricsEndpoint | None = None
         allowed = self.config["kafkalog.log.max.open.files"]
-        OPEN_FILES.limit = default_limit() if allowed == -1 else max(MIN_OPEN_FILES, allowed)
         self.logs = LogManager(
             self.config.log_dirs,
             self.config.log_config({}),
             clock=self.runtime.now_ms,
             num_recovery_threads=self.config["num.recovery.threads.per.data.dir"],
             ops=self.runtime.files,
+            open_files=OpenFiles(None if allowed == -1 else max(MIN_OPEN_FILES, allowed)),
         )
         try:
             self.logs.retention_policy = self._retention_policy()

@@ -15,7 +15,6 @@ from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.api.fetch_conversion import AS_STORED_SINCE, FetchConversion, Limited
 from broker.api.fetch_session import NO_SESSION, ZERO_ID, FetchContext, FetchPartitionState, partition_key
-from broker.log.open_files import OPEN_FILES
 from broker.log.segment_file import ReadResult
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import (
@@ -199,7 +198,7 @@ class Fetch(DelayedOperation):
             raise UnsupportedCompressionTypeError
         data.records = _EMPTY
         isolation = self._request.message.isolation_level
-        if OPEN_FILES.crowded:
+        if self._request.broker.replicas.logs.resources.open_files.crowded:
             # Slices on their way hold as many files as there may be: the client asks again for what this leaves out.
             result = ReadResult([], 0)
         else:

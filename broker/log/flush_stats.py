@@ -1,4 +1,4 @@
-"""How often segments were forced to the device, and how long that took: Kafka's LogFlushStats, one a process."""
+"""How often segments were forced to the device, and how long that took: Kafka's LogFlushStats, one a broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,3 @@ class FlushStats:
         with self._lock:
             self.count += 1
             self.seconds += seconds
-
-
-FLUSH_STATS = FlushStats()
-"""The process's."""

@@ -26,7 +26,7 @@ from typing import Any
 
 from broker import page_cache
 from broker.log.file_ops import NO_SPACE, OS, FileOps, write_all
-from broker.log.open_files import OPEN_FILES
+from broker.log.open_files import OpenFiles
 
 # Entries are written to the file when this many bytes of them have gathered.
 BLOCK_BYTES = 4096
@@ -51,20 +51,29 @@ class IndexFile:
         path: the file; made by :meth:`create`, or present and taken over by :meth:`load`.
         base_offset: the segment's.
         max_bytes: what the file is preallocated to, ``segment.index.bytes``.
+        open_files: the budget that maps of it count towards.
     """
 
     ENTRY_SIZE = 0
 
     __slots__ = (
-        "__weakref__", "_cutting", "_map", "_ops", "_resident_until", "_tail", "_unsynced", "base_offset",
-        "max_entries", "path", "used",
+        "__weakref__", "_cutting", "_map", "_open_files", "_ops", "_resident_until", "_tail", "_unsynced",
+        "base_offset", "max_entries", "path", "used",
     )  # fmt: skip
 
-    def __init__(self, path: str, base_offset: int, max_bytes: int, ops: FileOps = OS) -> None:
+    def __init__(
+        self,
+        path: str,
+        base_offset: int,
+        max_bytes: int,
+        ops: FileOps = OS,
+        open_files: OpenFiles | None = None,
+    ) -> None:
         self.path = path
         self.base_offset = base_offset
         self.max_entries = max_bytes // self.ENTRY_SIZE
         self._ops = ops
+        self._open_files = open_files
         # Bytes of entries in the file, and the entries after them. The pair is replaced as one; the bytearray grows.
         self._tail = (0, bytearray())
         self._map: Any = None
@@ -213,7 +222,8 @@ class IndexFile:
             if len(view) < written:
                 raise CorruptIndexError(f"{self.path}: {len(view)} bytes where {written} were written")
             self._map = view
-            OPEN_FILES.admit(self)
+            if self._open_files is not None:
+                self._open_files.admit(self)
         self.used = True
         return view, written, pending
 

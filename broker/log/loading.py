@@ -17,9 +17,9 @@ from broker.log.checkpoint_writer import CheckpointWriter
 from broker.log.checkpoints import CorruptCheckpointError
 from broker.log.config import LogConfig
 from broker.log.deletions import Deletions
-from broker.log.file_ops import FileOps
 from broker.log.log import Log
 from broker.log.log_dir import LogDir
+from broker.log.resources import LogResources
 from kafkalog.records.errors import RecordsError
 from kafkalog.storage import names
 
@@ -60,7 +60,7 @@ class LogLoader:
         *,
         clock: Callable[[], int],
         num_threads: int,
-        ops: FileOps,
+        resources: LogResources,
         fail: Callable[[Path, str], None],
     ) -> None:
         self.unclean: set[Path] = set()
@@ -71,7 +71,7 @@ class LogLoader:
         self._deletions = deletions
         self._clock = clock
         self._threads = num_threads
-        self._ops = ops
+        self._resources = resources
         self._fail = fail
 
     def load(self, directories: Sequence[LogDir], logs: dict[TopicPartition, Log]) -> None:
@@ -111,7 +111,7 @@ class LogLoader:
         if not clean:
             self.unclean.add(directory.path)
             # Names that the process gave before it was killed may not have come to the device.
-            self._ops.fsync_dir(str(directory.path))
+            self._resources.ops.fsync_dir(str(directory.path))
         points = directory.read_recovery_points()
         starts = directory.read_log_start_offsets()
         watermarks = directory.read_high_watermarks()
@@ -134,7 +134,7 @@ class LogLoader:
                 log_start_offset=starts.get(key, 0),
                 recovery_point=points.get(key, 0),
                 now_ms=now_ms,
-                ops=self._ops,
+                resources=self._resources,
             )
             if keeps_gaps:
                 log.config = config

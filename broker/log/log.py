@@ -64,6 +64,7 @@ from broker.log.message_sets import PreparedSet
 from broker.log.moving.plan import Extent
 from broker.log.partition_directory import PartitionDirectory
 from broker.log.recovery import LoadedLog
+from broker.log.resources import LogResources
 from broker.log.retention import TIME_AND_SIZE, RetentionPolicy
 from broker.log.roller import Roller
 from broker.log.segment import Segment
@@ -101,12 +102,12 @@ class Log:
         directory: PartitionDirectory,
         config: LogConfig,
         loaded: LoadedLog,
-        ops: FileOps,
+        resources: LogResources,
         *,
         created: bool,
         clean: bool,
     ) -> None:
-        epochs, producers = loaded.epochs, loaded.producers
+        ops, epochs, producers = resources.ops, loaded.epochs, loaded.producers
         segments = SegmentList(loaded.segments)
         offsets = LogOffsets(loaded.log_start_offset, loaded.log_end_offset, producers)
         errors = StorageErrors(directory)
@@ -114,7 +115,7 @@ class Log:
             directory, segments, offsets, producers, errors, config,
             recovery_point=loaded.recovery_point, created=created, clean=clean,
         )  # fmt: skip
-        roller = Roller(directory, segments, producers, flusher, config, ops)
+        roller = Roller(directory, segments, producers, flusher, config, resources)
         self._directory = directory
         self._segments = segments
         self._offsets = offsets
@@ -149,6 +150,7 @@ class Log:
         now_ms: int,
         topic_id: UUID | None = None,
         ops: FileOps = OS,
+        resources: LogResources | None = None,
     ) -> Log:
         """Open the log in ``directory``, recovering it unless the last stop was ``clean``; made if it is not
         there.
@@ -157,11 +159,14 @@ class Log:
             log_start_offset: from the checkpoint, 0 if it has none.
             recovery_point: from the checkpoint, 0 if it has none.
             topic_id: recorded in the directory if it has none yet.
+            resources: those of the broker, ``ops`` among them; by default the log has some of its own.
 
         Raises:
             OSError: the directory cannot be read, repaired or made.
             InconsistentTopicIdError: the directory belongs to another incarnation of the topic.
         """
+        resources = resources or LogResources(ops)
+        ops = resources.ops
         path = Path(directory)
         created = not path.exists()
         if created:
@@ -173,7 +178,7 @@ class Log:
                 log_start_offset=log_start_offset,
                 recovery_point=recovery_point,
                 now_ms=now_ms,
-                ops=ops,
+                resources=resources,
             )
         else:
             loaded = recovery.load(
@@ -183,14 +188,16 @@ class Log:
                 log_start_offset=log_start_offset,
                 recovery_point=recovery_point,
                 now_ms=now_ms,
-                ops=ops,
+                resources=resources,
             )
         known = None if created else read_partition_metadata(str(path))
         if known is not None and topic_id is not None and known != topic_id:
             raise InconsistentTopicIdError(f"{path} belongs to topic id {known}, not {topic_id}")
         if known is None and topic_id is not None:
             write_partition_metadata(str(path), topic_id, ops)
-        return cls(PartitionDirectory(path, known or topic_id, ops), config, loaded, ops, created=created, clean=clean)
+        return cls(
+            PartitionDirectory(path, known or topic_id, ops), config, loaded, resources, created=created, clean=clean
+        )
 
     def __repr__(self) -> str:
         offsets = self._offsets

@@ -33,6 +33,8 @@ from broker.log.log_dirs import check_any_online, lock_all, unlock_all
 from broker.log.moving.future import FutureLog
 from broker.log.moving.futures import Futures
 from broker.log.moving.startup import forget_moves, settle_moves
+from broker.log.open_files import OpenFiles
+from broker.log.resources import LogResources
 from broker.log.retention import TIME_AND_SIZE, RetentionPolicy
 from kafkalog.protocol.errors import KafkaError, KafkaStorageError
 from kafkalog.storage import names
@@ -50,8 +52,10 @@ class LogManager:
         default_config: of topics without settings of their own.
         clock: milliseconds since the epoch.
         num_recovery_threads: how many partitions of each log directory are recovered at once.
+        open_files: the budget of descriptors.
 
     Attributes:
+        resources: what all its logs share.
         futures: the copies that moves to other log directories are making.
         on_directory_failure: called with its path, on whichever thread it happened, when a directory goes offline.
 
@@ -68,12 +72,14 @@ class LogManager:
         clock: Callable[[], int],
         num_recovery_threads: int = 4,
         ops: FileOps = OS,
+        open_files: OpenFiles | None = None,
     ) -> None:
         self.default_config = default_config
         self.retention_policy: RetentionPolicy = TIME_AND_SIZE
         self._clock = clock
         self._threads = max(1, num_recovery_threads)
         self._ops = ops
+        self.resources = LogResources(ops, open_files or OpenFiles())
         self._logs: dict[TopicPartition, Log] = {}
         self._counts: Counter[Path] = Counter()
         self._failing = threading.Lock()
@@ -149,7 +155,7 @@ class LogManager:
             self._deletions,
             clock=self._clock,
             num_threads=self._threads,
-            ops=self._ops,
+            resources=self.resources,
             fail=self.fail_directory,
         )
         loader.load(self.online_dirs, self._logs)
@@ -224,7 +230,7 @@ class LogManager:
                 clean=False,
                 now_ms=self._clock(),
                 topic_id=topic_id,
-                ops=self._ops,
+                resources=self.resources,
             )
         except OSError as error:
             raise KafkaStorageError(f"Cannot create {topic}-{partition} in {directory.path}: {error}") from error

@@ -6,8 +6,8 @@ admitted here, and beyond the budget the ones that have not been used for longes
 when they are wanted. A map counts as a descriptor: Python keeps one for it before 3.13, and the system bounds maps,
 too.
 
-One budget a process, as the limit is the process's. Any thread may admit: every step is one atomic operation of a
-dictionary, and losing a race costs a descriptor too many or too few for a moment.
+One budget a broker (`resources`). Any thread may admit: every step is one atomic operation of a dictionary, and losing
+a race costs a descriptor too many or too few for a moment.
 
 A descriptor that is closed here may be in use elsewhere: who uses ``segment.file.fd`` holds the ``SegmentFile``
 meanwhile.
@@ -51,11 +51,11 @@ class OpenFiles:
     """The holders, longest unused first (second chance: one that was used since it was last looked at is passed over).
 
     Attributes:
-        limit: holders that may be open.
+        limit: holders that may be open; by default a share of the process's limit.
     """
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = default_limit() if limit is None else limit
         self._entries: OrderedDict[int, _Entry] = OrderedDict()
         self._segment_files: set[int] = set()
 
@@ -116,7 +116,3 @@ def default_limit() -> int:
     """A share of the limit of open files that is in force now."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return MAX_DEFAULT if soft == resource.RLIM_INFINITY else max(16, min(int(soft * DEFAULT_SHARE), MAX_DEFAULT))
-
-
-OPEN_FILES = OpenFiles(default_limit())
-"""The process's."""

@@ -31,6 +31,7 @@ from broker.log.file_ops import OS, FileOps
 from broker.log.leader_epoch import LeaderEpochCache
 from broker.log.offset_index import MAX_RELATIVE_OFFSET
 from broker.log.producer_state import SEQUENCE_MASK, ProducerStateManager
+from broker.log.resources import LogResources
 from broker.log.segment import Segment
 from kafkalog.records.batch import HEADER_SIZE, BatchHeader
 from kafkalog.records.errors import CorruptRecordError, RecordsError
@@ -61,7 +62,7 @@ def load(
     log_start_offset: int,
     recovery_point: int,
     now_ms: int,
-    ops: FileOps = OS,
+    resources: LogResources,
 ) -> LoadedLog:
     """Open the log in ``directory``, which exists.
 
@@ -72,25 +73,33 @@ def load(
     Raises:
         OSError: the directory or a file cannot be read or repaired.
     """
+    ops = resources.ops
     bases, snapshots = _list_segments(directory, ops)
-    segments = [Segment(directory, base, size, config, now_ms, ops) for base, size in sorted(bases.items())]
+    segments = [Segment(directory, base, size, config, now_ms, resources) for base, size in sorted(bases.items())]
     epochs = LeaderEpochCache(os.path.join(directory, names.LEADER_EPOCH_CHECKPOINT), ops)
     producers = ProducerStateManager(directory, config.producer_id_expiration_ms, snapshots, ops)
-    loader = _Loader(directory, config, segments, producers, epochs, now_ms, ops)
+    loader = _Loader(directory, config, segments, producers, epochs, now_ms, resources)
     return loader.load(clean, log_start_offset, recovery_point)
 
 
 def load_new(
-    directory: str, config: LogConfig, *, log_start_offset: int, recovery_point: int, now_ms: int, ops: FileOps = OS
+    directory: str,
+    config: LogConfig,
+    *,
+    log_start_offset: int,
+    recovery_point: int,
+    now_ms: int,
+    resources: LogResources,
 ) -> LoadedLog:
     """`load` of a directory that has just been made: there is nothing in it to look for.
 
     Raises:
         OSError: the first segment cannot be made.
     """
+    ops = resources.ops
     epochs = LeaderEpochCache(os.path.join(directory, names.LEADER_EPOCH_CHECKPOINT), ops)
     producers = ProducerStateManager(directory, config.producer_id_expiration_ms, (), ops)
-    segments = [Segment.create(directory, log_start_offset, config, now_ms, ops)]
+    segments = [Segment.create(directory, log_start_offset, config, now_ms, resources)]
     producers.start_at(log_start_offset)
     return LoadedLog(
         segments, log_start_offset, log_start_offset, min(recovery_point, log_start_offset), producers, epochs
@@ -106,7 +115,7 @@ class _Loader:
         producers: ProducerStateManager,
         epochs: LeaderEpochCache,
         now_ms: int,
-        ops: FileOps,
+        resources: LogResources,
     ) -> None:
         self.directory = directory
         self.config = config
@@ -114,7 +123,8 @@ class _Loader:
         self.producers = producers
         self.epochs = epochs
         self.now_ms = now_ms
-        self.ops = ops
+        self.resources = resources
+        self.ops = resources.ops
         self.cut_short: set[int] = set()
 
     def load(self, clean: bool, log_start: int, recovery_point: int) -> LoadedLog:
@@ -136,7 +146,7 @@ class _Loader:
             self._remove_from(0)
             self.epochs.clear()
         if not segments:
-            segments.append(Segment.create(self.directory, log_start, self.config, self.now_ms, self.ops))
+            segments.append(Segment.create(self.directory, log_start, self.config, self.now_ms, self.resources))
             self.producers.start_at(log_start)
             end = log_start
         log_start = max(log_start, segments[0].base_offset)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 
 from broker.log.config import LogConfig
-from broker.log.file_ops import FileOps
 from broker.log.flusher import Flusher
 from broker.log.partition_directory import PartitionDirectory
 from broker.log.producer_state import ProducerStateManager
+from broker.log.resources import LogResources
 from broker.log.segment import Segment
 from broker.log.segment_list import SegmentList
 
@@ -22,7 +22,7 @@ class Roller:
         config: of the log; only the log replaces it.
     """
 
-    __slots__ = ("_directory", "_flusher", "_ops", "_producers", "_segments", "config")
+    __slots__ = ("_directory", "_flusher", "_producers", "_resources", "_segments", "config")
 
     def __init__(
         self,
@@ -31,13 +31,13 @@ class Roller:
         producers: ProducerStateManager,
         flusher: Flusher,
         config: LogConfig,
-        ops: FileOps,
+        resources: LogResources,
     ) -> None:
         self._directory = directory
         self._segments = segments
         self._producers = producers
         self._flusher = flusher
-        self._ops = ops
+        self._resources = resources
         self.config = config
 
     def create(self, base_offset: int, now_ms: int) -> Segment:
@@ -46,7 +46,7 @@ class Roller:
         Raises:
             OSError: its files could not be made.
         """
-        return Segment.create(str(self._directory.path), base_offset, self.config, now_ms, self._ops)
+        return Segment.create(str(self._directory.path), base_offset, self.config, now_ms, self._resources)
 
     def roll(self, base_offset: int, now_ms: int) -> None:
         """Begin a new segment at ``base_offset``, unless the active one is empty and begins there.

@@ -20,11 +20,11 @@ from broker.log.aborted_transactions import AbortedTransactions
 from broker.log.batch_positions import BatchPositions
 from broker.log.batch_scan import batch_size, find_batch, headers
 from broker.log.config import LogConfig
-from broker.log.file_ops import OS, FileOps, write_all
-from broker.log.flush_stats import FLUSH_STATS
+from broker.log.file_ops import write_all
 from broker.log.index_file import CorruptIndexError, IndexFile
 from broker.log.moving.plan import Extent
 from broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from broker.log.resources import LogResources
 from broker.log.segment_file import FileSlice, SegmentFile
 from broker.log.segment_files import SegmentFiles, SegmentWriteError
 from broker.log.time_index import NO_TIMESTAMP, TimeIndex
@@ -50,7 +50,7 @@ class Segment:
     """
 
     __slots__ = (
-        "_distrusted", "_files", "_index", "_ops", "_positions", "_roll_timestamp", "_time_index", "_writable",
+        "_distrusted", "_files", "_index", "_positions", "_resources", "_roll_timestamp", "_time_index", "_writable",
         "aborted", "base_offset", "bytes_since_index", "config", "created_ms", "index_builds", "jitter_ms",
         "max_timestamp", "max_timestamp_offset", "size",
     )  # fmt: skip
@@ -62,17 +62,18 @@ class Segment:
         size: int,
         config: LogConfig,
         now_ms: int,
-        ops: FileOps = OS,
+        resources: LogResources | None = None,
         suffix: str = "",
     ) -> None:
         self.base_offset = base_offset
-        self._ops = ops
-        self._files = SegmentFiles(directory, base_offset, ops, suffix)
+        resources = resources or LogResources()
+        self._resources = resources
+        self._files = SegmentFiles(directory, base_offset, resources, suffix)
         self._index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         # Whether both indexes are in memory, and have room for what is appended.
         self._writable = False
-        self.aborted = AbortedTransactions(self._files, ops)
+        self.aborted = AbortedTransactions(self._files, resources.ops)
         self.size = size
         self.config = config
         self.created_ms = now_ms
@@ -90,7 +91,13 @@ class Segment:
 
     @classmethod
     def create(
-        cls, directory: str, base_offset: int, config: LogConfig, now_ms: int, ops: FileOps = OS, suffix: str = ""
+        cls,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+        resources: LogResources | None = None,
+        suffix: str = "",
     ) -> Segment:
         """Make the files of an empty segment, preallocated as configured, and make it ready for appends; their names
         end with ``suffix``.
@@ -99,7 +106,8 @@ class Segment:
             OSError: they could not be made; none is left.
             SegmentWriteError: nor could they be removed.
         """
-        segment = cls(directory, base_offset, 0, config, now_ms, ops, suffix)
+        segment = cls(directory, base_offset, 0, config, now_ms, resources, suffix)
+        ops = segment._resources.ops
         file = segment._files.create()
         try:
             if config.preallocate:
@@ -200,7 +208,7 @@ class Segment:
         """The offset index; rebuilt from the log if its file is missing or cannot be right."""
         index = self._index
         if index is None:
-            index = OffsetIndex(self.path(names.INDEX), self.base_offset, self.config.segment_index_bytes, self._ops)
+            index = self._new_offset_index()
             try:
                 index.load()
                 if index.last()[1] >= max(self.size, 1):
@@ -216,8 +224,7 @@ class Segment:
         """The time index; rebuilt from the log if its file is missing or cannot be right."""
         index = self._time_index
         if index is None:
-            path, limit = self.path(names.TIME_INDEX), self.config.segment_index_bytes
-            index = TimeIndex(path, self.base_offset, limit, self._ops)
+            index = self._new_time_index()
             try:
                 index.load()
             except (CorruptIndexError, FileNotFoundError) as error:
@@ -225,6 +232,14 @@ class Segment:
                 return self.rebuild_indexes()[1]
             self._time_index = index
         return index
+
+    def _new_offset_index(self) -> OffsetIndex:
+        limit, shared = self.config.segment_index_bytes, self._resources
+        return OffsetIndex(self.path(names.INDEX), self.base_offset, limit, shared.ops, shared.open_files)
+
+    def _new_time_index(self) -> TimeIndex:
+        limit, shared = self.config.segment_index_bytes, self._resources
+        return TimeIndex(self.path(names.TIME_INDEX), self.base_offset, limit, shared.ops, shared.open_files)
 
     def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Write both indexes anew from the batch headers of the log, trimmed."""
@@ -237,9 +252,7 @@ class Segment:
 
     def reset_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Empty both indexes and forget what they said; the caller notes each batch and calls :meth:`finish`."""
-        limit = self.config.segment_index_bytes
-        index = OffsetIndex(self.path(names.INDEX), self.base_offset, limit, self._ops)
-        time_index = TimeIndex(self.path(names.TIME_INDEX), self.base_offset, limit, self._ops)
+        index, time_index = self._new_offset_index(), self._new_time_index()
         index.create()
         time_index.create()
         self._index, self._time_index = index, time_index
@@ -314,10 +327,10 @@ class Segment:
         fd = file.fd
         position = self.size
         try:
-            write_all(self._ops, fd, data, position)
+            write_all(self._resources.ops, fd, data, position)
         except OSError:
             try:
-                self._ops.ftruncate(fd, position)
+                self._resources.ops.ftruncate(fd, position)
             except OSError as error:
                 raise SegmentWriteError(error.errno, f"cannot cut {self.path(names.LOG)} back to {position}") from error
             raise
@@ -504,9 +517,9 @@ class Segment:
         """
         if position < self.size:
             file = self.file
-            self._ops.ftruncate(file.fd, position)
+            self._resources.ops.ftruncate(file.fd, position)
             self.size = position
-            self._ops.fsync(file.fd)
+            self._resources.ops.fsync(file.fd)
 
     def flush(self) -> None:
         """Force log and indexes to the device, in this order. May run on a worker's thread.
@@ -517,12 +530,12 @@ class Segment:
         began = time.perf_counter()
         # Held: released meanwhile, it would close the descriptor, and another file could get its number.
         file = self.file
-        self._ops.fsync(file.fd)
+        self._resources.ops.fsync(file.fd)
         for index in (self._index, self._time_index):
             if index is not None:
                 index.sync()
         self.aborted.index.sync()
-        FLUSH_STATS.add(time.perf_counter() - began)
+        self._resources.flush_stats.add(time.perf_counter() - began)
 
     def finish(self) -> bool:
         """No more appends: the closing time-index entry, indexes trimmed, reserved space given back.
@@ -536,7 +549,7 @@ class Segment:
         self.time_index.trim()
         if self.config.preallocate:
             file = self.file
-            self._ops.ftruncate(file.fd, self.size)
+            self._resources.ops.ftruncate(file.fd, self.size)
         self._writable = False
         return True
 

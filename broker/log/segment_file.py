@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from broker.log.open_files import OPEN_FILES
+from broker.log.open_files import OpenFiles
 from broker.log.read_ahead import ReadAhead, Stretch
 
 
@@ -20,12 +20,13 @@ class SegmentFile:
     may then be another file's.
     """
 
-    __slots__ = ("__weakref__", "_read_ahead", "fd")
+    __slots__ = ("__weakref__", "_open_files", "_read_ahead", "fd")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, open_files: OpenFiles) -> None:
         self.fd = fd
+        self._open_files = open_files
         self._read_ahead: ReadAhead | None = None
-        OPEN_FILES.opened(fd)
+        open_files.opened(fd)
 
     def missed(self, position: int, length: int) -> None:
         """So many bytes at ``position`` are not in memory, and are being read in for a reader who waits."""
@@ -38,7 +39,7 @@ class SegmentFile:
         return None if self._read_ahead is None else self._read_ahead.after(position, position + length)
 
     def __del__(self) -> None:
-        OPEN_FILES.closed(self.fd)
+        self._open_files.closed(self.fd)
         os.close(self.fd)
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import weakref
 
-from broker.log.file_ops import FileOps
-from broker.log.open_files import OPEN_FILES
+from broker.log.resources import LogResources
 from broker.log.segment_file import SegmentFile
 from kafkalog.storage import names
 
@@ -32,14 +31,14 @@ class SegmentFiles:
         used: see `open_files.Holder`.
     """
 
-    __slots__ = ("__weakref__", "_last_open", "_open", "_ops", "base_offset", "directory", "suffix", "used")
+    __slots__ = ("__weakref__", "_last_open", "_open", "_resources", "base_offset", "directory", "suffix", "used")
 
-    def __init__(self, directory: str, base_offset: int, ops: FileOps, suffix: str = "") -> None:
+    def __init__(self, directory: str, base_offset: int, resources: LogResources, suffix: str = "") -> None:
         self.directory = directory
         self.base_offset = base_offset
         self.suffix = suffix
         self.used = False
-        self._ops = ops
+        self._resources = resources
         self._open: SegmentFile | None = None
         self._last_open: weakref.ref[SegmentFile] | None = None
 
@@ -61,7 +60,9 @@ class SegmentFiles:
             # A slice on its way may hold it still.
             file = None if self._last_open is None else self._last_open()
             if file is None:
-                file = SegmentFile(self._ops.open(self.path(names.LOG), os.O_RDWR))
+                file = SegmentFile(
+                    self._resources.ops.open(self.path(names.LOG), os.O_RDWR), self._resources.open_files
+                )
             self._keep_open(file)
         self.used = True
         return file
@@ -72,14 +73,17 @@ class SegmentFiles:
         Raises:
             OSError: it could not be made.
         """
-        file = SegmentFile(self._ops.open(self.path(names.LOG), os.O_RDWR | os.O_CREAT | os.O_TRUNC))
+        file = SegmentFile(
+            self._resources.ops.open(self.path(names.LOG), os.O_RDWR | os.O_CREAT | os.O_TRUNC),
+            self._resources.open_files,
+        )
         self._keep_open(file)
         return file
 
     def _keep_open(self, file: SegmentFile) -> None:
         self._open = file
         self._last_open = weakref.ref(file)
-        OPEN_FILES.admit(self)
+        self._resources.open_files.admit(self)
 
     def close_idle(self) -> None:
         """Let go of the descriptor; the next use opens the file again.
@@ -103,7 +107,7 @@ class SegmentFiles:
         """
         for path in self.paths():
             try:
-                self._ops.rename(path, path.removesuffix(self.suffix) + suffix)
+                self._resources.ops.rename(path, path.removesuffix(self.suffix) + suffix)
             except FileNotFoundError:
                 if not path.endswith(names.TXN_INDEX + self.suffix):
                     raise
@@ -114,7 +118,7 @@ class SegmentFiles:
         paths = []
         for path in self.paths():
             try:
-                self._ops.rename(path, path + names.DELETED)
+                self._resources.ops.rename(path, path + names.DELETED)
             except FileNotFoundError:
                 continue
             paths.append(path + names.DELETED)
@@ -128,4 +132,4 @@ class SegmentFiles:
             OSError: one could not be removed.
         """
         for path in self.paths():
-            self._ops.unlink(path)
+            self._resources.ops.unlink(path)

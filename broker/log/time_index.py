@@ -19,6 +19,7 @@ from struct import Struct
 from broker.log.file_ops import OS, FileOps
 from broker.log.index_file import BLOCK_BYTES, CorruptIndexError, IndexFile
 from broker.log.offset_index import MAX_RELATIVE_OFFSET
+from broker.log.open_files import OpenFiles
 
 _ENTRY = Struct(">qi")
 NO_TIMESTAMP = -1
@@ -31,8 +32,15 @@ class TimeIndex(IndexFile):
 
     __slots__ = ("_last",)
 
-    def __init__(self, path: str, base_offset: int, max_bytes: int, ops: FileOps = OS) -> None:
-        super().__init__(path, base_offset, max_bytes, ops)
+    def __init__(
+        self,
+        path: str,
+        base_offset: int,
+        max_bytes: int,
+        ops: FileOps = OS,
+        open_files: OpenFiles | None = None,
+    ) -> None:
+        super().__init__(path, base_offset, max_bytes, ops, open_files)
         # The last entry: an append compares with it, and must not fail for a map that the system refuses.
         self._last: tuple[int, int] | None = None
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from broker.log.flush_stats import FLUSH_STATS
-from broker.log.open_files import OPEN_FILES
 from broker.metrics.counters import BrokerCounters
 
 if TYPE_CHECKING:
@@ -196,6 +194,13 @@ _QUOTAS: tuple[tuple[str, str, str, Callable[[ClientQuotas], ClientQuota]], ...]
      lambda quotas: quotas.mutation),
 )  # fmt: skip
 """The client quotas: Kafka's type and attribute, what is told, and where it is."""
+
+
+def _flushes(sources: Sources) -> tuple[int, float]:
+    stats = sources.logs.resources.flush_stats
+    return stats.count, stats.seconds * 1000
+
+
 _G, _C, _S = Kind.GAUGE, Kind.COUNTER, Kind.SUMMARY
 _TP = ("topic", "partition")
 _T = ("topic",)
@@ -213,7 +218,7 @@ CATALOG = (
            "kafka.log:type=Log,name=NumLogSegments", _each_log(lambda log: len(log.segments))),
     Metric("kafka_log_logflushstats_logflushrateandtimems", _S, (), "Flushes of a segment to the device, in ms.",
            "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
-           _one(lambda _: (FLUSH_STATS.count, FLUSH_STATS.seconds * 1000))),
+           _one(_flushes)),
     Metric("kafka_log_logmanager_offlinelogdirectorycount", _G, (), "Log directories that have failed.",
            "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
            _one(lambda sources: len(sources.logs.offline_dirs))),
@@ -221,7 +226,7 @@ CATALOG = (
            "kafka.log:type=LogManager,name=LogDirectoryOffline",
            _each_directory(lambda directory: int(directory.offline is not None))),
     Metric("kafkalog_log_openfiles", _G, (), "Segments and indexes that are open (kafkalog.log.max.open.files).",
-           "", _one(lambda _: len(OPEN_FILES))),
+           "", _one(lambda sources: len(sources.logs.resources.open_files))),
     # Log compaction; of each cleaner thread its last cleaning counts
     Metric("kafka_log_logcleaner_max_buffer_utilization_percent", _G, (), "How full an offset map was.",
            "kafka.log:type=LogCleaner,name=max-buffer-utilization-percent",

@@ -13,6 +13,7 @@ from broker.log.cleaner.throttle import Throttle
 from broker.log.control import parse_marker
 from broker.log.file_ops import OS, FileOps
 from broker.log.log import Log
+from broker.log.resources import LogResources
 from broker.log.segment import Segment
 from kafkalog.records import cleaning
 from kafkalog.records.any_format import decode_any, iter_any_headers
@@ -72,7 +73,9 @@ def clean(
         log.remove_deleted(now_ms)
         ops.fsync_dir(str(log.dir))
 
-    run = LogCleaning(job, config, Throttle(config.io_max_bytes_per_second), swap, ops=ops, functions=functions)
+    run = LogCleaning(
+        job, config, Throttle(config.io_max_bytes_per_second), swap, resources=LogResources(ops), functions=functions
+    )
     log.cleaned_offset = run.run()
     return dataclasses.replace(run.stats)
 

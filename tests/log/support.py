@@ -16,6 +16,7 @@ from typing import NamedTuple
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, Buffer, FileOps
 from broker.log.log import Log
+from broker.log.resources import LogResources
 from kafkalog.records.batch import Record, decode_batch, encode_batch, iter_headers
 from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
@@ -83,6 +84,7 @@ def open_log(
     recovery_point: int = 0,
     now_ms: int = NOW,
     ops: FileOps = OS,
+    resources: LogResources | None = None,
 ) -> Log:
     """The log of partition t-0 in ``directory``, both made if they are not there."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -94,6 +96,7 @@ def open_log(
         recovery_point=recovery_point,
         now_ms=now_ms,
         ops=ops,
+        resources=resources,
     )
 
 

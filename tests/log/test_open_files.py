@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.log.config import LogConfig
-from broker.log.open_files import OPEN_FILES, OpenFiles
+from broker.log.manager import LogManager
+from broker.log.open_files import OpenFiles
+from broker.log.resources import LogResources
 from tests.log.support import NOW, batch, open_log
 from tests.peers.process import free_port
 from tests.support.kafkalog_broker import KafkalogBroker
@@ -31,11 +32,9 @@ class Opened:
 
 
 @pytest.fixture
-def few() -> Iterator[int]:
-    """A budget of so many, in this process."""
-    before, OPEN_FILES.limit = OPEN_FILES.limit, FEW
-    yield FEW
-    OPEN_FILES.limit = before
+def few() -> LogResources:
+    """A budget of ``FEW`` descriptors."""
+    return LogResources(open_files=OpenFiles(FEW))
 
 
 def test_the_longest_unused_closes_first() -> None:
@@ -77,13 +76,13 @@ def descriptors() -> int:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
-def test_many_segments_are_read_through_few_descriptors(tmp_path: Path, few: int) -> None:
-    log = open_log(tmp_path, LogConfig(segment_bytes=2000, index_interval_bytes=0))
+def test_many_segments_are_read_through_few_descriptors(tmp_path: Path, few: LogResources) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=2000, index_interval_bytes=0), resources=few)
     count = 400
     for _ in range(count):
         log.append(batch(5, size=100), leader_epoch=0, now_ms=NOW)
     log.high_watermark = log.log_end_offset
-    assert len(log.segments) > 3 * few
+    assert len(log.segments) > 3 * FEW
     gc.collect()
     before = descriptors()
     kept = log.read(0, 1)
@@ -93,18 +92,18 @@ def test_many_segments_are_read_through_few_descriptors(tmp_path: Path, few: int
             found = log.read(offset + round_, 1)
             assert int.from_bytes(found.read()[:8], "big") == offset
             assert log.offset_for_timestamp(NOW) is not None
-    assert descriptors() < before + few + 4
+    assert descriptors() < before + FEW + 4
     # A slice keeps what its segment let go of, and shares it with the next reader.
     assert kept.read() == expected
     assert log.segments[0].file is kept.slices[0].file
     log.close()
 
 
-def test_writers_of_more_logs_than_descriptors(tmp_path: Path, few: int) -> None:
-    homes = [tmp_path / str(i) for i in range(3 * few)]
+def test_writers_of_more_logs_than_descriptors(tmp_path: Path, few: LogResources) -> None:
+    homes = [tmp_path / str(i) for i in range(3 * FEW)]
     for home in homes:
         home.mkdir()
-    logs = [open_log(home, LogConfig(index_interval_bytes=0)) for home in homes]
+    logs = [open_log(home, LogConfig(index_interval_bytes=0), resources=few) for home in homes]
     for _ in range(5):
         for log in logs:
             log.append(batch(3), leader_epoch=0, now_ms=NOW)
@@ -117,6 +116,19 @@ def test_writers_of_more_logs_than_descriptors(tmp_path: Path, few: int) -> None
         again = open_log(log.dir.parent)
         assert again.log_end_offset == 15
         again.close()
+
+
+def test_two_brokers_in_a_process_share_nothing(tmp_path: Path) -> None:
+    """Descriptors and flushes of one count for that one alone."""
+    managers = [LogManager([tmp_path / name], LogConfig(), clock=lambda: NOW) for name in ("a", "b")]
+    busy, idle = managers
+    log = busy.create("t", 0)
+    log.append(batch(3), leader_epoch=0, now_ms=NOW)
+    log.flush()
+    assert (len(busy.resources.open_files), busy.resources.flush_stats.count) == (1, 1)
+    assert (len(idle.resources.open_files), idle.resources.flush_stats.count) == (0, 0)
+    for manager in managers:
+        manager.shutdown()
 
 
 @pytest.mark.crash

@@ -19,7 +19,7 @@ from broker.log.cleaner.replacement import Replacement
 from broker.log.cleaner.throttle import Throttle
 from broker.log.cleaner.transactions import CleanedTransactions
 from broker.log.control import parse_marker
-from broker.log.file_ops import OS, FileOps
+from broker.log.resources import LogResources
 from broker.log.segment import Segment
 from kafkalog.records import cleaning
 from kafkalog.records.any_format import read_any_header, verify_any_crc
@@ -58,7 +58,7 @@ class LogCleaning:
         throttle: Throttle,
         swap: Swap,
         *,
-        ops: FileOps = OS,
+        resources: LogResources | None = None,
         sleep: Callable[[float], Any] = time.sleep,
         functions: cleaning.Functions | None = None,
     ) -> None:
@@ -67,7 +67,7 @@ class LogCleaning:
         self._config = config
         self._throttle = throttle
         self._swap = swap
-        self._ops = ops
+        self._resources = resources or LogResources()
         self._sleep = sleep
         self._functions = functions
         self._buffer = bytearray(config.buffer_bytes)
@@ -152,7 +152,9 @@ class LogCleaning:
         swapping = False
         job.check()
         modified = os.stat(segments[-1].path(names.LOG)).st_mtime_ns
-        replacement = Replacement(job.directory, segments[0].base_offset, job.config, job.now_ms, batches, self._ops)
+        replacement = Replacement(
+            job.directory, segments[0].base_offset, job.config, job.now_ms, batches, self._resources
+        )
         try:
             for at in members:
                 transactions.add_aborted(job.aborted(job.segments[at].base_offset, job.ends[at]))

@@ -276,7 +276,7 @@ class LogCleaner:
                 raise CleaningAbortedError("its segments have changed")
             self._ops.fsync_dir(job.directory)
 
-        run = LogCleaning(job, self._config(), self._throttle, swap, ops=self._ops)
+        run = LogCleaning(job, self._config(), self._throttle, swap, resources=self._logs.resources)
         end = run.run()
         return end, run.stats
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker.log.config import LogConfig
-from broker.log.file_ops import FileOps
+from broker.log.resources import LogResources
 from broker.log.segment import Segment
 from broker.log.transaction_index import AbortedTransaction
 from kafkalog.storage import names
@@ -24,13 +24,19 @@ class Replacement:
     """
 
     def __init__(
-        self, directory: str, base_offset: int, config: LogConfig, now_ms: int, batches: BatchFilter, ops: FileOps
+        self,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+        batches: BatchFilter,
+        resources: LogResources,
     ) -> None:
-        self._ops = ops
+        self._ops = resources.ops
         self._batches = batches
         self._pending = bytearray()
         config = config.with_changes(preallocate=False)
-        self.segment = Segment.create(directory, base_offset, config, now_ms, ops, suffix=names.CLEANED)
+        self.segment = Segment.create(directory, base_offset, config, now_ms, resources, suffix=names.CLEANED)
         self._begin()
 
     def _begin(self) -> None:

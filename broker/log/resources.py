@@ -1,0 +1,18 @@
+"""What the logs of one broker share: the way to the disk, the budget of descriptors, the time that flushes took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from broker.log.file_ops import OS, FileOps
+from broker.log.flush_stats import FlushStats
+from broker.log.open_files import OpenFiles
+
+
+@dataclass(frozen=True, slots=True)
+class LogResources:
+    """See the module. Two brokers in one process have one each."""
+
+    ops: FileOps = OS
+    open_files: OpenFiles = field(default_factory=OpenFiles)
+    flush_stats: FlushStats = field(default_factory=FlushStats)
