@@ -29,7 +29,14 @@ from kafkalog.protocol.decoder import generate_decoder
 from kafkalog.protocol.encoder import generate_encoder
 from kafkalog.protocol.errors import ErrorCode, UnsupportedVersionError
 from kafkalog.protocol.generator import contains_records
-from kafkalog.protocol.primitives import MAX_STRING, EncodeError, ProtocolError, read_uvarint, too_short
+from kafkalog.protocol.primitives import (
+    MAX_STRING,
+    EncodeError,
+    ProtocolError,
+    TooManyEntriesError,
+    read_uvarint,
+    too_short,
+)
 from kafkalog.protocol.schema import M, Message, Request, Response
 
 __all__ = [
@@ -37,11 +44,13 @@ __all__ = [
     "EncodeError",
     "ProtocolError",
     "RequestHeader",
+    "TooManyEntriesError",
     "UnknownApiError",
     "UnsupportedApiVersionError",
     "decode_message",
     "decode_request_header",
     "decode_response",
+    "decode_within",
     "encode_message",
     "encode_request",
     "encode_request_chunks",
@@ -60,6 +69,7 @@ _MAX_FRAME = 0x7FFFFFFF
 # (decoding function, whether the message holds records) and encoding functions, by class and version.
 _decoders: dict[tuple[type[Message], int], tuple[Callable[..., tuple[Any, int]], bool]] = {}
 _encoders: dict[tuple[type[Message], int], Callable[..., None]] = {}
+_bounded_decoders: dict[tuple[type[Message], int], Callable[..., tuple[Any, int]]] = {}
 
 
 class UnknownApiError(ProtocolError):
@@ -115,6 +125,27 @@ def decode_message(cls: type[M], version: int, buf: Any, pos: int = 0) -> tuple[
         raise ProtocolError(f"{cls.__name__} v{version} does not end in {len(buf) - pos} bytes") from error
 
 
+def decode_within(cls: type[M], version: int, buf: memoryview, pos: int, budget: int) -> M:
+    """Decode a message with records that begins at ``pos``, unless that takes long.
+
+    Args:
+        budget: what it may cost (see `decoder`); records cost nothing.
+
+    Raises:
+        TooManyEntriesError: it costs more.
+        ProtocolError, UnsupportedVersionError: as `decode_message`.
+    """
+    decode = _bounded_decoders.get((cls, version))
+    if decode is None:
+        _check_version(cls, version)
+        decode = _bounded_decoders[cls, version] = generate_decoder(cls, version, with_budget=True)
+    try:
+        message: M = decode(buf, pos, len(buf), budget)[0]
+    except (IndexError, struct.error) as error:
+        raise ProtocolError(f"{cls.__name__} v{version} does not end in {len(buf) - pos} bytes") from error
+    return message
+
+
 def encode_message(msg: Message, version: int) -> bytes:
     """Encode a message's body.
 
@@ -135,11 +166,11 @@ def prepare(cls: type[Message], version: int) -> None:
 # Requests
 
 
-def decode_request_header(buf: Any, pos: int = 0) -> tuple[RequestHeader, int]:
+def decode_request_header(buf: Any, pos: int = 0, most_tags: int | None = None) -> tuple[RequestHeader, int]:
     """Decode a request's header; the header and the position of the body.
 
     Raises UnknownApiError and UnsupportedApiVersionError, which carry the correlation id that ApiVersions needs;
-    ProtocolError for malformed bytes.
+    ProtocolError for malformed bytes; TooManyEntriesError for more than ``most_tags`` tagged fields.
     """
     end = len(buf)
     if end - pos < _REQUEST_START.size:
@@ -156,7 +187,7 @@ def decode_request_header(buf: Any, pos: int = 0) -> tuple[RequestHeader, int]:
     if header_version > 0:
         client_id, pos = _read_client_id(buf, pos, end)
     if header_version > 1:
-        pos = _skip_tagged_fields(buf, pos, end)
+        pos = _skip_tagged_fields(buf, pos, end, most_tags)
     return RequestHeader(key, version, correlation_id, client_id), pos
 
 
@@ -292,9 +323,11 @@ def _read_client_id(buf: Any, pos: int, end: int) -> tuple[str | None, int]:
     return str(buf[pos : pos + size], "utf-8", "replace"), pos + size
 
 
-def _skip_tagged_fields(buf: Any, pos: int, end: int) -> int:
+def _skip_tagged_fields(buf: Any, pos: int, end: int, most: int | None = None) -> int:
     try:
         count, pos = read_uvarint(buf, pos)
+        if most is not None and count > most:
+            raise TooManyEntriesError
         for _ in range(count):
             _, pos = read_uvarint(buf, pos)
             size, pos = read_uvarint(buf, pos)

@@ -4,6 +4,10 @@ The function is ``decode(buf, pos, end) -> (message, position after it)``, with 
 Neighbouring fields of fixed width, and the length that follows them, are one ``struct`` call. Reading beyond
 the end ends in the ``IndexError`` or ``struct.error`` of the read itself; slices and counts, which Python
 would cut short or take memory for, are checked first. The caller turns all of these into ``ProtocolError``.
+
+With a budget the function is ``decode(buf, pos, end, budget)``. Each array, string and tagged section takes its cost
+from the budget before it is decoded, and the function raises ``TooManyEntriesError`` once the budget is exceeded. Records
+cost nothing, for they are not looked at.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from kafkalog.protocol.generator import (
     least_element_size,
     tagged_fields,
 )
-from kafkalog.protocol.primitives import MAX_STRING, UNPACK_ARRAY
+from kafkalog.protocol.primitives import LONG_RUN, MAX_STRING, UNPACK_ARRAY
 from kafkalog.protocol.schema import BYTES, RECORDS, STRING, UUID_, Field, Message, Scalar, Struct
 
 _HELPERS = (
@@ -34,16 +38,22 @@ _HELPERS = (
     "null_value",
     "long_string",
     "wrong_size",
+    "unpack_long_array",
+    "TooManyEntriesError",
 )
+ELEMENT_COST = 32
+"""What an element of an array costs of a budget; a byte of a string costs 1."""
+TAG_COST = 8
 
 
-def generate_decoder(cls: type[Message], version: int) -> Callable[..., tuple[Any, int]]:
+def generate_decoder(cls: type[Message], version: int, *, with_budget: bool = False) -> Callable[..., tuple[Any, int]]:
     """The decoding function of a message in a version."""
-    return _Decoder(cls, version).generate()
+    return _Decoder(cls, version, with_budget).generate()
 
 
 class _Decoder:
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, with_budget: bool) -> None:
+        self._with_budget = with_budget
         self._cls = cls
         self._version = version
         self._flexible = is_flexible(cls, version)
@@ -59,7 +69,13 @@ class _Decoder:
         self._flush()
         self._source.line("return m, pos")
         file = f"{self._cls.__name__} v{self._version} decode"
-        return self._source.compile("decode", "buf, pos, end", file)
+        return self._source.compile("decode", "buf, pos, end, budget" if self._with_budget else "buf, pos, end", file)
+
+    def _spend(self, amount: str) -> None:
+        if self._with_budget:
+            self._source.line(f"budget -= {amount}")
+            with self._source.block("if budget < 0:"):
+                self._source.line("raise TooManyEntriesError")
 
     # Fixed-width values
 
@@ -130,6 +146,7 @@ class _Decoder:
         with source.block(f"if {count}:"):
             with source.block(f"if {count} > 127:"):
                 source.line(f"{count}, pos = continue_uvarint(buf, pos, {count})")
+            self._spend(f"{count} * {TAG_COST}")
             with source.block(f"for _ in repeat(None, {count}):"):
                 source.line(f"{tag}, pos = read_uvarint(buf, pos)")
                 source.line(f"{size}, pos = read_uvarint(buf, pos)")
@@ -196,6 +213,8 @@ class _Decoder:
             source.line(f"{stop} = pos + {size}")
             with source.block(f"if {stop} > end:"):
                 source.line(f"raise too_short({path!r}, {size}, end - pos)")
+            if of is STRING:
+                self._spend(size)
             piece = f"buf[pos:{stop}]"
             if of is STRING:
                 piece = f'str({piece}, "utf-8", "replace")'
@@ -227,6 +246,7 @@ class _Decoder:
         with self._unless_null(count, target, path, nullable):
             if self._flexible:
                 source.line(f"{count} -= 1")
+            self._spend(f"{count} * {ELEMENT_COST}")
             self._elements(field.type, count, target, path)
 
     def _elements(self, of: Scalar | type[Struct], count: str, target: str, path: str) -> None:
@@ -234,7 +254,10 @@ class _Decoder:
         if isinstance(of, Scalar) and of.code and of is not UUID_:
             # No check of the count: unpacking refuses to read beyond the end before it makes anything.
             table = source.constant("unpack_arrays_of_", UNPACK_ARRAY[of.code])
-            source.line(f"{target} = [*{table}[{count}](buf, pos)]")
+            with source.block(f"if {count} > {LONG_RUN}:"):
+                source.line(f"{target} = unpack_long_array(buf, pos, end, {count}, {of.code!r}, {path!r})")
+            with source.block("else:"):
+                source.line(f"{target} = [*{table}[{count}](buf, pos)]")
             source.line(f"pos += {f'{count} * {of.size}' if of.size > 1 else count}")
             return
         least = least_element_size(of, self._version, self._flexible)
