@@ -17,16 +17,22 @@ def handle_describe_acls(request: Request) -> None:
     request.reply(DescribeAclsResponse(error_code=_CODE, error_message=_MESSAGE))
 
 
-def handle_create_acls(request: Request) -> None:
+async def handle_create_acls(request: Request) -> None:
     message: CreateAclsRequest = request.message
-    results = [AclCreationResult(error_code=_CODE, error_message=_CHANGE_MESSAGE) for _ in message.creations]
-    request.reply(CreateAclsResponse(results=results))
+    results = [
+        AclCreationResult(error_code=_CODE, error_message=_CHANGE_MESSAGE)
+        async for _ in request.each(message.creations)
+    ]
+    await request.answer(CreateAclsResponse(results=results))
 
 
-def handle_delete_acls(request: Request) -> None:
+async def handle_delete_acls(request: Request) -> None:
     message: DeleteAclsRequest = request.message
-    results = [DeleteAclsFilterResult(error_code=_CODE, error_message=_CHANGE_MESSAGE) for _ in message.filters]
-    request.reply(DeleteAclsResponse(filter_results=results))
+    results = [
+        DeleteAclsFilterResult(error_code=_CODE, error_message=_CHANGE_MESSAGE)
+        async for _ in request.each(message.filters)
+    ]
+    await request.answer(DeleteAclsResponse(filter_results=results))
 
 
 HANDLERS = {

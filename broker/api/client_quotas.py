@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 from broker.api.context import Request
@@ -27,9 +26,6 @@ from kafkalog.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from kafkalog.protocol.schema import Response
-
-ENTRIES_A_TURN = 500
 
 
 async def handle_describe_client_quotas(request: Request) -> None:
@@ -42,55 +38,42 @@ async def handle_describe_client_quotas(request: Request) -> None:
         request.reply(DescribeClientQuotasResponse(error_code=code, error_message=text, entries=None))
         return
     entries = []
-    for entity, values in found:
+    async for entity, values in request.each(found):
         entries.append(
             DescribeClientQuotasEntry(
                 entity=[DescribeClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in entity],
                 values=[DescribeClientQuotasValue(key=key, value=value) for key, value in values.items()],
             )
         )
-        await _pause(len(entries))
-    await _reply(request, DescribeClientQuotasResponse(error_message=None, entries=entries), len(entries))
+    await request.answer(DescribeClientQuotasResponse(error_message=None, entries=entries))
 
 
 async def handle_alter_client_quotas(request: Request) -> None:
     message: AlterClientQuotasRequest = request.message
     alterations = []
-    for entry in message.entries:
+    async for entry in request.each(message.entries):
         parts = [(part.entity_type, part.entity_name) for part in entry.entity]
         changes = [(op.key, None if op.remove else op.value) for op in entry.ops]
         alterations.append(QuotaAlteration(parts, changes))
-        await _pause(len(alterations))
     outcomes = await request.broker.quota_controller.alter(alterations, validate_only=message.validate_only)
     results = []
-    for alteration, error in zip(alterations, outcomes, strict=True):
+    async for alteration, error in request.each(zip(alterations, outcomes, strict=True)):
         entity = [AlterClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in alteration.parts]
         result = AlterClientQuotasResult(error_message=None, entity=entity)
         if error is not None:
             result.error_code, result.error_message = error_code(error), error_message(error)
         results.append(result)
-        await _pause(len(results))
-    await _reply(request, AlterClientQuotasResponse(entries=results), len(results))
+    await request.answer(AlterClientQuotasResponse(entries=results), alterations, outcomes)
 
 
-async def _pause(done: int) -> None:
-    """Let other requests have their turn now and then."""
-    if done % ENTRIES_A_TURN == 0:
-        await asyncio.sleep(0)
-
-
-async def _reply(request: Request, response: Response, entries: int) -> None:
-    if entries > ENTRIES_A_TURN:
-        await request.reply_large(response)
-    else:
-        request.reply(response)
-
-
-def handle_describe_user_scram_credentials(request: Request) -> None:
+async def handle_describe_user_scram_credentials(request: Request) -> None:
     """Nobody has any: there are no SASL listeners. Kafka's tool asks for them together with a user's quotas."""
     message: DescribeUserScramCredentialsRequest = request.message
     results = []
-    for user, count in Counter(user.name for user in message.users or ()).items():
+    counts = Counter[str]()
+    async for named in request.each(message.users or ()):
+        counts[named.name] += 1
+    async for user, count in request.each(counts.items()):
         error = (
             DuplicateResourceError(f"Cannot describe SCRAM credentials for the same user twice in one request: {user}")
             if count > 1
@@ -99,7 +82,7 @@ def handle_describe_user_scram_credentials(request: Request) -> None:
         result = DescribeUserScramCredentialsResult(user=user)
         result.error_code, result.error_message = error_code(error), error_message(error)
         results.append(result)
-    request.reply(DescribeUserScramCredentialsResponse(error_message=None, results=results))
+    await request.answer(DescribeUserScramCredentialsResponse(error_message=None, results=results), counts)
 
 
 HANDLERS = {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from broker.api.fetch_session import FetchSessionCache
+from broker.api.large import Lanes, Turn, Turns, release
 from broker.api.loop_time import LoopTime
 from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
@@ -29,7 +30,13 @@ from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import RequestHeader, encode_response
-from kafkalog.protocol.schema import Message, Response
+from kafkalog.protocol.schema import Response
+
+Entry = TypeVar("Entry")
+
+
+class ClientGoneError(ConnectionError):
+    """The client of a large request has left: nobody waits for the answer."""
 
 
 class Broker:
@@ -73,6 +80,8 @@ class Broker:
             on_offsets=lambda marker, written: self.groups.on_marker(marker.producer_id, marker.committed, written),
             now_ms=now_ms,
         )
+        self.lanes = Lanes(self.workers)
+        self.turns = Turns()
         self.fetch_sessions = FetchSessionCache(static_config["max.incremental.fetch.session.cache.slots"])
         self._named: tuple[ClusterState | None, dict[uuid.UUID, str]] = (None, {})
         self.endpoints: dict[str, Endpoint] = {}
@@ -101,7 +110,7 @@ class Request:
 
     __slots__ = (
         "_began", "_counter", "_loop_time", "broker", "client_id", "connection", "correlation_id", "message", "nbytes",
-        "version",
+        "owns_records", "turn", "version",
     )  # fmt: skip
 
     def __init__(
@@ -125,6 +134,10 @@ class Request:
         self.correlation_id = header.correlation_id
         self.client_id = header.client_id
         self.message = message
+        self.owns_records = False
+        """Whether its records lie in memory of its own, rather than in the connection's buffer."""
+        self.turn: Turn | None = None
+        """The turns that its handler takes, where it is one that does."""
 
     @property
     def user(self) -> str:
@@ -180,18 +193,41 @@ class Request:
         self._counter.answered(perf_counter() - self._began)
         self.connection.reply(encode_response(response, self.version, self.correlation_id))
 
-    async def reply_large(self, response: Response) -> None:
-        """Send a ``response`` of many entries, which a worker encodes while others are served. Ends both messages."""
+    async def each(self, entries: Iterable[Entry]) -> AsyncIterator[Entry]:
+        """The entries one by one; other requests get their turn in between where they take long.
 
-        self._hold_back(response, None)
+        Raises:
+            ClientGoneError: the client has left meanwhile.
+        """
+        turn = self.turn
+        if turn is None:
+            turn = self.turn = Turn(self.broker.turns)
+        for entry in entries:
+            yield entry
+            if turn.is_over:
+                await turn.end()
+                if self.connection.closed:
+                    raise ClientGoneError
+
+    async def answer(self, response: Response, *done_with: Any, wait_ms: int | None = None) -> None:
+        """Send ``response``; where its entries took more than one turn, a worker encodes it and frees both messages.
+
+        Args:
+            done_with: collections that the handler does not need any more, for the worker to free, too.
+            wait_ms: as for ``reply``.
+        """
+        if self.turn is None or not self.turn.ended:
+            self.reply(response, wait_ms)
+            return
+        self._hold_back(response, wait_ms)
 
         def encode() -> list[Any]:
             chunks = encode_response(response, self.version, self.correlation_id)
-            _release(response)
-            _release(self.message)
+            for value in (response, self.message, *done_with):
+                release(value)
             return chunks
 
-        chunks = await self.broker.workers.run(encode)
+        chunks = await self.broker.lanes.run(self.nbytes, encode)
         self._counter.answered(perf_counter() - self._began)
         self.connection.reply(chunks)
 
@@ -206,11 +242,3 @@ class Request:
         """Close the connection: the only way to tell a client that asked for no response."""
         self._counter.answered(perf_counter() - self._began)
         self.connection.close()
-
-
-def _release(message: Message) -> None:
-    """Let go of a message's entries a few at a time: all at once, 300,000 of them hold up every thread for 50 ms."""
-    for field in type(message).fields:
-        entries = getattr(message, field.name)
-        while isinstance(entries, list) and entries:
-            del entries[-1000:]

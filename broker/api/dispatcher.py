@@ -8,26 +8,39 @@ exception is ApiVersions, by which a client finds out what is served.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable
 from struct import Struct
 from time import perf_counter
+from typing import Any
 
-from broker.api.context import Broker, Request
+from broker.api.context import Broker, ClientGoneError, Request
+from broker.api.large import FullCollections, release
 from broker.api.loop_time import LoopTime, counted
 from broker.api.registry import Api, served_apis
 from broker.api.versions import reply_unsupported
 from broker.metrics.counters import RequestCounter
 from broker.net.connection import BadRequestError, Connection
 from kafkalog.protocol.api_keys import ApiKey
-from kafkalog.protocol.codec import ProtocolError, RequestHeader, decode_message, decode_request_header
+from kafkalog.protocol.codec import (
+    ProtocolError,
+    RequestHeader,
+    TooManyEntriesError,
+    decode_message,
+    decode_request_header,
+    decode_within,
+)
 
 logger = logging.getLogger("kafkalog.broker.api")
 
 LARGE_REQUEST = 64 * 1024
 """Bytes from which on a request without record batches is decoded on a worker: it may hold 10,000s of entries."""
+BUDGET = 32 * 1024
+"""What decoding a request with record batches may cost before it is left to a worker: 1,024 partitions, say."""
+MOST_TAGS = 1000
+"""Tagged fields that such a request's header may have before it is left to a worker."""
+FREED_BY_WORKER = 1 << 20
+"""Bytes from which on a request's entries are freed by a worker."""
 _HEADER_START = Struct(">hhi")
 """API key, API version, correlation id: the same in every version of the request header."""
 
@@ -44,8 +57,7 @@ class ApiDispatcher:
         }
         broker.replicas.counters.requests = [counter for each in self._counters.values() for counter in each]
         self._tasks: set[asyncio.Task[None]] = set()
-        self._large = 0
-        """Large requests under way."""
+        self._collections = FullCollections()
 
     @property
     def apis(self) -> dict[int, Api]:
@@ -53,6 +65,7 @@ class ApiDispatcher:
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
         began = perf_counter()
+        time = LoopTime(began) if self._broker.quotas.request.limited else None
         try:
             if len(frame) < _HEADER_START.size:
                 raise BadRequestError(f"Request of {len(frame)} bytes is too short for a header")
@@ -65,14 +78,19 @@ class ApiDispatcher:
                     reply_unsupported(connection, correlation_id, self._apis)
                     return
                 raise BadRequestError(f"Received request for {api.key.name} with unsupported version {version}")
-            header, position = decode_request_header(frame)
-            time = LoopTime(began) if self._broker.quotas.request.limited else None
             if len(frame) >= LARGE_REQUEST and not api.has_records:
-                body = bytes(frame[position:])
-                connection.keep_memory()
-                self._run(connection, api, self._serve_large(connection, api, header, body, began, time), time)
+                self._start_large(connection, api, bytes(frame), began, time)
                 return
-            message, _ = decode_message(api.request_type, version, frame, position)
+            if api.has_records:
+                header, position = decode_request_header(frame, 0, MOST_TAGS)
+                message = decode_within(api.request_type, version, frame, position, BUDGET)
+            else:
+                header, position = decode_request_header(frame)
+                message, _ = decode_message(api.request_type, version, frame, position)
+        except TooManyEntriesError:
+            # Writable, for records are given their offsets in place.
+            self._start_large(connection, self._apis[key], memoryview(bytearray(frame)), began, time)
+            return
         except ProtocolError as error:
             raise _unreadable(error) from error
         counter = self._counters[key][version]
@@ -91,40 +109,54 @@ class ApiDispatcher:
             # It is answered, or waits for something.
             time.pause()
 
-    async def _serve_large(
-        self, connection: Connection, api: Api, header: RequestHeader, body: bytes, began: float, time: LoopTime | None
+    def _start_large(
+        self, connection: Connection, api: Api, frame: bytes | memoryview, began: float, time: LoopTime | None
     ) -> None:
-        nbytes = len(body)
-        with self._without_collector():
+        connection.keep_memory()
+        self._run(connection, api, self._serve_large(connection, api, frame, began, time), time)
+
+    async def _serve_large(
+        self, connection: Connection, api: Api, frame: bytes | memoryview, began: float, time: LoopTime | None
+    ) -> None:
+        nbytes = len(frame)
+        with self._collections.put_off():
             try:
-                message, _ = await self._broker.workers.run(decode_message, api.request_type, header.api_version, body)
+                decoded = await self._decode_large(connection, api, frame)
             except ProtocolError as error:
                 connection.refuse(_unreadable(error))
-                return
+                decoded = None
             finally:
-                del body
-                connection.free_memory()
-            if not connection.closed:
+                del frame
+                if not api.has_records:
+                    connection.free_memory()
+            try:
+                if decoded is None or connection.closed:
+                    return
+                header, message = decoded
                 counter = self._counters[api.key][header.api_version]
                 request = Request(self._broker, connection, header, message, counter, began, nbytes, time)
+                request.owns_records = api.has_records
                 pending = api.handler(request)
                 if pending is not None:
                     await pending
+            finally:
+                if api.has_records:
+                    connection.free_memory()
+                if decoded is not None and nbytes >= FREED_BY_WORKER:
+                    await self._broker.workers.run(release, decoded[1])
 
-    @contextmanager
-    def _without_collector(self) -> Iterator[None]:
-        """Keep the garbage collector from walking the request's entries, 0.2 s for 300,000, again and again.
+    async def _decode_large(
+        self, connection: Connection, api: Api, frame: bytes | memoryview
+    ) -> tuple[RequestHeader, Any] | None:
+        """The header and the message; None where the client left before its turn."""
 
-        They go by their reference counts.
-        """
-        self._large += 1
-        gc.disable()
-        try:
-            yield
-        finally:
-            self._large -= 1
-            if not self._large:
-                gc.enable()
+        def decode() -> tuple[RequestHeader, Any] | None:
+            if connection.closed:
+                return None
+            header, position = decode_request_header(frame)
+            return header, decode_message(api.request_type, header.api_version, frame, position)[0]
+
+        return await self._broker.lanes.run(len(frame), decode)
 
     async def settle(self) -> None:
         """Wait for handlers that are still running."""
@@ -139,6 +171,8 @@ class ApiDispatcher:
         async def guarded() -> None:
             try:
                 await pending
+            except ClientGoneError:
+                logger.debug("a client left before its %s was served", api.key.name)
             except Exception:
                 logger.exception("closing connection from %s: serving %s failed", connection.peer, api.key.name)
                 connection.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from types import TracebackType
+from typing import Any, Self
 
 from kafkalog.protocol.errors import ErrorCode, KafkaError
 from kafkalog.records.errors import (
@@ -45,3 +47,29 @@ def error_message(error: Exception) -> str | None:
         # Without the code's name, which the response has beside it.
         return error.message
     return str(error) or None if isinstance(error, RecordsError) else None
+
+
+class Answering:
+    """What goes wrong with one entry of a request is told in its result, and the others are served: ``with`` it.
+
+    Args:
+        result: gets ``error_code``, and ``error_message`` where it has that field.
+    """
+
+    __slots__ = ("_result",)
+
+    def __init__(self, result: Any) -> None:
+        self._result = result
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self._result.error_code = error_code(error)
+        if hasattr(self._result, "error_message"):
+            self._result.error_message = error_message(error)
+        return True

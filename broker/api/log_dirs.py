@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from kafkalog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from kafkalog.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -26,6 +28,8 @@ from kafkalog.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
+LOOKED_AT_ONCE = 10_000
+"""Numbers of partitions that are looked at in one step."""
 logger = logging.getLogger("kafkalog.broker.api")
 
 
@@ -38,19 +42,33 @@ class _Row(NamedTuple):
     is_future: bool
 
 
-def handle_describe_log_dirs(request: Request) -> None:
+async def handle_describe_log_dirs(request: Request) -> None:
     message: DescribeLogDirsRequest = request.message
     replicas = request.broker.replicas
-    wanted = None if message.topics is None else {topic.topic: set(topic.partitions) for topic in message.topics}
+    wanted = None if message.topics is None else await _wanted(request, message.topics)
     by_dir: dict[Path, list[_Row]] = defaultdict(list)
-    for partition in replicas:
+    async for partition in request.each(list(replicas)):
         if wanted is None or partition.index in wanted.get(partition.topic, ()):
             by_dir[partition.log.log_dir].append(_Row(partition.key, partition.log.size, 0, False))
             future = replicas.logs.futures.get(partition.key)
             if future is not None:
                 by_dir[future.log_dir].append(_Row(partition.key, future.size, future.offset_lag, True))
     results = [_describe(entry, by_dir[entry.path]) for entry in replicas.logs.log_dirs]
-    request.reply(DescribeLogDirsResponse(results=results))
+    await request.answer(DescribeLogDirsResponse(results=results))
+
+
+async def _wanted(request: Request, topics: Iterable[DescribableLogDirTopic]) -> dict[str, set[int]]:
+    """The partitions that are asked for and are here."""
+    hosted: dict[str, set[int]] = defaultdict(set)
+    async for partition in request.each(list(request.broker.replicas)):
+        hosted[partition.topic].add(partition.index)
+    wanted: dict[str, set[int]] = defaultdict(set)
+    async for topic in request.each(topics):
+        here = hosted.get(topic.topic)
+        if here:
+            async for first in request.each(range(0, len(topic.partitions), LOOKED_AT_ONCE)):
+                wanted[topic.topic] |= here.intersection(topic.partitions[first : first + LOOKED_AT_ONCE])
+    return wanted
 
 
 def _describe(directory: LogDir, rows: list[_Row]) -> DescribeLogDirsResult:
@@ -79,25 +97,31 @@ def _describe(directory: LogDir, rows: list[_Row]) -> DescribeLogDirsResult:
     return result
 
 
-def handle_alter_replica_log_dirs(request: Request) -> None:
+async def handle_alter_replica_log_dirs(request: Request) -> None:
     message: AlterReplicaLogDirsRequest = request.message
     # A partition that is named twice goes where it was named last, as with Apache Kafka.
-    wanted = {
-        (topic.name, index): directory.path
-        for directory in message.dirs
-        for topic in directory.topics
-        for index in topic.partitions
-    }
+    wanted: dict[tuple[str, int], str] = {}
+    for directory in message.dirs:
+        for topic in directory.topics:
+            async for index in request.each(topic.partitions):
+                wanted[topic.name, index] = directory.path
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
-    for (name, index), path in wanted.items():
+    failed, example = 0, ""
+    async for (name, index), path in request.each(wanted.items()):
         result = AlterReplicaLogDirPartitionResult(partition_index=index)
         try:
             request.broker.replicas.alter_log_dir(name, index, path)
         except Exception as error:
             result.error_code = error_code(error)
-            logger.warning("Unable to alter the log directory of %s-%d: %s", name, index, error)
-        results.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name)).partitions.append(result)
-    request.reply(AlterReplicaLogDirsResponse(results=list(results.values())))
+            failed += 1
+            example = example or f"{name}-{index}: {error}"
+        if name not in results:
+            results[name] = AlterReplicaLogDirTopicResult(topic_name=name)
+        results[name].partitions.append(result)
+    if failed:
+        # One line, however many partitions a client names.
+        logger.warning("Unable to alter the log directory of %d partitions, the first of them %s", failed, example)
+    await request.answer(AlterReplicaLogDirsResponse(results=list(results.values())), wanted)
 
 
 HANDLERS = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from typing import Any
 
@@ -37,8 +36,6 @@ ALL_TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE and both _CONFIGS: without an authorizer all are allowed."""
 ALL_CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
 ZERO_ID = uuid.UUID(int=0)
-ENTRIES_A_TURN = 500
-"""Topics and partitions that are answered before other requests get their turn."""
 
 
 async def handle_metadata(request: Request) -> None:
@@ -59,22 +56,12 @@ async def handle_metadata(request: Request) -> None:
         wanted = message.topics
         if message.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]:
             await _auto_create(request, wanted)
-    entries = total = 0
-    for asked in wanted:
+    async for asked in request.each(wanted):
         topic = _topic(broker, asked.name, asked.topic_id)
         if message.include_topic_authorized_operations and topic.error_code == ErrorCode.NONE:
             topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
         response.topics.append(topic)
-        entries += 1 + len(topic.partitions)
-        if entries >= ENTRIES_A_TURN:
-            total, entries = total + entries, 0
-            await asyncio.sleep(0)
-            if request.connection.closed:
-                return
-    if total:
-        await request.reply_large(response)
-    else:
-        request.reply(response)
+    await request.answer(response)
 
 
 def _brokers(request: Request, kind: Any) -> list[Any]:
@@ -88,14 +75,12 @@ def _brokers(request: Request, kind: Any) -> list[Any]:
 async def _auto_create(request: Request, wanted: list[MetadataRequestTopic]) -> None:
     broker = request.broker
     missing: dict[str, NewTopic] = {}
-    for index, asked in enumerate(wanted, 1):
+    async for asked in request.each(wanted):
         name = asked.name
         if name and name not in broker.store.state.topics and name not in INTERNAL_TOPICS and _is_legal(name):
             missing[name] = NewTopic(name)
             if len(missing) == MAX_PARTITIONS_PER_REQUEST:
                 break
-        if index % ENTRIES_A_TURN == 0:
-            await asyncio.sleep(0)
     if missing:
         # They count, but metadata is never refused for it.
         mutations = request.mutations(strict_since=request.version + 1)
@@ -173,18 +158,19 @@ def handle_describe_cluster(request: Request) -> None:
     )
 
 
-def handle_describe_topic_partitions(request: Request) -> None:
+async def handle_describe_topic_partitions(request: Request) -> None:
     """Topics by name, in order, cut off after ``response_partition_limit`` partitions with a cursor to go on from."""
     message: DescribeTopicPartitionsRequest = request.message
     broker = request.broker
-    names = sorted({topic.name for topic in message.topics} or set(broker.store.state.topics))
+    asked = {topic.name: None async for topic in request.each(message.topics)}
+    names = sorted(asked or broker.store.state.topics)
     first_topic, first_partition = "", 0
     if message.cursor is not None:
         first_topic, first_partition = message.cursor.topic_name, message.cursor.partition_index
         names = [name for name in names if name >= first_topic]
     remaining = max(1, min(message.response_partition_limit, 2000))
     response = DescribeTopicPartitionsResponse()
-    for name in names:
+    async for name in request.each(names):
         if remaining == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
@@ -219,7 +205,7 @@ def handle_describe_topic_partitions(request: Request) -> None:
         if begin + len(partitions) < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=begin + len(partitions))
             break
-    request.reply(response)
+    await request.answer(response, asked, names)
 
 
 HANDLERS = {

@@ -6,12 +6,11 @@ import asyncio
 from collections import Counter
 
 from broker.api.context import Request
-from broker.api.errors import error_code
+from broker.api.errors import Answering
 from broker.log.cold import read_largest_timestamp
 from broker.log.log import Log
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import (
-    ErrorCode,
     InvalidRequestError,
     InvalidTopicError,
     UnsupportedForMessageFormatError,
@@ -49,13 +48,16 @@ FIRST_WITH_LEADER_EPOCH = 4
 
 async def handle_list_offsets(request: Request) -> None:
     message: ListOffsetsRequest = request.message
-    counts = Counter((topic.name, wanted.partition_index) for topic in message.topics for wanted in topic.partitions)
-    topics = []
+    counts = Counter[tuple[str, int]]()
     for topic in message.topics:
+        async for wanted in request.each(topic.partitions):
+            counts[topic.name, wanted.partition_index] += 1
+    topics = []
+    async for topic in request.each(message.topics):
         results = []
-        for wanted in topic.partitions:
+        async for wanted in request.each(topic.partitions):
             result = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
-            try:
+            with Answering(result):
                 _check(request.version, wanted.timestamp, counts[topic.name, wanted.partition_index])
                 partition = request.broker.replicas.require(topic.name, wanted.partition_index)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
@@ -64,19 +66,14 @@ async def handle_list_offsets(request: Request) -> None:
                 else:
                     if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
                         await _read_in(request, partition.log, wanted.timestamp)
+                        # The search may decompress a batch.
+                        await asyncio.sleep(0)
                     _look_up(partition, wanted.timestamp, message.isolation_level, result)
                     if request.version < FIRST_WITH_LEADER_EPOCH:
                         result.leader_epoch = UNKNOWN
-            except Exception as error:
-                result.error_code = error_code(error)
             results.append(result)
-            if wanted.timestamp not in (LATEST, EARLIEST):
-                # A search may decompress a batch: let others have their turn in between.
-                await asyncio.sleep(0)
-                if request.connection.closed:
-                    return
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
-    request.reply(ListOffsetsResponse(topics=topics))
+    await request.answer(ListOffsetsResponse(topics=topics), counts)
 
 
 async def _read_in(request: Request, log: Log, timestamp: int) -> None:
@@ -132,43 +129,43 @@ def _offsets_before(request: Request, partition: Partition, wanted: ListOffsetsP
     return [min(offset, partition.high_watermark) for offset in offsets]
 
 
-def handle_offset_for_leader_epoch(request: Request) -> None:
+async def handle_offset_for_leader_epoch(request: Request) -> None:
     message: OffsetForLeaderEpochRequest = request.message
     topics = []
-    for topic in message.topics:
+    async for topic in request.each(message.topics):
         results = []
-        for wanted in topic.partitions:
+        async for wanted in request.each(topic.partitions):
             result = EpochEndOffset(partition=wanted.partition)
-            try:
+            with Answering(result):
                 partition = request.broker.replicas.require(topic.topic, wanted.partition)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
                 result.leader_epoch, result.end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
-            except Exception as error:
-                result.error_code = error_code(error)
             results.append(result)
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
-    request.reply(OffsetForLeaderEpochResponse(topics=topics))
+    await request.answer(OffsetForLeaderEpochResponse(topics=topics))
 
 
-def handle_delete_records(request: Request) -> None:
+async def handle_delete_records(request: Request) -> None:
     message: DeleteRecordsRequest = request.message
     topics = []
-    for topic in message.topics:
-        results = []
-        for wanted in topic.partitions:
-            result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=UNKNOWN)
-            try:
-                if topic.name in INTERNAL_TOPICS:
-                    raise InvalidTopicError
-                partition = request.broker.replicas.require(topic.name, wanted.partition_index)
-                result.low_watermark = partition.delete_records(wanted.offset)
-            except Exception as error:
-                result.error_code = error_code(error)
-            results.append(result)
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    if any(result.error_code == ErrorCode.NONE for topic in topics for result in topic.partitions):
-        request.broker.log_starts_changed()
-    request.reply(DeleteRecordsResponse(topics=topics))
+    has_deleted = False
+    try:
+        async for topic in request.each(message.topics):
+            results = []
+            async for wanted in request.each(topic.partitions):
+                result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=UNKNOWN)
+                with Answering(result):
+                    if topic.name in INTERNAL_TOPICS:
+                        raise InvalidTopicError
+                    partition = request.broker.replicas.require(topic.name, wanted.partition_index)
+                    result.low_watermark = partition.delete_records(wanted.offset)
+                    has_deleted = True
+                results.append(result)
+            topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    finally:
+        if has_deleted:
+            request.broker.log_starts_changed()
+    await request.answer(DeleteRecordsResponse(topics=topics))
 
 
 HANDLERS = {

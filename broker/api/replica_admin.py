@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import groupby
-from operator import itemgetter
-from typing import TypeVar
+from collections.abc import Sequence
 
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
-from broker.controller.elections import ElectionType, elect
-from broker.controller.reassignments import reassign
+from broker.controller.elections import ElectionType, TopicPartition, elect, judge
+from broker.controller.reassignments import judge_reassignment
 from kafkalog.protocol.errors import ErrorCode, InvalidRequestError, KafkaError
 from kafkalog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -29,73 +26,66 @@ from kafkalog.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 
-Value = TypeVar("Value")
 
-
-def handle_elect_leaders(request: Request) -> None:
+async def handle_elect_leaders(request: Request) -> None:
     message: ElectLeadersRequest = request.message
     broker = request.broker
-    wanted = None
-    if message.topic_partitions is not None:
-        wanted = [(topic.topic, index) for topic in message.topic_partitions for index in topic.partitions]
     response = ElectLeadersResponse()
-    errors: Mapping[tuple[str, int], KafkaError]
+    refusal: KafkaError | None = None
+    kind = ElectionType.PREFERRED
     try:
         # Version 0 knows preferred leaders alone.
         kind = ElectionType.parse(message.election_type) if request.version else ElectionType.PREFERRED
     except InvalidRequestError as error:
         response.error_code = error_code(error) if request.version else ErrorCode.NONE
-        errors = dict.fromkeys(wanted or (), error)
+        refusal = error
+    errors: dict[TopicPartition, KafkaError] = {}
+    if message.topic_partitions is None:
+        if refusal is None:
+            errors = elect(broker.store.state, kind, broker.replicas.is_online)
     else:
-        errors = elect(broker.store.state, wanted, kind, broker.replicas.is_online)
-    response.replica_election_results = [
-        ReplicaElectionResult(
-            topic=name,
-            partition_result=[
-                PartitionResult(partition_id=index, error_code=error_code(error), error_message=error_message(error))
-                for index, error in rows
-            ],
+        async for topic in request.each(message.topic_partitions):
+            async for index in request.each(topic.partitions):
+                errors[topic.topic, index] = refusal or judge(
+                    broker.store.state, (topic.topic, index), kind, broker.replicas.is_online
+                )
+    topics: dict[str, ReplicaElectionResult] = {}
+    async for (name, index), outcome in request.each(errors.items()):
+        if name not in topics:
+            topics[name] = ReplicaElectionResult(topic=name)
+        topics[name].partition_result.append(
+            PartitionResult(partition_id=index, error_code=error_code(outcome), error_message=error_message(outcome))
         )
-        for name, rows in _by_topic(errors)
-    ]
-    request.reply(response)
+    response.replica_election_results = list(topics.values())
+    await request.answer(response, errors)
 
 
-def handle_alter_partition_reassignments(request: Request) -> None:
+async def handle_alter_partition_reassignments(request: Request) -> None:
     message: AlterPartitionReassignmentsRequest = request.message
     broker = request.broker
-    wanted = {(topic.name, row.partition_index): row.replicas for topic in message.topics for row in topic.partitions}
-    outcomes = reassign(broker.store.state, wanted, broker.topics.brokers)
-    request.reply(
-        AlterPartitionReassignmentsResponse(
-            error_message=None,
-            responses=[
-                ReassignableTopicResponse(
-                    name=name,
-                    partitions=[
-                        ReassignablePartitionResponse(
-                            partition_index=index,
-                            error_code=ErrorCode.NONE if error is None else error_code(error),
-                            error_message=None if error is None else error_message(error),
-                        )
-                        for index, error in rows
-                    ],
-                )
-                for name, rows in _by_topic(outcomes)
-            ],
+    wanted: dict[TopicPartition, Sequence[int] | None] = {}
+    for topic in message.topics:
+        async for row in request.each(topic.partitions):
+            wanted[topic.name, row.partition_index] = row.replicas
+    topics: dict[str, ReassignableTopicResponse] = {}
+    async for (name, index), replicas in request.each(wanted.items()):
+        refusal = judge_reassignment(broker.store.state, (name, index), replicas, broker.topics.brokers)
+        if name not in topics:
+            topics[name] = ReassignableTopicResponse(name=name)
+        topics[name].partitions.append(
+            ReassignablePartitionResponse(
+                partition_index=index,
+                error_code=ErrorCode.NONE if refusal is None else error_code(refusal),
+                error_message=None if refusal is None else error_message(refusal),
+            )
         )
-    )
+    response = AlterPartitionReassignmentsResponse(error_message=None, responses=list(topics.values()))
+    await request.answer(response, wanted)
 
 
 def handle_list_partition_reassignments(request: Request) -> None:
     # A reassignment that this broker accepts is complete before it is answered.
     request.reply(ListPartitionReassignmentsResponse(error_message=None, topics=[]))
-
-
-def _by_topic(rows: Mapping[tuple[str, int], Value]) -> Iterable[tuple[str, list[tuple[int, Value]]]]:
-    """``(topic, [(partition, value)])``, in order."""
-    for name, group in groupby(sorted(rows, key=itemgetter(0, 1)), key=itemgetter(0)):
-        yield name, [(key[1], rows[key]) for key in group]
 
 
 HANDLERS = {

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from broker.api.context import Broker, Request
-from broker.api.errors import error_code, error_message
+from broker.api.errors import Answering, error_code, error_message
 from broker.controller.topics import NewTopic
 from broker.metadata.model import TopicState
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 from kafkalog.protocol.messages.create_topics import (
+    CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -34,7 +37,7 @@ CREATE_REFUSED_SINCE, DELETE_REFUSED_SINCE, GROW_REFUSED_SINCE = 6, 5, 3
 async def handle_create_topics(request: Request) -> None:
     message: CreateTopicsRequest = request.message
     broker = request.broker
-    counts = Counter(topic.name for topic in message.topics)
+    counts = await _counted(request, message.topics)
     wanted = [
         NewTopic(
             topic.name,
@@ -43,13 +46,13 @@ async def handle_create_topics(request: Request) -> None:
             {assignment.partition_index: assignment.broker_ids for assignment in topic.assignments},
             {config.name: config.value for config in topic.configs},
         )
-        for topic in message.topics
+        async for topic in request.each(message.topics)
         if counts[topic.name] == 1
     ]
     mutations = request.mutations(CREATE_REFUSED_SINCE)
     made = await broker.topics.create(wanted, validate_only=message.validate_only, admit=mutations.record)
     results = []
-    for name in counts:
+    async for name in request.each(counts):
         result = CreatableTopicResult(name=name, error_message=None)
         outcome = made.get(name)
         if outcome is None:
@@ -61,7 +64,16 @@ async def handle_create_topics(request: Request) -> None:
             result.error_code = error_code(outcome)
             result.error_message = error_message(outcome)
         results.append(result)
-    request.reply(CreateTopicsResponse(topics=results), request.quota_wait_ms(mutations=mutations))
+    wait_ms = request.quota_wait_ms(mutations=mutations)
+    await request.answer(CreateTopicsResponse(topics=results), counts, made, wanted, wait_ms=wait_ms)
+
+
+async def _counted(request: Request, topics: Iterable[CreatableTopic | CreatePartitionsTopic]) -> Counter[str]:
+    """How often each name is there."""
+    counts = Counter[str]()
+    async for topic in request.each(topics):
+        counts[topic.name] += 1
+    return counts
 
 
 def _fill(broker: Broker, state: TopicState, result: CreatableTopicResult, validate_only: bool) -> None:
@@ -87,21 +99,22 @@ async def handle_delete_topics(request: Request) -> None:
     message: DeleteTopicsRequest = request.message
     broker = request.broker
     results: list[DeletableTopicResult] = []
-    names: list[str] = []
+    names: dict[str, None] = {}
     if request.version >= NAMED_BY_ID_VERSION:
         by_id = broker.names_by_id()
-        for topic in message.topics:
+        async for topic in request.each(message.topics):
             name = topic.name if topic.name is not None else by_id.get(topic.topic_id)
             if name is None:
                 unknown = ErrorCode.UNKNOWN_TOPIC_ID
                 results.append(DeletableTopicResult(name=None, topic_id=topic.topic_id, error_code=unknown))
             else:
-                names.append(name)
+                names[name] = None
     else:
-        names = list(message.topic_names)
+        names = {name: None async for name in request.each(message.topic_names)}
     ids = {name: state.topic_id for name, state in broker.store.state.topics.items() if name in names}
     mutations = request.mutations(DELETE_REFUSED_SINCE)
-    for name, error in (await broker.topics.delete(list(dict.fromkeys(names)), admit=mutations.record)).items():
+    outcomes = await broker.topics.delete(list(names), admit=mutations.record)
+    async for name, error in request.each(outcomes.items()):
         result = DeletableTopicResult(name=name)
         if name in ids:
             result.topic_id = ids[name]
@@ -109,17 +122,18 @@ async def handle_delete_topics(request: Request) -> None:
             result.error_code = error_code(error)
             result.error_message = error_message(error)
         results.append(result)
-    request.reply(DeleteTopicsResponse(responses=results), request.quota_wait_ms(mutations=mutations))
+    wait_ms = request.quota_wait_ms(mutations=mutations)
+    await request.answer(DeleteTopicsResponse(responses=results), names, outcomes, wait_ms=wait_ms)
 
 
 async def handle_create_partitions(request: Request) -> None:
     message: CreatePartitionsRequest = request.message
-    counts = Counter(topic.name for topic in message.topics)
+    counts = await _counted(request, message.topics)
     mutations = request.mutations(GROW_REFUSED_SINCE)
     results = []
-    for topic in message.topics:
+    async for topic in request.each(message.topics):
         result = CreatePartitionsTopicResult(name=topic.name)
-        try:
+        with Answering(result):
             if counts[topic.name] > 1:
                 result.error_code = ErrorCode.INVALID_REQUEST
                 result.error_message = "Duplicate topic in request."
@@ -132,11 +146,9 @@ async def handle_create_partitions(request: Request) -> None:
                     validate_only=message.validate_only,
                     admit=mutations.record,
                 )
-        except Exception as error:
-            result.error_code = error_code(error)
-            result.error_message = error_message(error)
         results.append(result)
-    request.reply(CreatePartitionsResponse(results=results), request.quota_wait_ms(mutations=mutations))
+    wait_ms = request.quota_wait_ms(mutations=mutations)
+    await request.answer(CreatePartitionsResponse(results=results), counts, wait_ms=wait_ms)
 
 
 HANDLERS = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.api.context import Request
-from broker.api.errors import error_code, error_message
+from broker.api.errors import Answering, error_code
 from broker.controller.topics import check_topic_name
 from broker.coordinator.transaction.machine import STATES_BY_TITLE, TransactionMachine, TransactionState
 from broker.log.producer_state import NO_SEQUENCE, ProducerEntry
@@ -19,12 +19,13 @@ from kafkalog.protocol.messages.describe_producers import (
 )
 
 
-def handle_describe_producers(request: Request) -> None:
+async def handle_describe_producers(request: Request) -> None:
     message: DescribeProducersRequest = request.message
-    request.reply(DescribeProducersResponse(topics=[_producers_of(request, topic) for topic in message.topics]))
+    topics = [await _producers_of(request, topic) async for topic in request.each(message.topics)]
+    await request.answer(DescribeProducersResponse(topics=topics))
 
 
-def _producers_of(request: Request, topic: TopicRequest) -> TopicResponse:
+async def _producers_of(request: Request, topic: TopicRequest) -> TopicResponse:
     failed: KafkaError | None = None
     try:
         check_topic_name(topic.name)
@@ -33,19 +34,21 @@ def _producers_of(request: Request, topic: TopicRequest) -> TopicResponse:
     except KafkaError as error:
         failed = error
     partitions = []
-    for index in topic.partition_indexes:
+    seen: set[int] = set()
+    async for index in request.each(topic.partition_indexes):
         response = PartitionResponse(partition_index=index)
-        try:
+        with Answering(response):
             if failed is not None:
                 raise failed
             partition = request.broker.replicas.require(topic.name, index)
             if not partition.is_leader:
                 raise NotLeaderOrFollowerError
-            producers = partition.log.producers.producers
-            response.active_producers = [_producer(*item) for item in producers.items()]
-        except KafkaError as error:
-            response.error_code = error_code(error)
-            response.error_message = error_message(error)
+            if index in seen:
+                # A partition may have 100,000s of producers, and is described once.
+                continue
+            seen.add(index)
+            producers = list(partition.log.producers.producers.items())
+            response.active_producers = [_producer(*item) async for item in request.each(producers)]
         partitions.append(response)
     return TopicResponse(name=topic.name, partitions=partitions)
 
@@ -61,19 +64,21 @@ def _producer(producer_id: int, entry: ProducerEntry) -> ProducerState:
     )
 
 
-def handle_describe_transactions(request: Request) -> None:
+async def handle_describe_transactions(request: Request) -> None:
     message: describe_transactions.DescribeTransactionsRequest = request.message
-    states = [_described(request, transactional_id) for transactional_id in message.transactional_ids]
-    request.reply(describe_transactions.DescribeTransactionsResponse(transaction_states=states))
+    wanted = {transactional_id: None async for transactional_id in request.each(message.transactional_ids)}
+    states = [_described(request, transactional_id) async for transactional_id in request.each(wanted)]
+    await request.answer(describe_transactions.DescribeTransactionsResponse(transaction_states=states), wanted)
 
 
 def _described(request: Request, transactional_id: str) -> describe_transactions.TransactionState:
     state = describe_transactions.TransactionState(transactional_id=transactional_id)
-    try:
-        machine = request.broker.transactions.coordinator.describe(transactional_id)
-    except KafkaError as error:
-        state.error_code = error_code(error)
-        return state
+    with Answering(state):
+        _describe(state, request.broker.transactions.coordinator.describe(transactional_id))
+    return state
+
+
+def _describe(state: describe_transactions.TransactionState, machine: TransactionMachine) -> None:
     current = machine.current
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(machine.unmarked if current.state.is_decided else current.partitions):
@@ -84,10 +89,9 @@ def _described(request: Request, transactional_id: str) -> describe_transactions
     state.transaction_timeout_ms = current.timeout_ms
     state.transaction_start_time_ms = current.started_ms
     state.topics = [describe_transactions.TopicData(topic=topic, partitions=ids) for topic, ids in topics.items()]
-    return state
 
 
-def handle_list_transactions(request: Request) -> None:
+async def handle_list_transactions(request: Request) -> None:
     message: list_transactions.ListTransactionsRequest = request.message
     response = list_transactions.ListTransactionsResponse()
     try:
@@ -96,9 +100,15 @@ def handle_list_transactions(request: Request) -> None:
         response.error_code = error_code(error)
         request.reply(response)
         return
-    response.unknown_state_filters = [title for title in message.state_filters if title not in STATES_BY_TITLE]
-    states = {STATES_BY_TITLE[title] for title in message.state_filters if title in STATES_BY_TITLE}
-    ids = set(message.producer_id_filters)
+    states, unknown = set(), []
+    async for title in request.each(message.state_filters):
+        if title in STATES_BY_TITLE:
+            states.add(STATES_BY_TITLE[title])
+        else:
+            unknown.append(title)
+    response.unknown_state_filters = unknown
+    is_filtered = bool(message.state_filters)
+    ids = {producer_id async for producer_id in request.each(message.producer_id_filters)}
     now = request.broker.now_ms()
 
     def is_wanted(machine: TransactionMachine) -> bool:
@@ -106,7 +116,7 @@ def handle_list_transactions(request: Request) -> None:
         return (
             machine.pending is not TransactionState.DEAD
             and (not ids or current.producer_id in ids)
-            and (not message.state_filters or current.state in states)
+            and (not is_filtered or current.state in states)
             # As in Kafka, whatever the state: one that never had a transaction counts as very old.
             and (message.duration_filter < 0 or now - current.started_ms > message.duration_filter)
         )
@@ -117,10 +127,10 @@ def handle_list_transactions(request: Request) -> None:
             producer_id=machine.current.producer_id,
             transaction_state=machine.current.state.title,
         )
-        for machine in machines
+        async for machine in request.each(machines)
         if is_wanted(machine)
     ]
-    request.reply(response)
+    await request.answer(response, ids)
 
 
 HANDLERS = {

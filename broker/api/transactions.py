@@ -7,7 +7,8 @@ TxnOffsetCommit is the group coordinator's, InitProducerId is in ``producer_ids`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from broker.api.context import Request
 from broker.api.errors import error_code
@@ -39,6 +40,8 @@ FENCED_SINCE = 2
 """Clients that know PRODUCER_FENCED; others are told INVALID_PRODUCER_EPOCH, which it took the place of."""
 BATCHED_SINCE = 4
 """AddPartitionsToTxn of brokers: many transactions, to be verified or added to."""
+WRITTEN_AT_ONCE = 100
+"""Partitions that a marker is written to before other requests get their turn."""
 ABORTABLE_SINCE = 5
 """AddPartitionsToTxn whose sender knows TRANSACTION_ABORTABLE."""
 
@@ -61,38 +64,44 @@ async def handle_add_partitions_to_txn(request: Request) -> None:
             topics=message.v3_and_below_topics,
         )
         results = await _add_partitions(request, transaction)
-        request.reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
+        await request.answer(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
         return
     by_transaction = []
-    for transaction in message.transactions:
+    async for transaction in request.each(message.transactions):
         results = await _add_partitions(request, transaction)
         by_transaction.append(
             AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=results)
         )
-    request.reply(AddPartitionsToTxnResponse(results_by_transaction=by_transaction))
+    await request.answer(AddPartitionsToTxnResponse(results_by_transaction=by_transaction))
 
 
 async def _add_partitions(
     request: Request, transaction: AddPartitionsToTxnTransaction
 ) -> list[AddPartitionsToTxnTopicResult]:
-    partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    unknown = {partition for partition in partitions if not _exists(request, partition)}
+    partitions: dict[TopicPartition, None] = {}
+    unknown: dict[TopicPartition, None] = {}
+    for topic in transaction.topics:
+        async for index in request.each(topic.partitions):
+            partition = topic.name, index
+            (partitions if _exists(request, partition) else unknown)[partition] = None
     if unknown:
         # One that fails fails them all.
-        codes = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        codes |= dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return _topic_results(transaction.topics, codes)
+        def attempted(partition: TopicPartition) -> ErrorCode:
+            is_unknown = partition in unknown
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
+
+        return await _topic_results(request, transaction.topics, attempted)
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
     transactional_id = transaction.transactional_id
     if transaction.verify_only:
-        codes = {partition: _verify(request, transactional_id, producer, partition) for partition in partitions}
-        return _topic_results(transaction.topics, codes)
+        verified = partial(_verify, request, transactional_id, producer)
+        return await _topic_results(request, transaction.topics, verified)
     code = ErrorCode.NONE
     try:
-        await request.broker.transactions.coordinator.add_partitions(transactional_id, producer, partitions)
+        await request.broker.transactions.coordinator.add_partitions(transactional_id, producer, list(partitions))
     except Exception as error:
         code = _code(error, knows_fenced=request.version >= FENCED_SINCE)
-    return _topic_results(transaction.topics, dict.fromkeys(partitions, code))
+    return await _topic_results(request, transaction.topics, lambda _: code)
 
 
 def _verify(request: Request, transactional_id: str, producer: Producer, partition: TopicPartition) -> ErrorCode:
@@ -110,19 +119,17 @@ def _exists(request: Request, partition: TopicPartition) -> bool:
     return topic is not None and 0 <= partition[1] < len(topic.partitions)
 
 
-def _topic_results(
-    topics: Sequence[AddPartitionsToTxnTopic], codes: dict[TopicPartition, ErrorCode]
+async def _topic_results(
+    request: Request, topics: Sequence[AddPartitionsToTxnTopic], code_of: Callable[[TopicPartition], ErrorCode]
 ) -> list[AddPartitionsToTxnTopicResult]:
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=codes[topic.name, index])
-                for index in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+    results = []
+    async for topic in request.each(topics):
+        rows = [
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code_of((topic.name, index)))
+            async for index in request.each(topic.partitions)
+        ]
+        results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=rows))
+    return results
 
 
 # -- AddOffsetsToTxn, EndTxn
@@ -163,32 +170,29 @@ async def handle_end_txn(request: Request) -> None:
 
 async def handle_write_txn_markers(request: Request) -> None:
     message: WriteTxnMarkersRequest = request.message
-    results = [await _write_marker(request, each) for each in message.markers]
-    request.reply(WriteTxnMarkersResponse(markers=results))
+    results = [await _write_marker(request, marker) async for marker in request.each(message.markers)]
+    await request.answer(WriteTxnMarkersResponse(markers=results))
 
 
 async def _write_marker(request: Request, wanted: WritableTxnMarker) -> WritableTxnMarkerResult:
     marker = Marker(wanted.producer_id, wanted.producer_epoch, wanted.transaction_result, wanted.coordinator_epoch)
     write = request.broker.transactions.markers.write
     indexes_of: dict[str, dict[int, None]] = {}
-    for topic in wanted.topics:
-        indexes_of.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    async for topic in request.each(wanted.topics):
+        indexes = indexes_of.setdefault(topic.name, {})
+        async for index in request.each(topic.partition_indexes):
+            indexes[index] = None
     topics = []
     for name, indexes in indexes_of.items():
-        writes = [write(name, index, marker) for index in indexes]
-        done = await asyncio.gather(*writes, return_exceptions=True)
-        topics.append(
-            WritableTxnMarkerTopicResult(
-                name=name,
-                partitions=[
-                    WritableTxnMarkerPartitionResult(
-                        partition_index=index,
-                        error_code=error_code(result) if isinstance(result, Exception) else ErrorCode.NONE,
-                    )
-                    for index, result in zip(indexes, done, strict=True)
-                ],
-            )
-        )
+        every = list(indexes)
+        rows: list[WritableTxnMarkerPartitionResult] = []
+        async for first in request.each(range(0, len(every), WRITTEN_AT_ONCE)):
+            some = every[first : first + WRITTEN_AT_ONCE]
+            done = await asyncio.gather(*(write(name, index, marker) for index in some), return_exceptions=True)
+            for index, outcome in zip(some, done, strict=True):
+                code = error_code(outcome) if isinstance(outcome, Exception) else ErrorCode.NONE
+                rows.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
+        topics.append(WritableTxnMarkerTopicResult(name=name, partitions=rows))
     return WritableTxnMarkerResult(producer_id=wanted.producer_id, topics=topics)
 
 

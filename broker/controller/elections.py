@@ -7,7 +7,7 @@ has no leader and nobody to elect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import IntEnum
 
 from broker.metadata.model import ClusterState
@@ -45,28 +45,22 @@ class ElectionType(IntEnum):
 
 
 def elect(
-    state: ClusterState,
-    partitions: Iterable[TopicPartition] | None,
-    kind: ElectionType,
-    is_online: Callable[[str, int], bool],
+    state: ClusterState, kind: ElectionType, is_online: Callable[[str, int], bool]
 ) -> dict[TopicPartition, KafkaError]:
-    """What keeps each of the partitions from being given a leader.
-
-    None asks for all partitions, and those that need no election are not among the answers then, as in Kafka.
+    """What keeps each partition of the cluster from being given a leader, but for those that need no election.
 
     Args:
         is_online: whether the partition's log can be used.
     """
-    if partitions is None:
-        every = [(name, index) for name, topic in state.topics.items() for index in range(len(topic.partitions))]
-        judged = {key: _judge(state, key, kind, is_online) for key in every}
-        return {key: error for key, error in judged.items() if not isinstance(error, ElectionNotNeededError)}
-    return {key: _judge(state, key, kind, is_online) for key in partitions}
+    every = [(name, index) for name, topic in state.topics.items() for index in range(len(topic.partitions))]
+    judged = {key: judge(state, key, kind, is_online) for key in every}
+    return {key: error for key, error in judged.items() if not isinstance(error, ElectionNotNeededError)}
 
 
-def _judge(
+def judge(
     state: ClusterState, key: TopicPartition, kind: ElectionType, is_online: Callable[[str, int], bool]
 ) -> KafkaError:
+    """What keeps a partition from being given a leader."""
     name, index = key
     topic = state.topics.get(name)
     if topic is None or not 0 <= index < len(topic.partitions):

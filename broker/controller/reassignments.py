@@ -6,7 +6,7 @@ such a reassignment has nothing to copy and is complete at once. So none is ever
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from broker.metadata.model import ClusterState
 from kafkalog.protocol.errors import (
@@ -19,10 +19,10 @@ from kafkalog.protocol.errors import (
 TopicPartition = tuple[str, int]
 
 
-def reassign(
-    state: ClusterState, wanted: Mapping[TopicPartition, Sequence[int] | None], brokers: Sequence[int]
-) -> dict[TopicPartition, KafkaError | None]:
-    """For each partition None where it is assigned to the replicas that are wanted, or what is wrong with them.
+def judge_reassignment(
+    state: ClusterState, key: TopicPartition, replicas: Sequence[int] | None, brokers: Sequence[int]
+) -> KafkaError | None:
+    """What is wrong with the replicas that are wanted for a partition; None where it is assigned to them.
 
     None in place of replicas cancels a reassignment under way. Checks are made in the order of Kafka's controller: a
     bad list of replicas is told before an unknown partition.
@@ -30,12 +30,6 @@ def reassign(
     Args:
         brokers: those that are alive.
     """
-    return {key: _judge(state, key, replicas, brokers) for key, replicas in wanted.items()}
-
-
-def _judge(
-    state: ClusterState, key: TopicPartition, replicas: Sequence[int] | None, brokers: Sequence[int]
-) -> KafkaError | None:
     if replicas is None:
         return NoReassignmentInProgressError()
     error = _check_replicas(state, key, replicas, brokers)

@@ -77,6 +77,8 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 """New partitions that one request may ask for, as in Apache Kafka's own controller."""
 HOSTED_AT_ONCE = 8
 """Partitions whose logs are made before other requests get their turn."""
+CHECKED_AT_ONCE = 200
+"""Topics of a request that are checked before other requests get their turn."""
 
 Admit = Callable[[int], None]
 """Asked before so many partitions are created or deleted; raises ThrottlingQuotaExceededError where it may not be."""
@@ -125,11 +127,14 @@ class TopicController:
         KafkaStorageError is the error of those that could not be stored.
         """
         results: dict[str, TopicState | KafkaError] = {}
+        wanted = list(topics)
+        if len(wanted) > CHECKED_AT_ONCE:
+            wanted = await self._sift(wanted, results)
 
         def change(state: ClusterState) -> ClusterState:
             planned = _Plan(state)
             room = MAX_PARTITIONS_PER_REQUEST
-            for topic in topics:
+            for topic in wanted:
                 try:
                     _check_room(max(topic.partitions, len(topic.assignments), 1), room)
                     made = self._plan(planned, topic)
@@ -155,6 +160,25 @@ class TopicController:
                     await self._host(result)
         return results
 
+    async def _sift(self, topics: Iterable[NewTopic], results: dict[str, TopicState | KafkaError]) -> list[NewTopic]:
+        """The topics that can be made as things are now, at most as many as there is room for; why others cannot."""
+        planned = _Plan(self._store.state)
+        room = MAX_PARTITIONS_PER_REQUEST
+        found = []
+        for number, topic in enumerate(topics, 1):
+            try:
+                _check_room(max(topic.partitions, len(topic.assignments), 1), room)
+                partitions = len(self._plan(planned, topic).partitions)
+                _check_room(partitions, room)
+            except KafkaError as error:
+                results[topic.name] = error
+            else:
+                room -= partitions
+                found.append(topic)
+            if number % CHECKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return found
+
     async def _host(self, topic: TopicState) -> None:
         """Host a topic's partitions, a few at a time: each makes files, and others are served in between."""
         count = len(topic.partitions)
@@ -169,9 +193,18 @@ class TopicController:
         """Delete topics in one commit; for each None, or the error: KafkaStorageError when it cannot be stored."""
         results: dict[str, KafkaError | None] = {}
         gone: list[TopicState] = []
+        known: list[str] = []
+        for number, name in enumerate(names, 1):
+            if name in self._store.state.topics:
+                known.append(name)
+            else:
+                is_enabled = self._config["delete.topic.enable"]
+                results[name] = UnknownTopicOrPartitionError() if is_enabled else TopicDeletionDisabledError()
+            if number % CHECKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
         def change(state: ClusterState) -> ClusterState:
-            for name in names:
+            for name in known:
                 if not self._config["delete.topic.enable"]:
                     results[name] = TopicDeletionDisabledError()
                 elif name not in state.topics:

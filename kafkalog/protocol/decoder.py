@@ -6,8 +6,8 @@ the end ends in the ``IndexError`` or ``struct.error`` of the read itself; slice
 would cut short or take memory for, are checked first. The caller turns all of these into ``ProtocolError``.
 
 With a budget the function is ``decode(buf, pos, end, budget)``. Each array, string and tagged section takes its cost
-from the budget before it is decoded, and the function raises ``TooManyEntriesError`` once the budget is exceeded. Records
-cost nothing, for they are not looked at.
+from the budget before it is decoded, and the function raises ``TooManyEntriesError`` once the budget is exceeded.
+Records cost nothing, for they are not looked at.
 """
 
 from __future__ import annotations

@@ -1,0 +1,152 @@
+"""What keeps large requests from holding up everybody else.
+
+- `Lanes` gives large requests a worker, one after the other, for what is decoded and encoded in one piece. Such work
+  holds the interpreter's lock most of the time: two pieces at once would be no faster, and the event loop would wait
+  for the lock behind both.
+- `Turns` gives handlers their turns on the event loop.
+- `FullCollections` keeps the garbage collector from walking all entries again and again.
+- `release` frees many entries a few at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any, TypeVar
+
+from broker.workers import Workers
+from kafkalog.protocol.schema import Struct
+
+Result = TypeVar("Result")
+
+MEDIUM = 4 << 20
+"""Requests up to so many bytes do not wait behind larger ones."""
+TURN_SECONDS = 0.005
+"""How long a handler serves entries before other requests get their turn."""
+PUT_OFF_SECONDS = 60.0
+"""The longest time that full collections are put off while large requests are under way."""
+NEVER = 1 << 30
+RELEASED_AT_ONCE = 1000
+
+
+class Lanes:
+    """Workers for large requests: one for those up to `MEDIUM` bytes, one for larger ones."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._lanes = (asyncio.Lock(), asyncio.Lock())
+
+    async def run(self, nbytes: int, work: Callable[[], Result]) -> Result:
+        """Do ``work`` for a request of so many bytes on a worker, after those that came before."""
+        async with self._lanes[nbytes > MEDIUM]:
+            return await self._workers.run(work)
+
+
+class Turns:
+    """Handlers of many entries take turns, and one turn is taken between two looks at the connections.
+
+    So a connection waits for one turn, however many large requests are under way.
+    """
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def end(self) -> None:
+        """Return when it is this handler's turn again."""
+        async with self._lock:
+            await asyncio.sleep(0)
+
+
+class Turn:
+    """The turns of one request."""
+
+    __slots__ = ("_began", "_turns", "ended")
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._began = perf_counter()
+        self.ended = 0
+        """Turns that have ended so far."""
+
+    @property
+    def is_over(self) -> bool:
+        return perf_counter() - self._began > TURN_SECONDS
+
+    async def end(self) -> None:
+        self.ended += 1
+        await self._turns.end()
+        self._began = perf_counter()
+
+
+class FullCollections:
+    """The collector's walks over everything that is alive: 0.2 s for 300,000 entries, and it would take several.
+
+    Entries of a message are no garbage that only the collector finds: they go by their reference counts. Collections of
+    what was made lately go on meanwhile, so that others' garbage is found.
+    """
+
+    def __init__(self) -> None:
+        self._working = 0
+        self._since = 0.0
+        self._thresholds = gc.get_threshold()
+
+    @contextmanager
+    def put_off(self) -> Iterator[None]:
+        """Put them off while a large request is served, but not for ever: it may wait for something."""
+        loop = asyncio.get_running_loop()
+        if not self._working:
+            self._since = loop.time()
+            self._thresholds = gc.get_threshold()
+            gc.set_threshold(*self._thresholds[:2], NEVER)
+        elif loop.time() - self._since > PUT_OFF_SECONDS:
+            # One large request follows the other.
+            gc.collect()
+            self._since = loop.time()
+        self._working += 1
+        held = True
+
+        def resume() -> None:
+            nonlocal held
+            if held:
+                held = False
+                self._working -= 1
+                if not self._working:
+                    gc.set_threshold(*self._thresholds)
+
+        timer = loop.call_later(PUT_OFF_SECONDS, resume)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            resume()
+
+
+def release(value: Any) -> None:
+    """Take a message or a collection apart a few entries at a time.
+
+    No other thread runs while one of 300,000 entries is freed at once, which takes 50 ms. For a worker; whoever else
+    refers to the value finds it empty.
+    """
+    if isinstance(value, Struct):
+        for name in _array_fields(type(value)):
+            release(getattr(value, name))
+    elif isinstance(value, list):
+        nested = bool(value) and isinstance(value[0], Struct) and bool(_array_fields(type(value[0])))
+        while value:
+            if nested:
+                for entry in value[-RELEASED_AT_ONCE:]:
+                    release(entry)
+            del value[-RELEASED_AT_ONCE:]
+    elif isinstance(value, dict):
+        while value:
+            value.popitem()
+    elif isinstance(value, set):
+        while value:
+            value.pop()
+
+
+def _array_fields(cls: type[Struct]) -> list[str]:
+    return [field.name for field in cls.fields if field.is_array]

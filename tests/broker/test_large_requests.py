@@ -1,0 +1,230 @@
+"""Large requests: nobody else waits for them, and they change nothing for anybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import select
+import struct
+import weakref
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.api.context import Request
+from broker.api.dispatcher import ApiDispatcher
+from broker.api.large import NEVER, FullCollections, Lanes, Turn, Turns, release
+from broker.workers import ThreadWorkers
+from kafkalog.protocol.api_keys import ApiKey
+from kafkalog.protocol.codec import encode_request
+from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalog.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkalog.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from kafkalog.protocol.primitives import uvarint
+from kafkalog.protocol.schema import Request as ProtocolRequest
+from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.wire import exchange, receive_frame
+
+DEADLINE_S = 120
+
+
+class Cycle:
+    """Garbage that reference counts do not find."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_garbage_is_collected_while_a_large_request_waits() -> None:
+    """A join waits for its group as long as its client says."""
+    waiting = asyncio.Event()
+
+    async def main() -> None:
+        left = asyncio.Event()
+
+        async def wait_for_others(request: Request) -> None:
+            waiting.set()
+            await left.wait()
+
+        workers = ThreadWorkers(1)
+        broker: Any = SimpleNamespace(
+            replicas=SimpleNamespace(counters=SimpleNamespace(requests=[])),
+            quotas=SimpleNamespace(request=SimpleNamespace(limited=False)),
+            lanes=Lanes(workers),
+            workers=workers,
+            loop=asyncio.get_running_loop(),
+        )
+        dispatcher = ApiDispatcher(broker)
+        dispatcher.apis[ApiKey.JOIN_GROUP] = replace(dispatcher.apis[ApiKey.JOIN_GROUP], handler=wait_for_others)
+        protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(70_000))
+        join = JoinGroupRequest(group_id="g", member_id="", protocol_type="consumer", protocols=[protocol])
+        connection: Any = SimpleNamespace(keep_memory=_nothing, free_memory=_nothing, closed=False)
+        dispatcher.dispatch(connection, memoryview(encode_request(join, 3, 1, "c")[4:]))
+        await asyncio.wait_for(waiting.wait(), 30)
+        assert gc.isenabled()
+        first = weakref.ref(Cycle())
+        for _ in range(100_000):
+            Cycle()
+        assert first() is None, "cycles that nobody refers to are still there"
+        left.set()
+        await dispatcher.settle()
+        workers.close(wait=True)
+
+    asyncio.run(main())
+
+
+def _nothing() -> None:
+    pass
+
+
+def test_full_collections_are_put_off_for_a_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        before = gc.get_threshold()
+        collections = FullCollections()
+        with collections.put_off():
+            with collections.put_off():
+                assert gc.get_threshold() == (*before[:2], NEVER)
+            assert gc.get_threshold() == (*before[:2], NEVER)
+        assert gc.get_threshold() == before
+        monkeypatch.setattr("broker.api.large.PUT_OFF_SECONDS", 0.0)
+        with collections.put_off():
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert gc.get_threshold() == before
+        assert gc.get_threshold() == before
+
+    asyncio.run(main())
+
+
+def test_turns_are_taken_one_between_two_looks_at_the_connections() -> None:
+    async def main() -> None:
+        turns, order = Turns(), list[str]()
+
+        async def serve(name: str) -> None:
+            turn = Turn(turns)
+            for _ in range(3):
+                order.append(name)
+                await turn.end()
+
+        loop = asyncio.get_running_loop()
+
+        def look() -> None:
+            order.append("look")
+            if len(order) < 60:
+                loop.call_soon(look)
+
+        tasks = [loop.create_task(serve(name)) for name in "abc"]
+        await asyncio.sleep(0)
+        look()
+        await asyncio.gather(*tasks)
+        # After the first turn of each, which nobody can know to be one of many.
+        looks = "".join(name if name in "abc" else "|" for name in order[3:]).split("|")
+        assert max(map(len, looks)) == 1
+        assert sorted("".join(looks)) == list("aabbcc")
+
+    asyncio.run(main())
+
+
+def test_release_empties_what_is_nested() -> None:
+    inner = [MetadataRequestTopic(name=str(number)) for number in range(2500)]
+    message = MetadataRequest(topics=inner)
+    kept: dict[str, int] = {"a": 1}
+    release(message)
+    release(kept)
+    assert inner == [] == message.topics
+    assert kept == {}
+
+
+ANSWERED_MEANWHILE = 30
+"""Answers that a small connection gets while a large request is served: a few may come before the broker has all of
+it.
+"""
+
+
+def send_beside(broker: KafkalogBroker, data: bytes) -> bytes:
+    """Send a large request while another connection asks one question after the other; the large one's answer."""
+    with broker.connect() as large, broker.connect() as small:
+        large.settimeout(DEADLINE_S)
+        small.settimeout(DEADLINE_S)
+        large.sendall(data)
+        answered = 0
+        while not select.select([large], [], [], 0)[0]:
+            assert exchange(small, ApiVersionsRequest(), 0).error_code == 0
+            answered += 1
+        assert answered >= ANSWERED_MEANWHILE, f"{answered} small requests were answered while a large one was served"
+        return receive_frame(large)
+
+
+def flexible(key: ApiKey, version: int, body: bytes, tags: bytes = b"\0") -> bytes:
+    head = struct.pack(">hhih", key, version, 1, 1) + b"c" + tags
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+MANY_TAGS = uvarint(10_000_000) + b"\x63\x00" * 10_000_000
+PRODUCE_START = b"\x00" + struct.pack(">hi", 1, 1000)
+METADATA_OF_NONE = b"\x01\x00\x00\x00"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        flexible(ApiKey.METADATA, 12, METADATA_OF_NONE, MANY_TAGS),
+        flexible(ApiKey.PRODUCE, 9, PRODUCE_START + b"\x01\0", MANY_TAGS),
+        flexible(ApiKey.PRODUCE, 9, PRODUCE_START + b"\x01" + MANY_TAGS),
+    ],
+    ids=["header", "header of a produce", "body of a produce"],
+)
+def test_nobody_waits_for_tagged_fields(broker: KafkalogBroker, data: bytes) -> None:
+    assert send_beside(broker, data)
+
+
+MANY_ENTRIES: dict[type[ProtocolRequest], tuple[ProtocolRequest, int]] = {
+    MetadataRequest: (
+        MetadataRequest(
+            topics=[MetadataRequestTopic(name=f"t{number}") for number in range(300_000)],
+            allow_auto_topic_creation=False,
+        ),
+        12,
+    ),
+    ListOffsetsRequest: (
+        ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic(
+                    name="t",
+                    partitions=[ListOffsetsPartition(partition_index=at, timestamp=-1) for at in range(300_000)],
+                )
+            ],
+        ),
+        7,
+    ),
+    DescribeProducersRequest: (
+        DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=list(range(300_000)))]),
+        0,
+    ),
+    WriteTxnMarkersRequest: (
+        WriteTxnMarkersRequest(
+            markers=[
+                WritableTxnMarker(
+                    producer_id=1,
+                    topics=[WritableTxnMarkerTopic(name="t", partition_indexes=list(range(100_000)))],
+                )
+            ]
+        ),
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("api", list(MANY_ENTRIES), ids=lambda api: api.__name__)
+def test_nobody_waits_for_many_entries(broker: KafkalogBroker, api: Any) -> None:
+    assert send_beside(broker, encode_request(*MANY_ENTRIES[api], 1, "c"))
