@@ -9,7 +9,7 @@ from typing import Any
 
 from broker.log import producer_snapshot
 from broker.log.batch_scan import headers
-from broker.log.checkpoints import CorruptCheckpointError, encode_uuid, read_epochs, read_meta_properties, read_offsets
+from broker.log.checkpoints import read_epochs, read_meta_properties, read_offsets
 from broker.log.checkpoints import read_partition_metadata as read_metadata
 from broker.log.control import parse_marker
 from broker.log.dump import is_valid, time_index_entries
@@ -20,6 +20,8 @@ from kafkalog.records.any_format import decode_any, timestamp_type
 from kafkalog.records.batch import MAGIC, BatchHeader, Record
 from kafkalog.records.errors import RecordsError
 from kafkalog.storage import names
+from kafkalog.storage.checkpoints import CorruptCheckpointError
+from kafkalog.storage.properties import encode_uuid
 
 _TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
 

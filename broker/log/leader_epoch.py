@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left, bisect_right
 
-from broker.log.checkpoints import CorruptCheckpointError, read_epochs, write_epochs
+from broker.log.checkpoints import read_epochs, write_epochs
 from broker.log.file_ops import OS, FileOps
+from kafkalog.storage.checkpoints import CorruptCheckpointError
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from broker.log.checkpoint_writer import CheckpointWriter
-from broker.log.checkpoints import CorruptCheckpointError
 from broker.log.config import LogConfig
 from broker.log.deletions import Deletions
 from broker.log.log import Log
@@ -22,6 +21,7 @@ from broker.log.log_dir import LogDir
 from broker.log.resources import LogResources
 from kafkalog.records.errors import RecordsError
 from kafkalog.storage import names
+from kafkalog.storage.checkpoints import CorruptCheckpointError
 
 logger = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from broker.log import checkpoints
-from broker.log.checkpoints import CorruptCheckpointError
 from broker.log.file_ops import OS, FileOps, make_directories
 from kafkalog.storage import names
+from kafkalog.storage.checkpoints import CorruptCheckpointError, can_have_a_row
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +34,17 @@ WITHOUT = {
     names.CLEANER_CHECKPOINT: "Compacted logs are compacted again from their beginning",
 }
 """What follows where a checkpoint file does not read."""
+
+WITHOUT_A_ROW = {
+    names.RECOVERY_POINT_CHECKPOINT: "A log that has no row is checked from its beginning",
+    names.LOG_START_CHECKPOINT: "Records that clients deleted may be back in a partition that has no row",
+    names.HIGH_WATERMARK_CHECKPOINT: "Rows that are missing are written anew",
+    names.CLEANER_CHECKPOINT: "A compacted log that has no row is compacted again from its beginning",
+}
+"""What follows where rows of a checkpoint file do not read."""
+
+SHOWN = 3
+"""How many wrong rows of a checkpoint file are told one by one."""
 
 Offsets = Mapping[tuple[str, int], int]
 
@@ -67,6 +78,7 @@ class LogDir:
         self._ops = ops
         self._lock_fd = -1
         self._identity: dict[str, str] = {}
+        self._told: set[str] = set()
         try:
             make_directories(ops, str(path))
             self._lock_fd = self._lock()
@@ -89,6 +101,7 @@ class LogDir:
         directory.offline = reason
         directory._lock_fd = -1
         directory._identity = {}
+        directory._told = set()
         return directory
 
     def _lock(self) -> int:
@@ -183,11 +196,29 @@ class LogDir:
         checkpoints.write_clean_shutdown(str(self.path), ops=self._ops)
 
     def _read(self, name: str) -> dict[tuple[str, int], int]:
+        path = str(self.path / name)
         try:
-            return checkpoints.read_offsets(str(self.path / name))
+            offsets, problems = checkpoints.salvage_offsets(path)
         except CorruptCheckpointError as error:
             logger.warning("Ignoring a checkpoint file: %s. %s", error, WITHOUT[name])
             return {}
+        if problems:
+            logger.warning(
+                "Using only the %d rows of the checkpoint file %s that read. Wrong with it: %s. %s",
+                len(offsets), path, "; ".join(problems[:SHOWN]), WITHOUT_A_ROW[name],
+            )  # fmt: skip
+        return offsets
 
     def _write(self, name: str, offsets: Offsets) -> None:
+        unfit = {topic for topic, _ in offsets if not can_have_a_row(topic)}
+        if unfit:
+            offsets = {key: offset for key, offset in offsets.items() if key[0] not in unfit}
+            if told := unfit - self._told:
+                self._told |= told
+                logger.warning(
+                    "Leaving the topics %s out of the checkpoints of %s: their names cannot stand in a row. Their logs "
+                    "are checked from their beginning at each start, and records that clients deleted from them come "
+                    "back then. Copy what is wanted of them into other topics and delete them",
+                    ", ".join(map(repr, sorted(told))), self.path,
+                )  # fmt: skip
         checkpoints.write_offsets(str(self.path / name), offsets, self._ops)

@@ -7,4 +7,6 @@ who writes it, and what a crash leaves behind.
 - `topics`   names of topics, and Kafka's own topics
 - `names`    names of files and directories
 - `listing`  which segments the files of a partition's directory make up
+- `checkpoints`  tables of offsets and of leader epochs
+- `properties`   topic id, identity, the marker of a clean stop
 """

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kafkalog.client.types import TopicPartition
 from kafkalog.records.checksum import crc32c
 
 INDEX_ENTRY = 8
@@ -26,37 +25,6 @@ class Aborted(NamedTuple):
     producer_id: int
     first: int
     last: int
-
-
-# ---------------------------------------------------------------------------------------------- checkpoints
-
-
-def parse_log_starts(text: str) -> dict[TopicPartition, int]:
-    """Rows ``topic partition offset`` of ``log-start-offset-checkpoint``; ValueError where it is none."""
-    found = {}
-    for row in _checkpoint_rows(text):
-        topic, partition, offset = row.split(" ")
-        found[TopicPartition(topic, int(partition))] = int(offset)
-    return found
-
-
-def parse_last_epoch(text: str) -> int | None:
-    """The last epoch of ``leader-epoch-checkpoint``, None where there is none; ValueError where it is no such file."""
-    epochs = [int(row.split(" ")[0]) for row in _checkpoint_rows(text)]
-    return epochs[-1] if epochs else None
-
-
-def _checkpoint_rows(text: str) -> list[str]:
-    if not text:
-        return []  # as Kafka makes the file, until it first writes it
-    lines = text.split("\n")
-    if len(lines) < 2 or lines[0].strip() != "0":
-        raise ValueError("no checkpoint of version 0")
-    count = int(lines[1])
-    rows = [line for line in lines[2:] if line.strip()]
-    if count != len(rows):
-        raise ValueError(f"{len(rows)} rows where {count} are announced")
-    return rows
 
 
 # ---------------------------------------------------------------------------------------------- indexes

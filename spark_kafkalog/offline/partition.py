@@ -15,6 +15,7 @@ from kafkalog.records.batch import HEADER_SIZE, BatchHeader
 from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.records.message_set import MIN_ENTRY_SIZE
 from kafkalog.storage import names as file_names
+from kafkalog.storage.checkpoints import parse_epochs
 from kafkalog.storage.listing import Listing, SegmentName, listing, snapshots, swapped
 
 from . import layout, transactions
@@ -139,11 +140,11 @@ def _known_epoch(fs: FileSystem, files: dict[str, Entry]) -> int:
     if entry is None:
         return -1
     try:
-        epoch = layout.parse_last_epoch(read_small(fs, entry.path).decode())
+        epochs = parse_epochs(read_small(fs, entry.path))
     except (FileNotFoundError, ValueError) as error:
         _log.warning("%s is not used: %s", entry.path, error)
         return -1
-    return -1 if epoch is None else epoch
+    return epochs[-1][0] if epochs else -1
 
 
 def read_small(fs: FileSystem, path: str) -> bytes:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from kafkalog.client.types import TopicPartition
 from kafkalog.storage import names as file_names
+from kafkalog.storage.checkpoints import salvage_offsets
 from kafkalog.storage.topics import INTERNAL_TOPICS, NEWER_INTERNAL_TOPICS
 from spark_kafkalog import offsets
 from spark_kafkalog.data_loss import Condition, reporter
@@ -35,6 +36,8 @@ MAX_DEPTH = 4
 """How many levels below a given directory partitions are looked for."""
 _BROKER_FILES = (file_names.META_PROPERTIES, file_names.LOG_START_CHECKPOINT)
 """What lies beside partitions, and never in one."""
+_SHOWN = 3
+"""How many wrong rows of a checkpoint are told one by one."""
 _INTERNAL = INTERNAL_TOPICS | NEWER_INTERNAL_TOPICS
 """Kafka's own topics: they are read only when they are named."""
 
@@ -211,12 +214,15 @@ def _wanted(found: Mapping[TopicPartition, list[str]], options: OfflineOptions) 
 def _log_starts(fs: FileSystem, parent: str) -> dict[TopicPartition, int]:
     path = f"{parent}/{file_names.LOG_START_CHECKPOINT}"
     try:
-        return layout.parse_log_starts(partition.read_small(fs, path).decode())
+        offsets, problems = salvage_offsets(partition.read_small(fs, path))
     except FileNotFoundError:
         return {}
     except ValueError as error:
         _log.warning("%s is not used: %s", path, error)
         return {}
+    if problems:
+        _log.warning("%s: %s; only its other rows are used", path, "; ".join(problems[:_SHOWN]))
+    return {TopicPartition(*key): offset for key, offset in offsets.items()}
 
 
 def _chosen(tp: TopicPartition, replicas: Any) -> str:

@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from broker.log.checkpoints import CorruptCheckpointError, read_offsets
+from broker.log.checkpoints import read_offsets
 from broker.log.dump import dump_file
 from broker.log.tools import targets, verify
 from broker.log.tools.findings import Level
+from kafkalog.storage.checkpoints import CorruptCheckpointError
 from tests.foreign.records import BASE_TIME, KEEP, RECORDS, placed
 from tests.peers import kafka, require
 from tests.peers.clients.base import CODECS, ClientError, Record

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.checkpoints import encode_uuid, read_meta_properties, read_partition_metadata
+from broker.log.checkpoints import read_meta_properties, read_partition_metadata
 from broker.log.config import LogConfig
 from broker.log.dump import dump_file
 from broker.log.log import Log
@@ -25,6 +25,7 @@ from broker.log.tools import targets, verify
 from broker.log.validation import Origin
 from kafkalog.records.compression import Codec
 from kafkalog.storage import names
+from kafkalog.storage.properties import encode_uuid
 from tests.foreign.records import BASE_TIME, RECORDS, placed
 from tests.foreign.test_apache_directories import SEGMENTS, TINY_SEGMENTS, Topic, first_at, wait_until
 from tests.log.support import batch, marker

@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from broker.log import checkpoints
-from broker.log.checkpoints import CorruptCheckpointError
 from broker.log.file_ops import FileOps
+from kafkalog.storage.checkpoints import CorruptCheckpointError
 
 TOPIC_ID = UUID("fb34de52-4c1f-4b55-9d3b-0a51b2a6c2f4")
 
@@ -32,6 +32,7 @@ def test_leader_epoch_checkpoint_bytes(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_empty(tmp_path: Path) -> None:
     assert checkpoints.read_offsets(str(tmp_path / "none")) == {}
+    assert checkpoints.read_epochs(str(tmp_path / "none")) == []
     assert checkpoints.read_partition_metadata(str(tmp_path)) is None
     assert checkpoints.read_meta_properties(str(tmp_path)) == {}
 
@@ -39,7 +40,7 @@ def test_a_missing_file_is_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b"0\n", b"1\n0\n", b"x\n0\n", b"0\n2\na 0 1\n", b"0\n1\na 0\n", b"0\n1\na zero 1\n",
+        b"0\n", b"1\n0\n", b"x\n0\n", b"0\n2\na 0 1\n", b"0\n1\na 0\n", b"0\n1\na zero 1\n",
         "²\n0\n".encode(),
         "0\n²\n".encode(),
         b"0\n1\na 0 -1\n",

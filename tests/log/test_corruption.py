@@ -198,7 +198,7 @@ def test_an_index_that_lies_in_its_middle_is_found_out_by_the_log(
 # -- small files ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", [b"", bytes(100), b"0\n2\nt 0 5\n", b"0\n1\nt 0 x\n", b"0\n1\nt 0 " + b"9" * 20])
+@pytest.mark.parametrize("content", [bytes(100), b"0\n2\nt 0 0\n", b"0\n1\nt 0 x\n", b"0\n1\nt 0 " + b"9" * 20])
 @pytest.mark.parametrize("clean", [False, True])
 def test_leader_epochs_that_do_not_read_are_begun_anew(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes, clean: bool
@@ -261,7 +261,7 @@ def test_what_a_crash_left_behind_changes_nothing(tmp_path: Path, name: str) -> 
         (names.HIGH_WATERMARK_CHECKPOINT, "written anew"),
     ],
 )
-@pytest.mark.parametrize("content", [b"", bytes(100), b"0\n2\nt 0 5\n", b"0\n1\nt 0 x\n", b"0\n1\nt 0 " + b"9" * 20])
+@pytest.mark.parametrize("content", [bytes(100), b"0\n2\nt 0 0\n", b"0\n1\nt 0 x\n", b"0\n1\nt 0 " + b"9" * 20])
 def test_a_checkpoint_that_does_not_read_is_told_with_what_follows(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, told: str, content: bytes
 ) -> None:

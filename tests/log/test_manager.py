@@ -111,10 +111,55 @@ def test_a_checkpoint_that_does_not_read_means_check_everything(tmp_path: Path, 
     fill(manager, "a")
     assert manager.shutdown()
     for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"):
-        (tmp_path / name).write_text("0\n3\na 0 9\n")
+        (tmp_path / name).write_text("1\n1\na 0 9\n")
     log = start(managers, tmp_path).get("a", 0)
     assert log is not None
     assert (log.log_end_offset, log.high_watermark) == (20, 0)
+
+
+def test_a_row_that_does_not_read_is_no_reason_to_forget_the_others(
+    tmp_path: Path, managers: list[LogManager], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Records that clients deleted from the other topics would be back."""
+    manager = start(managers, tmp_path)
+    fill(manager, "a")
+    log = manager.get("a", 0)
+    assert log is not None
+    log.delete_records(13)
+    assert manager.shutdown()
+    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"):
+        path = tmp_path / name
+        rows = path.read_text().splitlines()[2:]
+        path.write_text("\n".join(["0", "2", "x", " 0 5", *rows]) + "\n")
+    caplog.clear()
+    log = start(managers, tmp_path).get("a", 0)
+    assert log is not None
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (13, 20, 20)
+    warnings = [entry.message for entry in caplog.records if entry.levelname == "WARNING"]
+    assert len(warnings) == 3
+    assert all("line 3" in text and "line 4" in text for text in warnings)
+
+
+def test_a_topic_whose_name_would_break_rows_spoils_no_checkpoint(
+    tmp_path: Path, managers: list[LogManager], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Brokers of before have created such topics."""
+    manager = start(managers, tmp_path)
+    fill(manager, "a")
+    fill(manager, "x\n")
+    log = manager.get("a", 0)
+    assert log is not None
+    log.delete_records(13)
+    manager.checkpoint_all()
+    manager.checkpoint_all()
+    assert len([entry for entry in caplog.records if "'x\\n'" in entry.message]) == 1
+    manager.unlock()
+    again = start(managers, tmp_path)
+    log, spoiler = again.get("a", 0), again.get("x\n", 0)
+    assert log is not None
+    assert spoiler is not None
+    assert (log.log_start_offset, log.log_end_offset, spoiler.log_end_offset) == (13, 20, 20)
+    assert "read" not in caplog.text
 
 
 def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:

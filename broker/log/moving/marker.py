@@ -1,8 +1,4 @@
-"""``kafkalog.moved-from``: in a directory that a move made, and complete, the log directory that it is moved from.
-
-Two lines, ``version: 0`` and ``log_dir: <absolute path>``. It is on the device before the directory may take its log's
-place, and removed when the old directory's new name is on the device, too. Apache Kafka ignores it.
-"""
+"""Reading and writing ``kafkalog.moved-from`` (`kafkalog.storage.properties` has its format)."""
 
 from __future__ import annotations
 
@@ -10,9 +6,7 @@ import os
 from pathlib import Path
 
 from broker.log.file_ops import OS, FileOps, write_file_atomically
-from kafkalog.storage import names
-
-VERSION = "0"
+from kafkalog.storage import names, properties
 
 
 def read_moved_from(directory: str) -> str | None:
@@ -22,17 +16,16 @@ def read_moved_from(directory: str) -> str | None:
         OSError: that cannot be read.
     """
     try:
-        text = Path(directory, names.MOVED_FROM).read_text(encoding="utf-8", errors="surrogateescape")
+        data = Path(directory, names.MOVED_FROM).read_bytes()
     except FileNotFoundError:
         return None
-    values = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
-    return values.get("log_dir") if values.get("version") == VERSION else None
+    return properties.parse_moved_from(data)
 
 
 def write_moved_from(directory: str, log_dir: Path, ops: FileOps = OS) -> None:
     """Say that what is in ``directory`` is complete, and on the device. Raises OSError."""
-    text = f"version: {VERSION}\nlog_dir: {log_dir}\n"
-    write_file_atomically(ops, os.path.join(directory, names.MOVED_FROM), text.encode(errors="surrogateescape"))
+    path = os.path.join(directory, names.MOVED_FROM)
+    write_file_atomically(ops, path, properties.format_moved_from(str(log_dir)))
 
 
 def forget_moved_from(directory: str, ops: FileOps = OS) -> None:

@@ -9,12 +9,13 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
-from broker.log.checkpoints import CorruptCheckpointError, read_partition_metadata
+from broker.log.checkpoints import read_partition_metadata
 from broker.log.file_ops import FileOps
 from broker.log.log_dir import LogDir
 from broker.log.moving.marker import forget_moved_from, read_moved_from
 from broker.log.moving.plan import Found, settle
 from kafkalog.storage import names
+from kafkalog.storage.checkpoints import CorruptCheckpointError
 
 logger = logging.getLogger("kafkalog.broker.moves")
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
-from broker.log.checkpoints import CorruptCheckpointError, read_meta_properties, read_offsets
+from broker.log.checkpoints import read_meta_properties, read_offsets
 from broker.log.tools.findings import Finding, Level, Remedy
 from broker.log.tools.partition_check import PartitionReport
 from broker.log.tools.targets import PartitionDir, is_in_use
 from kafkalog.storage import names
+from kafkalog.storage.checkpoints import CorruptCheckpointError
 
 Key = tuple[str, int]
 

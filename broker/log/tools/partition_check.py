@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from broker.log import producer_snapshot
-from broker.log.checkpoints import CorruptCheckpointError, read_epochs, read_offsets, read_partition_metadata
+from broker.log.checkpoints import read_epochs, read_offsets, read_partition_metadata
 from broker.log.index_file import CorruptIndexError
 from broker.log.producer_snapshot import CorruptSnapshotError, SnapshotEntry
 from broker.log.tools.findings import Finding, Level, Remedy
@@ -16,6 +16,7 @@ from broker.log.tools.segment_check import SegmentReport
 from broker.log.tools.targets import PartitionDir, is_segment_file
 from broker.log.transaction_index import TransactionIndex
 from kafkalog.storage import names
+from kafkalog.storage.checkpoints import CorruptCheckpointError
 
 
 @dataclass

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from broker.log import recovery
-from broker.log.checkpoints import CorruptCheckpointError, read_offsets, write_epochs, write_offsets
+from broker.log.checkpoints import salvage_offsets, write_epochs, write_offsets
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS
 from broker.log.segment import Segment
@@ -30,6 +30,7 @@ from broker.log.tools.targets import partition_at
 from kafkalog.records.any_format import decode_any, read_any_header
 from kafkalog.records.batch import HEADER_SIZE, BatchHeader, encode_batch, pack_header, read_header
 from kafkalog.storage import names
+from kafkalog.storage.checkpoints import CorruptCheckpointError
 
 COPY_BYTES = 4 << 20
 MOST_OFFSETS = (1 << 31) - 1
@@ -142,7 +143,7 @@ class Repairer:
             if not os.path.exists(path):
                 continue
             try:
-                rows = read_offsets(path)
+                rows, problems = salvage_offsets(path)
             except CorruptCheckpointError:
                 yield f"move {path} away: it cannot be read", lambda path=path: self._aside(path)  # type: ignore[misc]
                 continue
@@ -151,7 +152,7 @@ class Repairer:
                 for key, base in changed.items():
                     if key in right and base is not None:
                         right[key] = min(right[key], base)
-            if right != rows:
+            if problems or right != rows:
                 yield f"write {path} anew", lambda path=path, right=right: self._rewrite(path, right)  # type: ignore[misc]
         marker = os.path.join(log_dir, names.CLEAN_SHUTDOWN)
         if changed and os.path.exists(marker):

@@ -82,9 +82,9 @@ def _dump_json(arguments: argparse.Namespace, file: str) -> bool:
 
 
 def _dump_text(arguments: argparse.Namespace, file: str) -> bool:
-    from broker.log.checkpoints import CorruptCheckpointError
     from broker.log.dump import dump_file
     from kafkalog.records.errors import RecordsError
+    from kafkalog.storage.checkpoints import CorruptCheckpointError
 
     if file.endswith(".kafka"):
         return _dump_0_7(arguments, file)

@@ -7,11 +7,9 @@ import random
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.client.types import TopicPartition
 from spark_kafkalog.offline import layout, plan
 from spark_kafkalog.offline.layout import OffsetEntries, Replica
 from spark_kafkalog.offline.plan import Segment
@@ -173,19 +171,6 @@ def test_min_partitions_makes_tasks_smaller() -> None:
     assert plan.task_bytes(1000, 128, None) == 128
     assert plan.task_bytes(1000, 1 << 20, 4) == 250
     assert plan.task_bytes(0, 1 << 20, 4) == 1
-
-
-def test_checkpoints() -> None:
-    assert layout.parse_log_starts("0\n2\na 0 5\nb-c 1 7\n") == {
-        TopicPartition("a", 0): 5,
-        TopicPartition("b-c", 1): 7,
-    }
-    assert layout.parse_last_epoch("0\n2\n0 0\n7 120\n") == 7
-    assert layout.parse_last_epoch("0\n0\n") is None
-    assert layout.parse_log_starts("") == {}
-    for text in ("\n", "1\n0\n", "0\n2\n0 0\n", "0\nx\n", "0\n1\n\x00\x00\n"):
-        with pytest.raises(ValueError):  # noqa: PT011
-            layout.parse_last_epoch(text)
 
 
 def test_the_replica_of_the_latest_epoch_then_the_longest_is_read() -> None:
