@@ -239,6 +239,6 @@ class Request:
         self.connection.skip_reply()
 
     def drop(self) -> None:
-        """Close the connection: the only way to tell a client that asked for no response."""
+        """Close the connection, where there can be no response: none was asked for, or serving the request failed."""
         self._counter.answered(perf_counter() - self._began)
         self.connection.close()

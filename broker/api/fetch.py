@@ -249,6 +249,9 @@ class Fetch(DelayedOperation):
         self.read()
         self.respond()
 
+    def fail(self, error: Exception) -> None:
+        self._request.drop()
+
     def _lost_partition(self) -> bool:
         replicas = self._request.broker.replicas
         return not all(replicas.is_online(state.name, state.partition) for state in self._context.partitions)

@@ -139,6 +139,9 @@ class DelayedProduce(DelayedOperation):
             pending.fail(ErrorCode.REQUEST_TIMED_OUT)
         _reply(self._request, self._response)
 
+    def fail(self, error: Exception) -> None:
+        self._request.drop()
+
 
 def handle_produce(request: Request) -> Awaitable[None] | None:
     large = _for_workers(request)

@@ -12,7 +12,7 @@ from kafkalog.protocol.errors import ErrorCode, error_for
 
 
 class DelayedAcknowledgement(DelayedOperation):
-    """Calls ``done`` with what `Partition.acknowledged` says in the end, or with REQUEST_TIMED_OUT.
+    """Calls ``done`` once: with what `Partition.acknowledged` says in the end, or REQUEST_TIMED_OUT.
 
     After any error but NOT_LEADER_OR_FOLLOWER the records are in the log all the same.
     """
@@ -22,17 +22,25 @@ class DelayedAcknowledgement(DelayedOperation):
     def __init__(self, append: Appended, done: Callable[[ErrorCode], None]) -> None:
         super().__init__()
         self._append = append
-        self._done = done
+        self._done: Callable[[ErrorCode], None] | None = done
 
     def try_complete(self) -> bool:
         code = self._append.partition.acknowledged(self._append)
         if code is None:
             return False
-        self._done(code)
+        self._tell(code)
         return True
 
     def expire(self) -> None:
-        self._done(ErrorCode.REQUEST_TIMED_OUT)
+        self._tell(ErrorCode.REQUEST_TIMED_OUT)
+
+    def fail(self, error: Exception) -> None:
+        self._tell(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _tell(self, code: ErrorCode) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(code)
 
 
 def when_acknowledged(
@@ -54,7 +62,7 @@ def acknowledgement(
 
     Args:
         as_error: makes the future's exception of NotLeaderOrFollowerError, KafkaStorageError,
-            NotEnoughReplicasAfterAppendError or RequestTimedOutError.
+            NotEnoughReplicasAfterAppendError, RequestTimedOutError or UnknownServerError.
     """
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 

@@ -3,6 +3,8 @@
 An operation watches partitions and has a deadline. Whoever changes a partition calls ``notify``; the watchers are
 looked at once at the end of the loop's current round, so a burst of appends wakes a waiting fetch once. All deadlines
 share one heap and one timer of the loop: no timer and no thread per operation.
+
+An operation that raises is removed and its client is told; the others go on.
 """
 
 from __future__ import annotations
@@ -10,15 +12,19 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import logging
 from collections.abc import Hashable, Iterable
 from typing import Any
 
+logger = logging.getLogger("kafkalog.broker.replica")
+
 
 class DelayedOperation:
-    """What waits. Subclasses say when they are satisfied and what happens then.
+    """An operation that waits. Subclasses define when it is satisfied and what happens then.
 
     ``try_complete`` returns True when the condition holds now and the operation has been carried out; ``expire`` is
     called instead when the deadline passes first. Exactly one of them ends an operation, unless it is cancelled.
+    ``fail`` is called after one of them, or ``noticed``, has raised.
     """
 
     __slots__ = ("_entry", "_keys", "_purgatory", "completed")
@@ -37,6 +43,10 @@ class DelayedOperation:
 
     def expire(self) -> None:
         raise TypeError(f"{type(self).__name__} does not say what its deadline does")
+
+    def fail(self, error: Exception) -> None:
+        """Tell the client that its operation failed here; how far the operation came is not known."""
+        raise TypeError(f"{type(self).__name__} does not say how it fails")
 
     def cancel(self) -> None:
         """End the operation without an answer, for nobody waits for it any more."""
@@ -105,13 +115,36 @@ class Purgatory:
         dirty, self._dirty = self._dirty, {}
         # Once each, however many of its partitions changed: a look may cost as much as it has partitions.
         concerned: dict[DelayedOperation, None] = {}
+        failed: dict[DelayedOperation, Exception] = {}
         for key, amount in dirty.items():
             for operation in self._watchers.get(key, ()):
-                operation.noticed(key, amount)
-                concerned[operation] = None
+                try:
+                    operation.noticed(key, amount)
+                except Exception as error:
+                    failed[operation] = error
+                else:
+                    concerned[operation] = None
+        for operation, raised in failed.items():
+            self._fail(operation, raised)
         for operation in concerned:
-            if not operation.completed and operation.try_complete():
+            if operation.completed:
+                continue
+            try:
+                is_complete = operation.try_complete()
+            except Exception as error:
+                self._fail(operation, error)
+                continue
+            if is_complete:
                 self.remove(operation)
+
+    def _fail(self, operation: DelayedOperation, error: Exception) -> None:
+        name = type(operation).__name__
+        logger.error("%s failed while it waited; its client is told", name, exc_info=error)
+        self.remove(operation)
+        try:
+            operation.fail(error)
+        except Exception:
+            logger.exception("the client of %s cannot be told that it failed", name)
 
     def _arm(self) -> None:
         deadlines = self._deadlines
@@ -135,5 +168,8 @@ class Purgatory:
             operation = heapq.heappop(deadlines)[2]
             if operation is not None:
                 self.remove(operation)
-                operation.expire()
+                try:
+                    operation.expire()
+                except Exception as error:
+                    self._fail(operation, error)
         self._arm()

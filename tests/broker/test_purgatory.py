@@ -7,6 +7,8 @@ import gc
 import weakref
 from collections.abc import Hashable
 
+import pytest
+
 from broker.replica.purgatory import DelayedOperation, Purgatory
 
 
@@ -127,3 +129,72 @@ def test_what_has_ended_is_let_go_before_its_deadline() -> None:
         assert [reference() for reference in gone] == [None, None]
 
     asyncio.run(main())
+
+
+class Breaks(DelayedOperation):
+    """Raises in one of its calls, and maybe when it is asked to fail, too."""
+
+    def __init__(self, where: str, log: list[str]) -> None:
+        super().__init__()
+        self.where = where
+        self.log = log
+        self.done = asyncio.get_running_loop().create_future()
+
+    def _call(self, name: str) -> None:
+        self.log.append(name)
+        if name in self.where.split():
+            raise ValueError(name)
+
+    def noticed(self, key: Hashable, amount: int) -> None:
+        self._call("noticed")
+
+    def try_complete(self) -> bool:
+        self._call("try_complete")
+        return False
+
+    def expire(self) -> None:
+        self._call("expire")
+
+    def fail(self, error: Exception) -> None:
+        self.done.set_result(error)
+        self._call("fail")
+
+
+@pytest.mark.parametrize("where", ["noticed", "try_complete", "noticed fail", "try_complete fail"])
+def test_one_that_raises_is_removed_and_told_and_the_others_go_on(where: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        purgatory = Purgatory(asyncio.get_running_loop())
+        calls: list[str] = []
+        healthy = [Waits(1) for _ in range(8)]
+        broken = Breaks(where, calls)
+        for operation in [*healthy[:4], broken, *healthy[4:]]:
+            purgatory.watch(operation, ["k"], 60)
+        purgatory.notify("k", 1)
+        for operation in healthy:
+            assert await asyncio.wait_for(operation.done, 10) == "complete"
+        assert isinstance(await asyncio.wait_for(broken.done, 10), ValueError)
+        assert len(purgatory) == 0
+        before = list(calls)
+        purgatory.notify("k", 1)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert calls == before
+
+    asyncio.run(main())
+    assert "Breaks failed while it waited" in caplog.text
+    assert "ValueError" in caplog.text
+
+
+def test_one_whose_deadline_raises_keeps_no_other_deadline(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        purgatory = Purgatory(asyncio.get_running_loop())
+        broken, due, later = Breaks("expire", []), Waits(1), Waits(1)
+        purgatory.watch(broken, ["a"], 0)
+        purgatory.watch(due, ["b"], 0)
+        purgatory.watch(later, ["c"], 0.01)
+        assert await asyncio.wait_for(due.done, 10) == "expired"
+        assert await asyncio.wait_for(later.done, 10) == "expired"
+        assert isinstance(broken.done.result(), ValueError)
+
+    asyncio.run(main())
+    assert "ValueError" in caplog.text

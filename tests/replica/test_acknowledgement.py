@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.api.produce import DelayedProduce
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.produce import ProduceRequest
@@ -25,6 +26,17 @@ async def waiting(broker: InProcess, acks: int = -1, **config: str) -> tuple[Par
     wire.send(request, VERSION)
     await broker.until(lambda: len(broker.server.replicas.produce_purgatory) == 1, "the produce waits")
     return partition, wire, request
+
+
+def delayed(broker: InProcess, base_offset: int) -> DelayedProduce:
+    """The produce that waits with its records at ``base_offset``."""
+    assert broker.server.acceptor is not None
+    for connection in broker.server.acceptor.connections:
+        operation = connection.state
+        assert isinstance(operation, DelayedProduce | None)
+        if operation is not None and operation._waiting[0].result.base_offset == base_offset:
+            return operation
+    raise AssertionError(f"no produce waits at {base_offset}")
 
 
 async def answer(wire: Wire, request: ProduceRequest) -> Any:
@@ -101,3 +113,24 @@ def test_a_partition_that_is_not_hosted_any_more_is_not_led(tmp_path: Path) -> N
         assert (await answer(wire, request)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     with_broker(tmp_path, work)
+
+
+def test_a_produce_that_fails_while_it_waits_has_its_connection_closed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(broker: InProcess) -> None:
+        partition, wire, _ = await waiting(broker)
+        healthy = await broker.connect()
+        other = produce_request("t", {0: batch([b"y"])}, -1)
+        healthy.send(other, VERSION)
+        await broker.until(lambda: len(broker.server.replicas.produce_purgatory) == 2, "both wait")
+        # A response that cannot be encoded stands for whatever may fail there.
+        broken = delayed(broker, base_offset=0)
+        broken._response.throttle_time_ms = None  # type: ignore[assignment]
+        broker.disk.release()
+        assert await wire.is_closed()
+        assert (await answer(healthy, other)).base_offset == 1
+        assert partition.log.log_end_offset == 2
+
+    with_broker(tmp_path, work)
+    assert "DelayedProduce failed while it waited" in caplog.text
