@@ -3,5 +3,6 @@
 - ``purgatory``        operations that wait for a condition on partitions, or a deadline
 - ``partition``        one partition as this broker holds it
 - ``manager``          all of them; produce and fetch over many partitions at once
+- ``applier``          a controller's decisions, carried out on this broker's partitions and logs
 - ``acknowledgement``  waiting until an append is acknowledged
 """

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
 
-from broker.config.definition import Value
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
+from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.log.message_sets import PreparedSet
 from broker.log.moving.mover import LogMover
 from broker.log.validation import Origin
-from broker.metadata.model import ClusterState, TopicState
+from broker.metadata.model import ClusterState, PartitionState, TopicState
 from broker.metrics.counters import BrokerCounters
 from broker.replica.partition import Appended, Partition
 from broker.replica.purgatory import Purgatory
@@ -32,6 +34,13 @@ logger = logging.getLogger("kafkalog.broker.replica")
 
 _ANY_MINIMUM = (1 << 31) - 1
 """Bytes that are enough for every fetch to look again."""
+
+
+class TopicConfig(NamedTuple):
+    """A topic's configuration, as far as its partitions are concerned with it."""
+
+    log: LogConfig
+    min_insync: int
 
 
 class ReplicaManager:
@@ -95,6 +104,12 @@ class ReplicaManager:
         partition = self._partitions.get((topic, index))
         return partition is not None and partition.log.offline is None
 
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether the partition is assigned to this broker, and its log cannot be used."""
+        return (topic, index) in self._offline or (
+            (topic, index) in self._partitions and not self.is_online(topic, index)
+        )
+
     def partitions_of(self, topic: str) -> list[Partition]:
         return [partition for (name, _), partition in self._partitions.items() if name == topic]
 
@@ -104,36 +119,58 @@ class ReplicaManager:
         A log that cannot be created, that a deleted topic of the same name left behind, or, without ``is_new``, that
         may lie in a log directory that is offline leaves its partition offline; the others are served.
         """
-        overrides = parse_topic_config(state.config)
-        log_config = self.config.log_config(overrides)
-        min_insync = self.min_insync(overrides)
+        config = self.topic_config(state.config)
         for index in range(len(state.partitions)) if indexes is None else indexes:
             assigned = state.partitions[index]
-            key = (state.name, index)
             if self.broker_id not in assigned.replicas:
                 continue
-            partition = self._partitions.get(key)
-            if partition is None:
-                try:
-                    log = self.logs.create(state.name, index, state.topic_id, log_config, is_new=is_new)
-                except (KafkaStorageError, InconsistentTopicIdError) as error:
-                    logger.error("partition %s-%d is offline: its log cannot be used: %s", *key, error)
-                    self._offline.add(key)
-                    continue
-                counters = self.counters.topic(state.name)
-                partition = Partition(state.name, index, self.broker_id, log, min_insync, counters)
-                self._partitions[key] = partition
-                self._offline.discard(key)
-            partition.become(assigned)
-            self._role_changed(partition)
+            try:
+                self.host_partition(state.name, index, state.topic_id, assigned, config, is_new=is_new)
+            except (KafkaStorageError, InconsistentTopicIdError) as error:
+                logger.error("partition %s-%d is offline: its log cannot be used: %s", state.name, index, error)
+
+    def host_partition(
+        self,
+        topic: str,
+        index: int,
+        topic_id: UUID | None,
+        assigned: PartitionState,
+        config: TopicConfig,
+        *,
+        is_new: bool,
+    ) -> Partition:
+        """Hold one partition in the role that ``assigned`` gives it, making its log if there is none.
+
+        Args:
+            config: the topic's, see `topic_config`.
+            is_new: the partition was never here. Otherwise its log may lie in a log directory that is offline, and no
+                other one is made while there is such a directory.
+
+        Raises:
+            KafkaStorageError, InconsistentTopicIdError: the log cannot be used, and the partition is offline.
+        """
+        key = (topic, index)
+        partition = self._partitions.get(key)
+        if partition is None:
+            try:
+                log = self.logs.create(topic, index, topic_id, config.log, is_new=is_new)
+            except (KafkaStorageError, InconsistentTopicIdError):
+                self._offline.add(key)
+                raise
+            counters = self.counters.topic(topic)
+            partition = Partition(topic, index, self.broker_id, log, config.min_insync, counters)
+            self._partitions[key] = partition
+            self._offline.discard(key)
+        partition.become(assigned)
+        self._role_changed(partition)
+        return partition
 
     def reconfigure(self, state: TopicState) -> None:
         """Apply the topic's changed configuration to its partitions."""
-        overrides = parse_topic_config(state.config)
-        log_config = self.config.log_config(overrides)
+        config = self.topic_config(state.config)
         for partition in self.partitions_of(state.name):
-            partition.log.config = log_config
-            partition.min_insync = self.min_insync(overrides)
+            partition.log.config = config.log
+            partition.min_insync = config.min_insync
 
     def reconfigure_all(self, config: BrokerConfig, cluster: ClusterState) -> None:
         """Apply changed broker defaults to every partition."""
@@ -141,20 +178,37 @@ class ReplicaManager:
         for state in cluster.topics.values():
             self.reconfigure(state)
 
-    def min_insync(self, overrides: dict[str, Value]) -> int:
-        return int(self.config.topic_values(overrides)["min.insync.replicas"])
+    def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
+        """What a topic with these ``overrides`` of the broker's defaults asks of its partitions."""
+        values = parse_topic_config(overrides)
+        return TopicConfig(self.config.log_config(values), int(self.config.topic_values(values)["min.insync.replicas"]))
 
     def drop(self, topic: str) -> list[Partition]:
         """Stop serving every partition of ``topic``; waiting operations are woken to find it gone."""
         dropped = []
         for key in [key for key in self._partitions if key[0] == topic]:
-            partition = self._partitions.pop(key)
-            partition.stop()
-            dropped.append(partition)
-            self._role_changed(partition)
+            partition = self.stop_partition(*key)
+            if partition is not None:
+                dropped.append(partition)
         self._offline = {key for key in self._offline if key[0] != topic}
         self.counters.forget(topic)
         return dropped
+
+    def stop_partition(self, topic: str, index: int) -> Partition | None:
+        """Stop serving a partition, if it is hosted here; its log stays open."""
+        self._offline.discard((topic, index))
+        partition = self._partitions.pop((topic, index), None)
+        if partition is not None:
+            partition.stop()
+            self._role_changed(partition)
+        return partition
+
+    def forget_topics(self, topics: Iterable[str]) -> None:
+        """Forget the counters of topics of which no partition is hosted here any more."""
+        hosted = {topic for topic, _ in self._partitions}
+        for topic in topics:
+            if topic not in hosted:
+                self.counters.forget(topic)
 
     # -- log directories -------------------------------------------------------------------------------------
 

@@ -1,0 +1,201 @@
+"""Carrying out a controller's decisions on this broker's partitions and logs.
+
+A controller decides, and tells each broker by LeaderAndIsr which partitions it holds and in which role, and by
+StopReplica which ones it holds no longer. A lone broker's controller calls the same two methods directly. They change
+nothing in the registry, and answer for each partition:
+
+    applier = ReplicaApplier(replicas, topic_config=lambda name: store.state.topics[name].config)
+    results = await applier.apply_leader_and_isr(controller_epoch, [LeaderAndIsr(...), ...])
+    results = await applier.stop_replica(controller_epoch, [StopReplica(...), ...])
+
+Requests are carried out one after another, in the order in which they came. Partitions of one request are taken a few
+at a time, for each makes files, and other connections are served in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from broker.metadata.model import PartitionState
+from broker.replica.manager import ReplicaManager, TopicConfig
+from kafkalog.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, StaleControllerEpochError
+
+logger = logging.getLogger("kafkalog.broker.replica")
+
+APPLIED_AT_ONCE = 8
+"""Partitions that are taken before other requests get their turn."""
+NO_LEADER_EPOCH = -1
+"""A StopReplica from a controller that names no leader epoch; it holds whatever the epoch here is."""
+DELETION_EPOCH = -2
+"""The leader epoch of a StopReplica for a topic that is deleted; it holds whatever the epoch here is."""
+NO_TOPIC_ID = uuid.UUID(int=0)
+
+PartitionKey = tuple[str, int]
+"""Topic and partition."""
+Results = dict[PartitionKey, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsr:
+    """The state of one partition, as its controller decided it.
+
+    Attributes:
+        topic_id: NO_TOPIC_ID from a controller that knows none.
+        is_new: the partition has never been on this broker. Otherwise no log is made while a log directory that may
+            hold it is offline: an empty one could be elected leader, and what the other one holds be lost.
+    """
+
+    topic: str
+    topic_id: uuid.UUID
+    partition: int
+    state: PartitionState
+    is_new: bool = False
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.topic, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplica:
+    """One partition that this broker does not serve any more.
+
+    Attributes:
+        leader_epoch: of the decision; NO_LEADER_EPOCH and DELETION_EPOCH hold whatever the epoch here is.
+        delete: whether its log is deleted too.
+    """
+
+    topic: str
+    partition: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    delete: bool = False
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.topic, self.partition
+
+
+class ReplicaApplier:
+    """See the module. Used on the event loop's thread only.
+
+    Args:
+        topic_config: the overrides of a topic's configuration, by its name.
+    """
+
+    def __init__(self, replicas: ReplicaManager, topic_config: Callable[[str], Mapping[str, str]]) -> None:
+        self._replicas = replicas
+        self._topic_config = topic_config
+        self._controller_epoch = 0
+        self._in_turn = asyncio.Lock()
+
+    @property
+    def controller_epoch(self) -> int:
+        """The highest controller epoch that was seen."""
+        return self._controller_epoch
+
+    async def apply_leader_and_isr(self, controller_epoch: int, partitions: Iterable[LeaderAndIsr]) -> Results:
+        """Take the roles that the controller gives this broker, making logs that are missing.
+
+        Returns:
+            For each partition NONE or its error: STALE_CONTROLLER_EPOCH where the leader epoch is not newer than the
+            one here, which is normal after the controller moved; UNKNOWN_TOPIC_OR_PARTITION where this broker is none
+            of the replicas; INCONSISTENT_TOPIC_ID where the log is one of another topic of this name;
+            KAFKA_STORAGE_ERROR where it cannot be used.
+
+        Raises:
+            StaleControllerEpochError: the request comes from a controller that was replaced. Nothing is changed.
+        """
+        async with self._in_turn:
+            self._check(controller_epoch)
+            results: Results = {}
+            configs: dict[str, TopicConfig] = {}
+            for count, wanted in enumerate(partitions, 1):
+                results[wanted.key] = self._apply(wanted, configs)
+                if count % APPLIED_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            return results
+
+    async def stop_replica(self, controller_epoch: int, partitions: Iterable[StopReplica]) -> Results:
+        """Stop to serve partitions, and delete the logs of those for which that is asked.
+
+        Requests that wait for these partitions are answered with NOT_LEADER_OR_FOLLOWER. The results are given when
+        the deletions are safe: a power failure does not bring the logs back.
+
+        Returns:
+            For each partition NONE, also where it is not hosted here, or its error: FENCED_LEADER_EPOCH where the
+            decision is older than the role here; KAFKA_STORAGE_ERROR where the log cannot be deleted.
+
+        Raises:
+            StaleControllerEpochError: the request comes from a controller that was replaced. Nothing is changed.
+        """
+        async with self._in_turn:
+            self._check(controller_epoch)
+            results: Results = {}
+            deleted: list[PartitionKey] = []
+            for count, wanted in enumerate(partitions, 1):
+                results[wanted.key] = code = self._stop(wanted)
+                if wanted.delete and code is ErrorCode.NONE:
+                    deleted.append(wanted.key)
+                if count % APPLIED_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            self._replicas.forget_topics({topic for topic, _ in results})
+            if deleted:
+                try:
+                    await self._replicas.runtime.workers.run(self._replicas.logs.sync_directories)
+                except KafkaStorageError as error:
+                    logger.error("deleted logs may come back after a power failure: %s", error)
+                    results.update(dict.fromkeys(deleted, ErrorCode.KAFKA_STORAGE_ERROR))
+            return results
+
+    def _check(self, controller_epoch: int) -> None:
+        if controller_epoch < self._controller_epoch:
+            raise StaleControllerEpochError(
+                f"controller epoch {controller_epoch} is older than the epoch {self._controller_epoch} seen here"
+            )
+        self._controller_epoch = controller_epoch
+
+    def _apply(self, wanted: LeaderAndIsr, configs: dict[str, TopicConfig]) -> ErrorCode:
+        replicas = self._replicas
+        if replicas.broker_id not in wanted.state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partition = replicas.get(*wanted.key)
+        topic_id = None if wanted.topic_id == NO_TOPIC_ID else wanted.topic_id
+        try:
+            if partition is not None:
+                replicas.require(*wanted.key)
+                if topic_id is not None and partition.log.topic_id not in (None, topic_id):
+                    return ErrorCode.INCONSISTENT_TOPIC_ID
+                if wanted.state.leader_epoch <= partition.leader_epoch:
+                    return ErrorCode.STALE_CONTROLLER_EPOCH
+            config = configs.get(wanted.topic)
+            if config is None:
+                config = configs[wanted.topic] = replicas.topic_config(self._topic_config(wanted.topic))
+            replicas.host_partition(*wanted.key, topic_id, wanted.state, config, is_new=wanted.is_new)
+        except KafkaError as error:
+            logger.error("the role of %s-%d cannot be taken: %s", *wanted.key, error)
+            return error.code
+        return ErrorCode.NONE
+
+    def _stop(self, wanted: StopReplica) -> ErrorCode:
+        replicas = self._replicas
+        partition = replicas.get(*wanted.key)
+        is_fenced = wanted.leader_epoch not in (NO_LEADER_EPOCH, DELETION_EPOCH)
+        if partition is not None and is_fenced and wanted.leader_epoch < partition.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        is_offline = replicas.is_offline(*wanted.key)
+        replicas.stop_partition(*wanted.key)
+        if not wanted.delete:
+            return ErrorCode.NONE
+        if is_offline:
+            # Its directory may come back with it: whoever finds the log then has to delete it.
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        try:
+            replicas.logs.delete(*wanted.key, sync=False)
+        except KafkaError as error:
+            logger.error("the log of %s-%d cannot be deleted: %s", *wanted.key, error)
+            return error.code
+        return ErrorCode.NONE

@@ -1,0 +1,181 @@
+"""A controller's decisions, carried out on logs: which are applied, which are stale, and what becomes of the logs."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config.server import BrokerConfig
+from broker.log.manager import LogManager
+from broker.metadata.model import PartitionState
+from broker.replica.applier import (
+    DELETION_EPOCH,
+    NO_TOPIC_ID,
+    LeaderAndIsr,
+    ReplicaApplier,
+    StopReplica,
+)
+from broker.replica.manager import ReplicaManager
+from broker.runtime import Runtime
+from broker.workers import ThreadWorkers
+from kafkalog.protocol.errors import ErrorCode, StaleControllerEpochError
+from tests.support.wire import batch
+
+HERE, ELSEWHERE = 0, 9
+TOPIC_ID = uuid.UUID(int=77)
+NOW = 1_700_000_000_000
+T0 = ("t", 0)
+
+
+class World:
+    """One broker's partitions over logs in ``directories``."""
+
+    def __init__(self, *directories: Path) -> None:
+        config = BrokerConfig({"log.dirs": ",".join(map(str, directories))})
+        self.logs = LogManager(list(directories), config.log_config({}), clock=lambda: NOW)
+        self.logs.load_all({})
+        self.runtime = Runtime(asyncio.get_running_loop(), ThreadWorkers(1), lambda: NOW)
+        self.replicas = ReplicaManager(self.runtime, HERE, config, self.logs)
+        self.applier = ReplicaApplier(self.replicas, lambda topic: {"max.message.bytes": "777"})
+
+    async def lead(self, *wanted: LeaderAndIsr, controller_epoch: int = 1) -> dict[tuple[str, int], ErrorCode]:
+        return await self.applier.apply_leader_and_isr(controller_epoch, wanted)
+
+    async def stop(self, *wanted: StopReplica, controller_epoch: int = 1) -> dict[tuple[str, int], ErrorCode]:
+        return await self.applier.stop_replica(controller_epoch, wanted)
+
+    def close(self) -> None:
+        self.runtime.workers.close(wait=True)
+        self.logs.shutdown()
+
+
+def decided(
+    index: int = 0, epoch: int = 0, leader: int = HERE, topic_id: uuid.UUID = TOPIC_ID, **fields: Any
+) -> LeaderAndIsr:
+    replicas = fields.pop("replicas", (HERE, ELSEWHERE))
+    return LeaderAndIsr("t", topic_id, index, PartitionState(replicas, (leader,), leader, epoch), **fields)
+
+
+def with_world(work: Callable[[World], Coroutine[Any, Any, None]], *directories: Path) -> None:
+    async def main() -> None:
+        for directory in directories:
+            directory.mkdir(exist_ok=True)
+        world = World(*directories)
+        try:
+            await work(world)
+        finally:
+            world.close()
+
+    asyncio.run(main())
+
+
+def test_roles_are_taken_and_newer_epochs_only_change_them(tmp_path: Path) -> None:
+    async def work(world: World) -> None:
+        both = await world.lead(decided(0, is_new=True), decided(1, leader=ELSEWHERE, is_new=True))
+        assert both == {("t", 0): ErrorCode.NONE, ("t", 1): ErrorCode.NONE}
+        first, second = (world.replicas.require("t", index) for index in (0, 1))
+        assert (first.is_leader, second.is_leader, second.leader) == (True, False, ELSEWHERE)
+        assert first.log.config.max_message_bytes == 777
+        assert await world.lead(decided(0, leader=ELSEWHERE)) == {T0: ErrorCode.STALE_CONTROLLER_EPOCH}
+        assert first.is_leader
+        assert await world.lead(decided(0, epoch=1, leader=ELSEWHERE)) == {T0: ErrorCode.NONE}
+        assert (first.is_leader, first.leader_epoch) == (False, 1)
+        assert await world.lead(decided(0)) == {T0: ErrorCode.STALE_CONTROLLER_EPOCH}
+        assert not first.is_leader
+
+    with_world(work, tmp_path)
+
+
+def test_what_cannot_be_applied_is_answered_for_each_partition(tmp_path: Path) -> None:
+    async def work(world: World) -> None:
+        await world.lead(decided(0, is_new=True))
+        told = await world.lead(
+            decided(0, epoch=1, topic_id=uuid.UUID(int=78)), decided(1, replicas=(ELSEWHERE,)), decided(2, is_new=True)
+        )
+        assert told == {
+            ("t", 0): ErrorCode.INCONSISTENT_TOPIC_ID,
+            ("t", 1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("t", 2): ErrorCode.NONE,
+        }
+        assert world.replicas.require("t", 0).leader_epoch == 0
+        assert await world.lead(decided(0, epoch=1, topic_id=NO_TOPIC_ID)) == {T0: ErrorCode.NONE}
+
+    with_world(work, tmp_path)
+
+
+def test_no_empty_log_takes_the_place_of_one_on_a_disk_that_failed(tmp_path: Path) -> None:
+    async def work(world: World) -> None:
+        failed = world.logs.log_dirs[1]
+        world.logs.fail_directory(failed.path, "it broke")
+        assert await world.lead(decided(0)) == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+        assert await world.stop(StopReplica("t", 0, delete=True)) == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+        assert await world.lead(decided(1, is_new=True)) == {("t", 1): ErrorCode.NONE}
+
+    with_world(work, tmp_path / "a", tmp_path / "b")
+
+
+def test_a_stopped_replica_keeps_its_log_unless_it_is_deleted(tmp_path: Path) -> None:
+    async def work(world: World) -> None:
+        await world.lead(decided(0, epoch=3, is_new=True))
+        partition = world.replicas.require("t", 0)
+        partition.append(memoryview(batch([b"x"])), 1, NOW)
+        assert await world.stop(StopReplica("t", 0, 2)) == {T0: ErrorCode.FENCED_LEADER_EPOCH}
+        assert world.replicas.get("t", 0) is partition
+        assert await world.stop(StopReplica("t", 0, 3)) == {T0: ErrorCode.NONE}
+        assert world.replicas.get("t", 0) is None
+        assert not partition.is_leader
+        await world.lead(decided(0, epoch=4))
+        assert world.replicas.require("t", 0).log.log_end_offset == 1
+        assert await world.stop(StopReplica("t", 0, DELETION_EPOCH, delete=True)) == {T0: ErrorCode.NONE}
+        await world.lead(decided(0, is_new=True))
+        assert world.replicas.require("t", 0).log.log_end_offset == 0
+
+    with_world(work, tmp_path)
+
+
+def test_a_log_that_is_not_hosted_is_deleted_too(tmp_path: Path) -> None:
+    async def work(world: World) -> None:
+        await world.lead(decided(0, is_new=True))
+        await world.stop(StopReplica("t", 0))
+        assert (tmp_path / "t-0").exists()
+        assert await world.stop(StopReplica("t", 0, delete=True)) == {T0: ErrorCode.NONE}
+        assert not (tmp_path / "t-0").exists()
+        assert await world.stop(StopReplica("t", 0, delete=True)) == {T0: ErrorCode.NONE}
+
+    with_world(work, tmp_path)
+
+
+def test_a_controller_that_was_replaced_changes_nothing(tmp_path: Path) -> None:
+    async def work(world: World) -> None:
+        await world.lead(decided(0, is_new=True), controller_epoch=5)
+        with pytest.raises(StaleControllerEpochError):
+            await world.lead(decided(0, epoch=1, leader=ELSEWHERE), controller_epoch=4)
+        with pytest.raises(StaleControllerEpochError):
+            await world.stop(StopReplica("t", 0, delete=True), controller_epoch=4)
+        assert world.replicas.require("t", 0).is_leader
+        assert await world.lead(decided(0, epoch=1, leader=ELSEWHERE), controller_epoch=5) == {T0: ErrorCode.NONE}
+        assert world.applier.controller_epoch == 5
+
+    with_world(work, tmp_path)
+
+
+def test_requests_are_carried_out_in_their_order(tmp_path: Path) -> None:
+    """A deletion does not overtake the creation before it, however many partitions that has."""
+
+    async def work(world: World) -> None:
+        count = 30
+        made, stopped, again = await asyncio.gather(
+            world.lead(*(decided(index, is_new=True) for index in range(count))),
+            world.stop(*(StopReplica("t", index, DELETION_EPOCH, delete=True) for index in range(count))),
+            world.lead(decided(0, topic_id=uuid.UUID(int=78), is_new=True)),
+        )
+        assert set(made.values()) == set(stopped.values()) == set(again.values()) == {ErrorCode.NONE}
+        assert [partition.key for partition in world.replicas] == [T0]
+        assert [path.name for path in tmp_path.glob("t-*") if "delete" not in path.name] == ["t-0"]
+
+    with_world(work, tmp_path)
