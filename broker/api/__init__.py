@@ -2,14 +2,18 @@
 
 - ``registry``       which APIs and versions are served, and by whom
 - ``dispatcher``     a frame becomes a request becomes a handler's call; errors become responses or closed connections
+- ``context``        what handlers are given: the broker's parts, and the request they answer
+- ``errors``         errors become Kafka's error codes
+- ``large``          what keeps large requests from holding up everybody else
+- ``loop_time``      how long requests keep the event loop busy, for quotas
 - ``versions``       ApiVersions
 - ``produce``        Produce
-- ``fetch``          Fetch, with sessions (``fetch_session``)
+- ``fetch``          Fetch, with sessions (``fetch_session``) and conversions (``fetch_conversion``)
 - ``offsets``        ListOffsets, OffsetForLeaderEpoch, DeleteRecords
 - ``metadata``       Metadata, DescribeCluster, DescribeTopicPartitions
 - ``topics``         CreateTopics, DeleteTopics, CreatePartitions
 - ``configs``        DescribeConfigs, AlterConfigs, IncrementalAlterConfigs
-- ``log_dirs``       DescribeLogDirs
+- ``log_dirs``       DescribeLogDirs, AlterReplicaLogDirs
 - ``producer_ids``   InitProducerId
 - ``coordinators``   FindCoordinator
 - ``groups``         JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ListGroups, DescribeGroups, DeleteGroups
@@ -18,4 +22,6 @@
 - ``transactions``   AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers
 - ``transaction_admin``  DescribeProducers, DescribeTransactions, ListTransactions
 - ``acls``           DescribeAcls, CreateAcls, DeleteAcls
+- ``replica_admin``  ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments
+- ``client_quotas``  DescribeClientQuotas, AlterClientQuotas, DescribeUserScramCredentials
 """

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
-from broker.api.context import Broker, Request
-from broker.api.errors import error_code, error_message
-from broker.controller.configs import Alteration, Described, Op
+from broker.api.context import Request
+from broker.api.errors import Answering
+from broker.controller.configs import Alteration, Described, Op, ResourceChange, ResourceKind
 from broker.controller.loggers import LoggerController
 from kafkalog.protocol.errors import InvalidRequestError
+from kafkalog.protocol.messages import alter_configs, incremental_alter_configs
 from kafkalog.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -30,56 +31,49 @@ from kafkalog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-
-class ResourceType(IntEnum):
-    """Resources that have configurations here."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    GROUP = 32
-
-
+AnyResource = alter_configs.AlterConfigsResource | incremental_alter_configs.AlterConfigsResource
+AnyResult = AlterConfigsResourceResponse | IncrementalResourceResponse
+BROKER_LOGGER = 8
+"""The type of a resource whose configurations are not kept in the registry."""
+Resource = tuple[int, str]
 DEFAULT_CONFIG = 5
 """The source of a value that nobody set."""
 LOGGER_CONFIG = 6
 """The source of a logger's level."""
 
 
-def handle_describe_configs(request: Request) -> None:
+async def handle_describe_configs(request: Request) -> None:
     message: DescribeConfigsRequest = request.message
+    # One that is asked for twice is described once: its description is 1,000 times as long as the question.
+    wanted: dict[Resource, set[str] | None] = {}
+    async for resource in request.each(message.resources):
+        key, names = (resource.resource_type, resource.resource_name), resource.configuration_keys
+        before = wanted.get(key, set())
+        wanted[key] = None if names is None or before is None else before.union(names)
     results = []
-    for resource in message.resources:
-        result = DescribeConfigsResult(
-            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
-        )
-        try:
-            if resource.resource_type == ResourceType.BROKER_LOGGER:
-                levels = LoggerController(request.broker.broker_id).describe(resource.resource_name)
-                configs = [_logger(name, level) for name, level in levels.items()]
-            else:
-                entries = _describe(request.broker, resource.resource_type, resource.resource_name)
-                configs = [_entry(entry, request.version, message) for entry in entries]
-        except Exception as error:
-            result.error_code = error_code(error)
-            result.error_message = error_message(error)
-        else:
-            if resource.configuration_keys is not None:
-                found = {config.name: config for config in configs}
-                configs = [found[key] for key in dict.fromkeys(resource.configuration_keys) if key in found]
-            result.configs = configs
+    async for (kind, name), keys in request.each(wanted.items()):
+        result = DescribeConfigsResult(error_message=None, resource_type=kind, resource_name=name)
+        with Answering(result):
+            configs = _describe(request, kind, name)
+            result.configs = [config for config in configs if keys is None or config.name in keys]
         results.append(result)
-    request.reply(DescribeConfigsResponse(results=results))
+    await request.answer(DescribeConfigsResponse(results=results), wanted)
 
 
-def _describe(broker: Broker, kind: int, name: str) -> list[Described]:
-    if kind == ResourceType.TOPIC:
-        return broker.configs.describe_topic(name)
-    if kind == ResourceType.BROKER:
-        return broker.configs.describe_broker(name)
-    if kind == ResourceType.GROUP:
-        return broker.configs.describe_group(name)
-    raise InvalidRequestError(f"Unsupported resource type: {kind}")
+def _describe(request: Request, kind: int, name: str) -> Iterator[DescribeConfigsResourceResult]:
+    configs = request.broker.configs
+    if kind == BROKER_LOGGER:
+        levels = LoggerController(request.broker.broker_id).describe(name)
+        return (_logger(logger, level) for logger, level in levels.items())
+    if kind == ResourceKind.TOPIC:
+        described = configs.describe_topic(name)
+    elif kind == ResourceKind.BROKER:
+        described = configs.describe_broker(name)
+    elif kind == ResourceKind.GROUP:
+        described = configs.describe_group(name)
+    else:
+        raise InvalidRequestError(f"Unsupported resource type: {kind}")
+    return (_entry(entry, request.version, request.message) for entry in described)
 
 
 def _entry(entry: Described, version: int, message: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -106,62 +100,77 @@ def _logger(name: str, level: str) -> DescribeConfigsResourceResult:
 
 async def handle_alter_configs(request: Request) -> None:
     message: AlterConfigsRequest = request.message
-    configs = request.broker.configs
-    results = []
-    for resource in message.resources:
+    counts = await _counted(request, message.resources)
+    results, changes = [], []
+    async for resource in request.each(message.resources):
         result = AlterConfigsResourceResponse(
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
         )
-        try:
-            replace = _by_type(
-                resource.resource_type, configs.replace_topic, configs.replace_broker, configs.replace_group
-            )
+        with Answering(result):
+            _check_once(counts, resource)
             values = {config.name: config.value for config in resource.configs}
-            await replace(resource.resource_name, values, validate_only=message.validate_only)
-        except Exception as error:
-            result.error_code = error_code(error)
-            result.error_message = error_message(error)
+            kind = _kind(resource.resource_type)
+            changes.append((result, request.broker.configs.replacement(kind, resource.resource_name, values)))
         results.append(result)
-    request.reply(AlterConfigsResponse(responses=results))
+    await _alter(request, changes, validate_only=message.validate_only)
+    await request.answer(AlterConfigsResponse(responses=results), counts, changes)
 
 
 async def handle_incremental_alter_configs(request: Request) -> None:
     message: IncrementalAlterConfigsRequest = request.message
-    configs = request.broker.configs
-    results = []
-    for resource in message.resources:
+    counts = await _counted(request, message.resources)
+    results, changes = [], []
+    async for resource in request.each(message.resources):
         result = IncrementalResourceResponse(
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
         )
-        try:
+        with Answering(result):
+            _check_once(counts, resource)
             alterations = [
                 Alteration(config.name, _operation(config.config_operation), config.value)
                 for config in resource.configs
             ]
-            if resource.resource_type == ResourceType.BROKER_LOGGER:
+            if resource.resource_type == BROKER_LOGGER:
                 loggers = LoggerController(request.broker.broker_id)
                 loggers.alter(resource.resource_name, alterations, validate_only=message.validate_only)
-                results.append(result)
-                continue
-            alter = _by_type(resource.resource_type, configs.alter_topic, configs.alter_broker, configs.alter_group)
-            await alter(resource.resource_name, alterations, validate_only=message.validate_only)
-        except Exception as error:
-            result.error_code = error_code(error)
-            result.error_message = error_message(error)
+            else:
+                kind = _kind(resource.resource_type)
+                changes.append((result, request.broker.configs.alteration(kind, resource.resource_name, alterations)))
         results.append(result)
-    request.reply(IncrementalAlterConfigsResponse(responses=results))
+    await _alter(request, changes, validate_only=message.validate_only)
+    await request.answer(IncrementalAlterConfigsResponse(responses=results), counts, changes)
 
 
-def _by_type(kind: int, topic: Any, broker: Any, group: Any) -> Any:
-    if kind == ResourceType.TOPIC:
-        return topic
-    if kind == ResourceType.BROKER:
-        return broker
-    if kind == ResourceType.GROUP:
-        return group
-    raise InvalidRequestError(
-        f"AlterConfigs is only supported for topics, brokers and groups, but resource type is {kind}"
-    )
+async def _counted(request: Request, resources: Iterable[AnyResource]) -> Counter[Resource]:
+    """How often each resource is there."""
+    counts = Counter[Resource]()
+    async for resource in request.each(resources):
+        counts[resource.resource_type, resource.resource_name] += 1
+    return counts
+
+
+def _check_once(counts: Counter[Resource], resource: AnyResource) -> None:
+    if counts[resource.resource_type, resource.resource_name] > 1:
+        raise InvalidRequestError("Each resource must appear at most once.")
+
+
+async def _alter(request: Request, changes: Sequence[tuple[AnyResult, ResourceChange]], *, validate_only: bool) -> None:
+    """Carry out changes, and tell in the result of each what is wrong with it."""
+    wanted = [change for _, change in changes]
+    outcomes = await request.broker.configs.alter(wanted, validate_only=validate_only)
+    async for (result, _), error in request.each(zip(changes, outcomes, strict=True)):
+        if error is not None:
+            with Answering(result):
+                raise error
+
+
+def _kind(code: int) -> ResourceKind:
+    try:
+        return ResourceKind(code)
+    except ValueError:
+        raise InvalidRequestError(
+            f"AlterConfigs is only supported for topics, brokers and groups, but resource type is {code}"
+        ) from None
 
 
 def _operation(code: int) -> Op:

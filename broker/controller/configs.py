@@ -6,16 +6,18 @@ dynamic default for all brokers, the broker's file, the declared default.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import partial
 
 from broker.config.definition import ConfigDefinition, ConfigError, ConfigKey, Type, Update, Value
 from broker.config.group import GROUP_CONFIG, parse_group_config
 from broker.config.server import SERVER_CONFIG, BrokerConfig
 from broker.config.topic import TOPIC_CONFIG, parse_topic_config
-from broker.metadata.model import ClusterState, TopicState
-from broker.metadata.store import Change, MetadataStore
+from broker.metadata.model import ClusterState
+from broker.metadata.store import MetadataStore
 from broker.replica.manager import ReplicaManager
 from kafkalog.protocol.errors import (
     InvalidConfigError,
@@ -25,6 +27,10 @@ from kafkalog.protocol.errors import (
 )
 
 ALL_BROKERS = ""
+CHECKED_AT_ONCE = 100
+"""Changes that are checked before other requests get their turn."""
+ATTEMPTS = 5
+"""Times that the changes of a request are checked; the last time in one turn, so that the registry stays as it is."""
 
 
 class Source(IntEnum):
@@ -36,6 +42,14 @@ class Source(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     GROUP = 8
+
+
+class ResourceKind(IntEnum):
+    """What has configurations that are kept in the registry; the numbers are those of the protocol."""
+
+    TOPIC = 2
+    BROKER = 4
+    GROUP = 32
 
 
 class Op(IntEnum):
@@ -65,6 +79,28 @@ class Alteration:
     name: str
     op: Op
     value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceChange:
+    """One resource whose overrides become what ``make`` makes of the present ones. It raises a KafkaError instead."""
+
+    kind: ResourceKind
+    name: str
+    make: Callable[[Mapping[str, str]], dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _NewConfig:
+    """The overrides that a resource is to have."""
+
+    kind: ResourceKind
+    name: str
+    config: dict[str, str]
+
+
+class _ChangedError(Exception):
+    """The registry has changed since it was looked at."""
 
 
 def effective_config(static: BrokerConfig, state: ClusterState, broker_id: int) -> BrokerConfig:
@@ -175,131 +211,140 @@ class ConfigController:
 
     # -- altering
 
-    async def replace_topic(self, name: str, config: Mapping[str, str | None], *, validate_only: bool) -> None:
-        """AlterConfigs of a topic: ``config`` becomes all of its overrides.
+    def replacement(self, kind: ResourceKind, name: str, config: Mapping[str, str | None]) -> ResourceChange:
+        """AlterConfigs of a resource: ``config`` becomes all of its overrides."""
+        given = {key: value for key, value in config.items() if value is not None}
+        return ResourceChange(kind, name, lambda _: given)
+
+    def alteration(self, kind: ResourceKind, name: str, alterations: Sequence[Alteration]) -> ResourceChange:
+        """IncrementalAlterConfigs of a resource; a broker with an empty name stands for all brokers.
 
         Raises:
-            UnknownTopicOrPartitionError, InvalidConfigError, KafkaStorageError
-        """
-        await self._alter_topic(name, lambda _: _given(config), validate_only)
-
-    async def alter_topic(self, name: str, alterations: Sequence[Alteration], *, validate_only: bool) -> None:
-        """IncrementalAlterConfigs of a topic.
-
-        Raises:
-            UnknownTopicOrPartitionError, InvalidConfigError, InvalidRequestError, KafkaStorageError
+            InvalidRequestError: a key is there twice, or lacks a value.
         """
         check_alterations(alterations)
+        keys, default = {
+            ResourceKind.TOPIC: (TOPIC_CONFIG, self._topic_default),
+            ResourceKind.BROKER: (SERVER_CONFIG, self._broker_default),
+            ResourceKind.GROUP: (GROUP_CONFIG, _no_default),
+        }[kind]
+        return ResourceChange(
+            kind, name, lambda present: _altered(present, alterations, kind.name.lower(), keys, default)
+        )
 
-        def altered(topic: TopicState) -> dict[str, str]:
-            return _altered(topic.config, alterations, "topic", TOPIC_CONFIG, default)
+    def _topic_default(self, key: ConfigKey) -> str | None:
+        return key.format(self._replicas.config.topic_default(key.name)[0])
 
-        def default(key: ConfigKey) -> str | None:
-            return key.format(self._replicas.config.topic_default(key.name)[0])
+    def _broker_default(self, key: ConfigKey) -> str | None:
+        return key.format(self._replicas.config[key.name])
 
-        await self._alter_topic(name, altered, validate_only)
+    async def alter(self, changes: Sequence[ResourceChange], *, validate_only: bool) -> list[Exception | None]:
+        """Carry out the changes that are valid, in one commit; for each None, or why it is not carried out.
 
-    async def _alter_topic(self, name: str, make: Callable[[TopicState], dict[str, str]], validate_only: bool) -> None:
-        def change(state: ClusterState) -> ClusterState:
-            topic = state.topics.get(name)
-            if topic is None:
-                raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
-            config = make(topic)
+        Others get their turn while many changes are checked. So the registry may have become another one when they are
+        to be committed, and then they are checked again.
+        """
+        for attempt in range(ATTEMPTS):
+            seen = self._store.state
+            results, wanted = await self._checked(seen, changes, pausing=attempt < ATTEMPTS - 1)
+            if validate_only or not wanted:
+                break
             try:
+                state = await self._store.commit(partial(_with_configs, seen, wanted))
+            except _ChangedError:
+                continue
+            except OSError as error:
+                failure = KafkaStorageError(f"The cluster's registry cannot be stored: {error}")
+                return [result or failure for result in results]
+            await self._put_in_force(state, wanted)
+            break
+        return results
+
+    async def _checked(
+        self, state: ClusterState, changes: Sequence[ResourceChange], *, pausing: bool
+    ) -> tuple[list[Exception | None], list[_NewConfig]]:
+        """What is wrong with each change of ``state``, and what the others make of it."""
+        results: list[Exception | None] = []
+        wanted: list[_NewConfig] = []
+        for number, change in enumerate(changes, 1):
+            try:
+                wanted.append(self._checked_one(state, change))
+                results.append(None)
+            except Exception as error:
+                results.append(error)
+            if pausing and number % CHECKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return results, wanted
+
+    def _checked_one(self, state: ClusterState, change: ResourceChange) -> _NewConfig:
+        """What a change makes of its resource.
+
+        Raises:
+            UnknownTopicOrPartitionError, InvalidConfigError, InvalidRequestError
+        """
+        kind, name = change.kind, change.name
+        try:
+            if kind is ResourceKind.TOPIC:
+                topic = state.topics.get(name)
+                if topic is None:
+                    raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
+                config = change.make(topic.config)
                 parse_topic_config(config)
-            except ConfigError as error:
-                raise InvalidConfigError(str(error)) from error
-            return state if validate_only else state.with_topics(replace(topic, config=config))
-
-        state = await self._commit(change)
-        if not validate_only:
-            self._replicas.reconfigure(state.topics[name])
-
-    async def replace_broker(self, name: str, config: Mapping[str, str | None], *, validate_only: bool) -> None:
-        """AlterConfigs of a broker: ``config`` becomes all of its dynamic values."""
-        await self._alter_broker(name, lambda _: _given(config), validate_only)
-
-    async def alter_broker(self, name: str, alterations: Sequence[Alteration], *, validate_only: bool) -> None:
-        """IncrementalAlterConfigs of a broker, or with an empty name of all brokers.
-
-        Raises:
-            InvalidRequestError, InvalidConfigError, KafkaStorageError
-        """
-        check_alterations(alterations)
-
-        def altered(present: dict[str, str]) -> dict[str, str]:
-            return _altered(present, alterations, "broker", SERVER_CONFIG, default)
-
-        def default(key: ConfigKey) -> str | None:
-            return key.format(self._replicas.config[key.name])
-
-        await self._alter_broker(name, altered, validate_only)
-
-    async def _alter_broker(
-        self, name: str, make: Callable[[dict[str, str]], dict[str, str]], validate_only: bool
-    ) -> None:
-        if name != ALL_BROKERS:
-            self._check_broker(name)
-
-        def change(state: ClusterState) -> ClusterState:
-            config = make(state.broker_config.get(name, {}))
-            _check_dynamic(config)
-            changed = replace(state, broker_config={**state.broker_config, name: config})
-            fault = self.effective(state).cleaner_config().fault_of_change(self.effective(changed).cleaner_config())
-            if fault is not None:
-                raise InvalidConfigError(fault)
-            return state if validate_only else changed
-
-        state = await self._commit(change)
-        if not validate_only:
-            self._replicas.reconfigure_all(self.effective(state), state)
-
-    async def replace_group(self, name: str, config: Mapping[str, str | None], *, validate_only: bool) -> None:
-        """AlterConfigs of a group: ``config`` becomes all of its overrides."""
-        await self._alter_group(name, lambda _: _given(config), validate_only)
-
-    async def alter_group(self, name: str, alterations: Sequence[Alteration], *, validate_only: bool) -> None:
-        """IncrementalAlterConfigs of a group, whether or not there is such a group.
-
-        Raises:
-            InvalidRequestError, InvalidConfigError, KafkaStorageError
-        """
-        check_alterations(alterations)
-
-        def altered(present: dict[str, str]) -> dict[str, str]:
-            return _altered(present, alterations, "group", GROUP_CONFIG, lambda key: None)
-
-        await self._alter_group(name, altered, validate_only)
-
-    async def _alter_group(
-        self, name: str, make: Callable[[dict[str, str]], dict[str, str]], validate_only: bool
-    ) -> None:
-        _check_group(name)
-
-        def change(state: ClusterState) -> ClusterState:
-            config = make(state.group_config.get(name, {}))
-            try:
+            elif kind is ResourceKind.BROKER:
+                if name != ALL_BROKERS:
+                    self._check_broker(name)
+                config = change.make(state.broker_config.get(name, {}))
+                self._check_dynamic(state, name, config)
+            else:
+                _check_group(name)
+                config = change.make(state.group_config.get(name, {}))
                 parse_group_config(config, self.effective(state).__getitem__)
-            except ConfigError as error:
-                raise InvalidConfigError(str(error)) from error
-            others = {group: entry for group, entry in state.group_config.items() if group != name}
-            return (
-                state
-                if validate_only
-                else replace(state, group_config={**others, **({name: config} if config else {})})
-            )
+        except ConfigError as error:
+            raise InvalidConfigError(str(error)) from error
+        return _NewConfig(kind, name, config)
 
-        await self._commit(change)
+    def _check_dynamic(self, state: ClusterState, name: str, config: dict[str, str]) -> None:
+        _check_dynamic(config)
+        changed = replace(state, broker_config={**state.broker_config, name: config})
+        fault = self.effective(state).cleaner_config().fault_of_change(self.effective(changed).cleaner_config())
+        if fault is not None:
+            raise InvalidConfigError(fault)
+
+    async def _put_in_force(self, state: ClusterState, changed: Sequence[_NewConfig]) -> None:
+        if any(each.kind is ResourceKind.BROKER for each in changed):
+            self._replicas.reconfigure_all(self.effective(state), state)
+        topics = [each.name for each in changed if each.kind is ResourceKind.TOPIC]
+        for number, name in enumerate(topics, 1):
+            # As it is now: others may have changed it meanwhile, or deleted it.
+            topic = self._store.state.topics.get(name)
+            if topic is not None:
+                self._replicas.reconfigure(topic)
+            if number % CHECKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     def _check_broker(self, name: str) -> None:
         if name != str(self._broker_id):
             raise InvalidRequestError(f"Unexpected broker id, expected {self._broker_id} but received {name}")
 
-    async def _commit(self, change: Change) -> ClusterState:
-        try:
-            return await self._store.commit(change)
-        except OSError as error:
-            raise KafkaStorageError(f"The cluster's registry cannot be stored: {error}") from error
+
+def _with_configs(seen: ClusterState, wanted: Iterable[_NewConfig], state: ClusterState) -> ClusterState:
+    if state is not seen:
+        raise _ChangedError
+    topics, brokers, groups = dict(state.topics), dict(state.broker_config), dict(state.group_config)
+    for kind, name, config in ((each.kind, each.name, each.config) for each in wanted):
+        if kind is ResourceKind.TOPIC:
+            topics[name] = replace(topics[name], config=config)
+        elif kind is ResourceKind.BROKER:
+            brokers[name] = config
+        elif config:
+            groups[name] = config
+        else:
+            groups.pop(name, None)
+    return replace(state, topics=topics, broker_config=brokers, group_config=groups)
+
+
+def _no_default(key: ConfigKey) -> str | None:
+    return None
 
 
 def _check_group(name: str) -> None:
@@ -320,10 +365,6 @@ def check_alterations(alterations: Iterable[Alteration]) -> None:
         seen.add(alteration.name)
         if alteration.op is not Op.DELETE and alteration.value is None:
             raise InvalidRequestError(f"Null value not supported for : {alteration.name}")
-
-
-def _given(config: Mapping[str, str | None]) -> dict[str, str]:
-    return {name: value for name, value in config.items() if value is not None}
 
 
 def _altered(

@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from broker.api.configs import ResourceType
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
+from broker.controller.configs import ResourceKind
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.alter_configs import AlterableConfig as WholeConfig
 from kafkalog.protocol.messages.alter_configs import AlterConfigsRequest
@@ -30,7 +30,7 @@ SET, DELETE, APPEND = 0, 1, 2
 
 
 def _describe(wire: Any, group: str) -> dict[str, tuple[str, int]]:
-    resource = DescribeConfigsResource(resource_type=ResourceType.GROUP, resource_name=group, configuration_keys=None)
+    resource = DescribeConfigsResource(resource_type=ResourceKind.GROUP, resource_name=group, configuration_keys=None)
     (result,) = exchange(wire, DescribeConfigsRequest(resources=[resource]), 4).results
     assert result.error_code == 0, result.error_message
     return {entry.name: (entry.value, entry.config_source) for entry in result.configs}
@@ -38,7 +38,7 @@ def _describe(wire: Any, group: str) -> dict[str, tuple[str, int]]:
 
 def _alter(wire: Any, group: str, name: str, value: str | None, op: int = SET) -> Any:
     change = AlterableConfig(name=name, config_operation=op, value=value)
-    resource = AlterConfigsResource(resource_type=ResourceType.GROUP, resource_name=group, configs=[change])
+    resource = AlterConfigsResource(resource_type=ResourceKind.GROUP, resource_name=group, configs=[change])
     (result,) = exchange(wire, IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
     return result
 
@@ -59,7 +59,7 @@ def test_a_group_has_settings_of_its_own(broker: KafkalogBroker) -> None:
         request.group_id = group
         assert exchange(wire, request, 1).heartbeat_interval_ms == 5000
         whole = WholeResource(
-            resource_type=ResourceType.GROUP, resource_name=group, configs=[WholeConfig(name=HEARTBEAT, value="6000")]
+            resource_type=ResourceKind.GROUP, resource_name=group, configs=[WholeConfig(name=HEARTBEAT, value="6000")]
         )
         assert exchange(wire, AlterConfigsRequest(resources=[whole]), 2).responses[0].error_code == 0
         assert _describe(wire, group) == {SESSION: ("45000", 5), HEARTBEAT: ("6000", 8)}
