@@ -36,10 +36,18 @@ class CheckpointWriter:
         self._fail = fail
         self._writing = threading.Lock()
         self._rows: dict[Write, Set[TopicPartition]] = {}
+        self._read: dict[TopicPartition, int] = {}
 
     def note(self, write: Write, rows: Mapping[TopicPartition, int]) -> None:
         """A file of this kind was read, and has these rows."""
         self._rows[write] = self._rows.get(write, frozenset()) | rows.keys()
+        for key, offset in rows.items():
+            if offset > self._read.get(key, 0):
+                self._read[key] = offset
+
+    def known_offset(self, key: TopicPartition) -> int:
+        """The largest offset that a file that was read has of this partition; 0 where none has a row of it."""
+        return self._read.get(key, 0)
 
     def mentions(self, key: TopicPartition) -> bool:
         """Whether any file may have a row of this partition."""

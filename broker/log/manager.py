@@ -218,6 +218,14 @@ class LogManager:
             raise KafkaStorageError(
                 f"Can not create log for {topic}-{partition} because log directories {offline} are offline"
             )
+        if not is_new and (known := self._checkpoints.known_offset((topic, partition))):
+            logger.warning(
+                "%s-%d is made anew, empty: a checkpoint knew of records up to offset %d, but no log directory has its "
+                "directory any more. If that was moved or not mounted, stop the broker before anything is written to "
+                "the partition, put the directory back in place of the new one, and start again. Otherwise its records "
+                "are lost, and its offsets begin at 0 again",
+                topic, partition, known,
+            )  # fmt: skip
         directory = self._place((topic, partition), online)
         self._forget_rows((topic, partition))
         self._deletions.settle((topic, partition), besides=directory.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import time
 from collections.abc import Callable
@@ -130,3 +131,29 @@ def test_the_registry_is_found_when_log_dirs_change_their_order(
     with pytest.raises(PeerFailedError):
         broker.start()
     assert f"lies in several log directories ({third}, {second}, {first})" in broker.logged()
+
+
+def test_a_partition_whose_directory_is_gone_is_not_made_anew_without_a_word(
+    start_broker: Callable[..., KafkalogBroker],
+) -> None:
+    broker = start_broker()
+    with broker.connect() as sock:
+        for topic in ("taken", "kept", "empty"):
+            create_topic(sock, topic, 1)
+        for topic in ("taken", "kept"):
+            assert produce(sock, topic, batch([b"x"] * 10)).error_code == ErrorCode.NONE
+    assert broker.stop() == 0
+    for topic in ("taken", "empty"):
+        shutil.rmtree(broker.log_dir / f"{topic}-0")
+    broker.start()
+    warnings = [line for line in broker.logged().splitlines() if "made anew" in line]
+    assert len(warnings) == 1
+    assert "taken-0" in warnings[0]
+    assert "up to offset 10," in warnings[0]
+    with broker.connect() as sock:
+        assert (end_offset(sock, "taken"), end_offset(sock, "kept")) == (0, 10)
+        assert produce(sock, "taken", batch([b"new"])).base_offset == 0
+    assert broker.stop() == 0
+    broker.start()
+    # It is told once: the checkpoints now tell of the new log.
+    assert broker.logged().count("made anew") == 1
