@@ -133,18 +133,25 @@ def test_the_registry_is_found_when_log_dirs_change_their_order(
     assert f"lies in several log directories ({third}, {second}, {first})" in broker.logged()
 
 
+@pytest.mark.parametrize("running", [False, True])
 def test_a_partition_whose_directory_is_gone_is_not_made_anew_without_a_word(
-    start_broker: Callable[..., KafkalogBroker],
+    start_broker: Callable[..., KafkalogBroker], running: bool
 ) -> None:
-    broker = start_broker()
+    """Taken away under a broker that runs, which is killed then, or after a clean stop."""
+    broker = start_broker({"replica.high.watermark.checkpoint.interval.ms": "50"})
     with broker.connect() as sock:
         for topic in ("taken", "kept", "empty"):
             create_topic(sock, topic, 1)
         for topic in ("taken", "kept"):
             assert produce(sock, topic, batch([b"x"] * 10)).error_code == ErrorCode.NONE
-    assert broker.stop() == 0
+    checkpoint = broker.log_dir / "replication-offset-checkpoint"
+    wait_until(lambda: checkpoint.exists() and "taken 0 10" in checkpoint.read_text(), "the records are checkpointed")
+    if not running:
+        assert broker.stop() == 0
     for topic in ("taken", "empty"):
         shutil.rmtree(broker.log_dir / f"{topic}-0")
+    if running:
+        broker.kill()
     broker.start()
     warnings = [line for line in broker.logged().splitlines() if "made anew" in line]
     assert len(warnings) == 1
