@@ -106,11 +106,12 @@ class Connection(Closing):
 
     @property
     def address(self) -> str:
-        """host:port"""
+        """The broker's address, as ``host:port``."""
         return f"{self.host}:{self.port}"
 
     @property
     def closed(self) -> bool:
+        """Whether the socket is closed, by `close` or after an error."""
         return self._socket is None
 
     @property
@@ -124,7 +125,7 @@ class Connection(Closing):
         return self._wire.in_flight
 
     def fileno(self) -> int:
-        """The socket's file descriptor, for ``select``. See also ``readable``, which knows what TLS holds back."""
+        """Give the socket's file descriptor, for ``select``; `readable` also knows what TLS has decrypted already."""
         return self._connected().fileno()
 
     # Versions
@@ -144,7 +145,7 @@ class Connection(Closing):
     ) -> Any:
         """Send a request and receive its response, in ``timeout`` seconds (``request.timeout.ms`` unless given).
 
-        Only with nothing else in flight. Errors that the response reports are left to the caller.
+        No other request may be in flight. Errors that the response reports are left to the caller.
         """
         if self.in_flight:
             raise RuntimeError(f"request() with {self.in_flight} requests in flight on {self!r}")
@@ -161,22 +162,24 @@ class Connection(Closing):
         min_version: int = 0,
         answered: bool = True,
     ) -> None:
-        """Send a request, whose response `receive` will give; responses come in the order of the requests.
+        """Send a request; `receive` gives its response. Responses come in the order of the requests.
 
-        ``answered`` is False for a request that has no response: Produce with acks=0.
+        ``answered`` is False for a request that has no response, which is Produce with ``acks=0``.
         """
         self._send(message, self.version_of(type(message), max_version, min_version), self._deadline(timeout), answered)
 
     def send_now(self, message: Request, *, min_version: int = 0, answered: bool = True, patience: float = 0.0) -> bool:
-        """As `send`, waiting ``patience`` seconds at most: False where the peer has not taken all of it by then.
+        """Send a request as `send` does, but wait ``patience`` seconds at most.
 
-        Then nothing else may be sent until `send_rest` has said True; what ``message`` refers to must not change.
+        Returns:
+            Whether the peer has taken all of the request. If not, `send_rest` sends the rest. Until that returns True,
+            no other request may be sent, and the buffers that ``message`` refers to must not change.
         """
         version = self.version_of(type(message), min_version=min_version)
         return self._send(message, version, None, answered, patience)
 
     def send_rest(self, *, patience: float = 0.0) -> bool:
-        """Go on with what `send_now` left, waiting as it does; whether all of it is sent."""
+        """Go on sending what `send_now` left; wait and return as it does."""
         return self._push(None, patience)
 
     def receive(self, *, timeout: float | None = None) -> Any:
@@ -186,13 +189,17 @@ class Connection(Closing):
         return self._receive(self._deadline(timeout))
 
     def receive_now(self) -> Any | None:
-        """As `receive`, without waiting: None while the response is not all there; what has come of it is kept."""
+        """Receive as `receive` does, but without waiting.
+
+        Returns:
+            The response; None where some of it has not come yet. The part that has come is kept for the next call.
+        """
         if not self.in_flight:
             raise RuntimeError(f"receive_now() with nothing in flight on {self!r}")
         return self._receive(None)
 
     def readable(self, timeout: float = 0.0) -> bool:
-        """Whether some of a response (or the end of the connection) is there within ``timeout`` seconds."""
+        """Wait ``timeout`` seconds for some of a response, or the end of the connection; whether it came."""
         connected = self._connected()
         if isinstance(connected, ssl.SSLSocket) and connected.pending():
             return True
@@ -201,7 +208,7 @@ class Connection(Closing):
         return bool(poller.poll(max(timeout, 0) * 1000))
 
     def interrupt(self) -> None:
-        """Have a request under way fail; from another thread."""
+        """Make a request fail that another thread is waiting for."""
         connected = self._socket
         if connected is not None:
             with contextlib.suppress(OSError):
@@ -209,7 +216,7 @@ class Connection(Closing):
                 socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the socket; nothing is sent or received any more."""
+        """Close the socket and forget the requests in flight; may be called again."""
         connected, self._socket = self._socket, None
         self._wire.close()
         self._unsent.clear()
@@ -258,7 +265,7 @@ class Connection(Closing):
         return connected
 
     def _shake_hands(self, deadline: float) -> None:
-        """ApiVersions, and SASL where it is configured."""
+        """Send ApiVersions, and authenticate by SASL where that is configured."""
         chunks = self._wire.begin()
         while chunks:
             self._write(chunks, deadline)
@@ -294,23 +301,32 @@ class Connection(Closing):
     def _send(
         self, message: Request, version: int, deadline: float | None, answered: bool = True, patience: float = 0.0
     ) -> bool:
-        """Send a request; without a deadline False unless all of it is sent after ``patience`` seconds."""
+        """Send a request; return as `_push` does."""
         self._connected()
         if self._unsent:
             raise RuntimeError(f"the request before is not sent yet on {self!r}")
         return self._write(self._wire.send(message, version, answered=answered), deadline, patience)
 
     def _write(self, chunks: list[Chunk], deadline: float | None, patience: float = 0.0) -> bool:
-        views = [memoryview(chunk) for chunk in chunks if len(chunk)]  # type: ignore[arg-type]
-        if sum(view.nbytes for view in views) < _JOIN_BELOW or isinstance(self._socket, ssl.SSLSocket):
-            views = [memoryview(b"".join(views))]
+        """Send these bytes; return as `_push` does."""
+        try:
+            views = [memoryview(chunk) for chunk in chunks if len(chunk)]  # type: ignore[arg-type]
+            if sum(view.nbytes for view in views) < _JOIN_BELOW or isinstance(self._socket, ssl.SSLSocket):
+                views = [memoryview(b"".join(views))]
+        except BaseException:
+            # The wire waits for a response that will not come.
+            self.close()
+            raise
         self._unsent = views
         done = self._push(deadline, patience)
         self.last_used = time.monotonic()
         return done
 
     def _push(self, deadline: float | None, patience: float = 0.0) -> bool:
-        """Send what is not sent yet; without a deadline False where that takes longer than ``patience`` seconds."""
+        """Send what is not sent yet.
+
+        With a deadline, wait until all of it is sent. Without one, wait ``patience`` seconds; whether all is sent then.
+        """
         connected = self._connected()
         until = time.monotonic() + patience if patience else 0.0
         try:
@@ -348,13 +364,13 @@ class Connection(Closing):
             views[0] = views[0][sent:]
 
     def _set_patience(self, connected: socket.socket, deadline: float | None) -> None:
-        """How long the socket may wait; not at all without a deadline. TimeoutError where it has passed."""
+        """Let the socket wait until the deadline; without one, not at all. TimeoutError where it has passed."""
         patience = 0.0 if deadline is None else self._left(deadline)
         if connected.gettimeout() != patience:
             connected.settimeout(patience)
 
     def _receive(self, deadline: float | None) -> Any:
-        """The next response; without a deadline None unless all of it is there."""
+        """Receive the next response; without a deadline, None unless all of it is there."""
         event = self._read(deadline)
         if not isinstance(event, Answer):
             return None
@@ -365,7 +381,7 @@ class Connection(Closing):
         return response
 
     def _read(self, deadline: float | None) -> Answer | Handshake | None:
-        """Receive until the wire has an event; without a deadline None where that would mean to wait."""
+        """Receive until the wire has an event; without a deadline, None where that would take waiting."""
         connected = self._connected()
         wire = self._wire
         try:
@@ -407,7 +423,7 @@ def _mechanism(config: ClientConfig, salted_passwords: SaltedPasswords | None) -
 
 
 def _await_room(connected: socket.socket, timeout: float) -> bool:
-    """Whether the kernel takes more to send within ``timeout`` seconds."""
+    """Wait ``timeout`` seconds for the kernel to take more to send; whether it does."""
     if timeout <= 0:
         return False
     poller = select.poll()

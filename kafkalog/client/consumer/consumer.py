@@ -46,28 +46,28 @@ T = TypeVar("T")
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 ARROW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""What `Consumer.read_arrow` gives unless it is told otherwise: the columns of Spark's Kafka source."""
+"""The columns of `Consumer.read_arrow` by default: those of Spark's Kafka source."""
 _CLOSE_S = 30.0
 _CAUSE_S = 0.1
-"""After a deadline, for the thread that has kept it to say what was wrong."""
+"""After a deadline, so long is waited for the thread that works on the call to report what was wrong."""
 
 
 class Consumer(Closing):
     """Reads topics, alone (`assign`) or as a member of a group (`subscribe`).
 
-    ``config`` holds Kafka's consumer properties, or is a ConsumerConfig; ConfigError for what cannot be used. One
-    thread at a time may use a consumer; only `wakeup` is for others. It fetches, sends heartbeats and commits in
-    threads of its own, but listeners, callbacks and interceptors are called in the thread that polls.
+    ``config`` holds Kafka's consumer properties, or is a ConsumerConfig; a property that cannot be used is a
+    ConfigError. One thread at a time may use a consumer; only `wakeup` is for other threads. A consumer fetches, sends
+    heartbeats and commits in threads of its own, but calls listeners, callbacks and interceptors in the thread that
+    polls.
 
         with Consumer({"bootstrap.servers": "localhost:9092", "group.id": "words"}) as consumer:
             consumer.subscribe(["words"])
             for batch in consumer.read_arrow():
                 print(batch.num_rows)
 
-    Errors that every call may raise: what the broker reports and trying again does not help against (authorization, …),
-    `AuthenticationError`, `WakeupError`. Lost connections and moved leaders and coordinators are followed in silence.
-    Where another consumer takes this one's ``group.instance.id``, `poll` and `commit` raise FencedInstanceIdError until
-    `unsubscribe` or `close`.
+    Every call may raise `AuthenticationError`, `WakeupError`, and errors of the broker that a retry does not mend, such
+    as those of authorization. Lost connections, and leaders and coordinators that move, raise nothing. Where another
+    consumer takes this ``group.instance.id``, `poll` and `commit` raise FencedInstanceIdError until `unsubscribe`.
     """
 
     def __init__(self, config: ConsumerConfig | Mapping[str, Any]) -> None:
@@ -153,7 +153,7 @@ class Consumer(Closing):
             self._changed()
 
     def unsubscribe(self) -> None:
-        """Read nothing; leaves the group, which keeps the place of a static member until its session ends (KIP-345)."""
+        """Read nothing, and leave the group; it keeps a static member's place until its session ends (KIP-345)."""
         with self._use():
             self._unsubscribe()
 
@@ -172,34 +172,35 @@ class Consumer(Closing):
         self._fetcher.refresh_metadata()
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read."""
+        """Tell which partitions are read."""
         return self._subscription.assigned
 
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed to; of a pattern, those that were found."""
+        """Tell which topics are subscribed to; of a pattern, those that it has matched."""
         return self._subscription.topics
 
     def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
-        """Have the group rebalance at the next `poll`; nothing happens under ``group.protocol=consumer``."""
+        """Ask the group to rebalance at the next `poll`; does nothing under ``group.protocol=consumer``."""
         with self._use():
             self._member().enforce_rebalance(reason)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group, for a producer to commit its offsets in a transaction (KIP-447)."""
+        """Name this member of the group, so that a producer can commit its offsets in a transaction (KIP-447)."""
         return self._member().metadata
 
     # Records
 
     def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Records, waiting up to ``timeout`` seconds for the first; at most ``max_records`` (``max.poll.records``).
+        """Return records, at most ``max_records`` (``max.poll.records``); wait ``timeout`` seconds for the first.
 
-        Joins the group and takes part in its rebalances: call it again within ``max.poll.interval.ms``. What earlier
-        calls returned counts as read, and is committed now and then with ``enable.auto.commit``. Records of a partition
-        are in order. With deserializers, keys and values are what these made of them.
+        Joins the group and takes part in its rebalances: call it again within ``max.poll.interval.ms``. Records that
+        earlier calls returned count as read; ``enable.auto.commit`` commits them now and then. Records of a partition
+        are in order. Deserializers have been applied to keys and values.
 
-        Raises NoOffsetForPartitionError, OffsetOutOfRangeError and LogTruncationError where ``auto.offset.reset`` is
-        none, UnreadableBatchError for bytes that are no record batch, after all before them was returned, what a
-        deserializer raises (the position stays in both cases), what listeners raise.
+        Raises:
+            NoOffsetForPartitionError, OffsetOutOfRangeError, LogTruncationError: ``auto.offset.reset`` is none.
+            UnreadableBatchError: The next bytes are no record batch. The position stays before them.
+            Exception: What a deserializer (the position stays before the record) or a listener raises.
         """
         with self._use():
             limit = self.config.client.max_poll_records if max_records is None else max_records
@@ -207,10 +208,10 @@ class Consumer(Closing):
             return self._polling.next(time.monotonic() + timeout, lambda: self._polling.take(limit))
 
     def consume(self, num_messages: int = 1, timeout: float = 1.0) -> list[ConsumerRecord]:
-        """As many records as come within ``timeout`` seconds, up to ``num_messages``.
+        """Return as many records as come within ``timeout`` seconds, up to ``num_messages``.
 
-        Fewer where a rebalance, an error or a wakeup comes in between, which the next call sees to, and after a third
-        of ``max.poll.interval.ms``. Raises as `poll`.
+        Returns early at a rebalance, an error or a wakeup, which the next call deals with, and after a third of
+        ``max.poll.interval.ms``. Raises as `poll`.
         """
         deadline = time.monotonic() + timeout
         taken = self.poll(timeout, num_messages)
@@ -220,9 +221,10 @@ class Consumer(Closing):
         return taken
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Records without end. They come from `poll`: a commit amid the loop counts all that the last one returned.
+        """Yield records without end.
 
-        Those that a loop which ends early has not got come again.
+        They come from `poll`: a commit inside the loop covers all that the last `poll` returned. Of these, what a loop
+        that ends early has not seen comes again.
         """
         while True:
             records = self.poll(self._heartbeat_pause)
@@ -237,11 +239,11 @@ class Consumer(Closing):
                     self._polling.go_back(rest, after)
 
     def poll_arrow(self, timeout: float = 0.0, columns: Sequence[str] = ARROW_COLUMNS) -> pa.RecordBatch | None:
-        """As `poll`, but one Arrow record batch: records of one partition, as many as one fetch brought. Needs pyarrow.
+        """Poll as `poll` does, but return one Arrow record batch: the records that one fetch brought of one partition.
 
         ``columns`` are some of key, value, topic, partition, offset, timestamp, timestampType, headers, with the types
-        of Spark's Kafka source. The next batches are fetched and decoded in the background. Deserializers and
-        interceptors do not see them. ValueError for an unknown column.
+        of Spark's Kafka source; an unknown one is a ValueError. The next batches are fetched and decoded in the
+        background. Deserializers and interceptors are not applied. Needs pyarrow.
         """
         from kafkalog.records.arrow import arrow_schema
 
@@ -254,10 +256,10 @@ class Consumer(Closing):
     def read_arrow(
         self, columns: Sequence[str] = ARROW_COLUMNS, *, timeout: float | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Arrow record batches, as `poll_arrow` gives them; ends when none comes for ``timeout`` seconds (None: never).
+        """Yield Arrow record batches, as `poll_arrow` returns them, until none comes for ``timeout`` seconds.
 
-        The position moves with each batch that is yielded: a commit after it says that it is done. The time begins anew
-        with the first partitions that are assigned.
+        Without a timeout there is no end. The position moves with each batch that is yielded: a commit after a batch
+        covers it. The time begins anew when the first partitions are assigned.
         """
         from kafkalog.records import kernels
 
@@ -284,7 +286,7 @@ class Consumer(Closing):
     # Positions
 
     def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Read on from ``offset``. ValueError where it is negative, or the partition is not assigned."""
+        """Read on from ``offset``. A negative one, or a partition that is not assigned, is a ValueError."""
         with self._use():
             given = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
             if given.offset < 0:
@@ -294,11 +296,11 @@ class Consumer(Closing):
             self._fetcher.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read on from the first record there is; all assigned partitions unless some are given."""
+        """Read these partitions on from their first records; all assigned ones unless some are given."""
         self._seek_to(EARLIEST, partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read on after the last record there is when the consumer looks, which is in the background."""
+        """Read on after the last records at the time of the look-up, which is done in the background."""
         self._seek_to(LATEST, partitions)
 
     def _seek_to(self, timestamp: int, partitions: Sequence[TopicPartition]) -> None:
@@ -309,7 +311,7 @@ class Consumer(Closing):
             self._fetcher.wake()
 
     def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the record that comes next. ClientTimeoutError where it is not known in ``timeout`` seconds."""
+        """Return the offset of the next record; ClientTimeoutError where ``timeout`` seconds do not reveal it."""
         with self._use():
             state = self._subscription.state(tp)
             deadline = self._deadline(timeout)
@@ -325,11 +327,11 @@ class Consumer(Closing):
             return state.position.offset
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these partitions until `resume`; they stay assigned."""
+        """Return no records of these partitions until `resume`; they stay assigned."""
         self._set_paused(partitions, True)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Hand out records of these partitions again."""
+        """Return records of these partitions again."""
         self._set_paused(partitions, False)
 
     def _set_paused(self, partitions: Sequence[TopicPartition], paused: bool) -> None:
@@ -340,16 +342,18 @@ class Consumer(Closing):
             self._fetcher.wake()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused."""
+        """Tell which partitions are paused."""
         return frozenset(tp for tp, state in self._subscription.partitions.items() if state.paused)
 
     # Commits
 
     def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
-        """Commit positions (the next offsets to read), or what `poll` has returned, and wait for it.
+        """Commit positions (the next offsets to read), or what `poll` has returned, and wait until that is done.
 
-        Tried again for ``timeout`` seconds (``default.api.timeout.ms``), then ClientTimeoutError. CommitFailedError
-        where the group has gone on without this member; RebalanceInProgressError where `poll` has to be called first.
+        Raises:
+            ClientTimeoutError: It failed again and again for ``timeout`` seconds (``default.api.timeout.ms``).
+            CommitFailedError: The group has gone on without this member.
+            RebalanceInProgressError: `poll` has to be called first.
         """
         with self._use():
             coordinator = self._member()
@@ -363,7 +367,7 @@ class Consumer(Closing):
             self._delivery.committed(self._to_commit(offsets))
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
-        """Commit as `commit` does, but without waiting and once only; ``callback`` is called in a later `poll`."""
+        """Commit as `commit` does, but do not wait, and try only once; a later `poll` calls ``callback``."""
         with self._use():
             copied = self._to_commit(offsets)
 
@@ -381,7 +385,7 @@ class Consumer(Closing):
     def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed of these partitions, without those of which it has nothing."""
+        """Return what the group has committed; partitions of which it has nothing are left out."""
         with self._use():
             deadline = self._deadline(timeout)
             future = self._member().begin_fetching_offsets([TopicPartition(*tp) for tp in partitions], deadline)
@@ -422,11 +426,11 @@ class Consumer(Closing):
     # How it is doing
 
     def lag(self, tp: TopicPartition) -> int | None:
-        """How many offsets the position is behind the end as the last fetch told it; None before the first."""
+        """Return how many offsets the position is behind the end that the last fetch reported; None before one."""
         return self._subscription.state(tp).lag
 
     def metrics(self) -> dict[str, int]:
-        """Counts under the names of Kafka's consumer metrics."""
+        """Return counts under the names of Kafka's consumer metrics."""
         lags = [lag for state in self._subscription.partitions.values() if (lag := state.lag) is not None]
         member = self._coordinator
         return {
@@ -441,11 +445,11 @@ class Consumer(Closing):
     # The end
 
     def wakeup(self) -> None:
-        """Have the call that another thread is waiting in, or else the next one, raise WakeupError."""
+        """Make the call in which another thread waits, or else the next one, raise WakeupError."""
         self._shared.wakeup()
 
     def close(self, timeout: float = _CLOSE_S) -> None:
-        """Commit what was read, where that is automatic, leave the group, and end all threads; within ``timeout``."""
+        """Commit what was read if that is automatic, leave the group, and end all threads, within ``timeout``."""
         if self._guard.closed:
             return
         with self._use():
