@@ -78,7 +78,7 @@ async def _serve(config: BrokerConfig, ops: FileOps) -> None:
     # What start-up made lives as long as the process: keep the collector from walking it again and again.
     gc.collect()
     gc.freeze()
-    addresses = ", ".join(str(server.broker.endpoints[endpoint.name]) for endpoint in server.endpoints)
+    addresses = ", ".join(map(str, server.registration.endpoints))
     print(f"kafkalog broker {server.broker_id} is accepting connections on {addresses}", flush=True)
     ends = [loop.create_task(event.wait()) for event in (stop, server.failed)]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

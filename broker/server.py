@@ -11,21 +11,20 @@ import asyncio
 import contextlib
 import logging
 import threading
-import uuid
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker import compiler_pages
-from broker.api.context import Broker
 from broker.api.dispatcher import ApiDispatcher
+from broker.assembly import assemble
 from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
+from broker.controller.adoption import FoundLog, adopt
 from broker.controller.configs import effective_config
-from broker.controller.leadership import with_new_epochs
+from broker.controller.leadership import new_epochs
 from broker.coordinator.transaction.shard import largest_producer_id_in
 from broker.log.cleaner.cleaner import LogCleaner
 from broker.log.cold import read_largest_timestamp
@@ -35,14 +34,16 @@ from broker.log.moving.startup import read_topic_id
 from broker.log.open_files import OpenFiles
 from broker.log.retention import RetentionPolicy, RetentionPolicyError, load_policy
 from broker.log.segment import UNKNOWN_TIMESTAMP
+from broker.metadata.cache import MetadataCache
 from broker.metadata.local import FILE_NAME, LocalStore
-from broker.metadata.model import ClusterState, MetadataError, PartitionState, TopicState, new_topic_id
+from broker.metadata.model import BrokerRegistration, ClusterState, MetadataError
+from broker.metadata.operations import ElectController, ForgetDeleted, Operation, RegisterBroker, UnregisterBroker
 from broker.net.acceptor import Acceptor
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from kafkalog.records import kernels
 from kafkalog.storage import names
-from kafkalog.storage.topics import INTERNAL_TOPICS, TRANSACTION_STATE
+from kafkalog.storage.topics import TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from broker.metrics.endpoint import MetricsEndpoint
@@ -151,16 +152,14 @@ class Server:
                 log.config = effective.log_config(parse_topic_config(state.topics[log.topic].config))
         elif self.store.behind:
             self.store.write(state)
+        # Alone, a broker is its own controller: each start is an election.
+        await self.store.commit(lambda state: [ElectController(self.broker_id, state.controller_epoch + 1)])
         state = await self._raise_epochs()
         self.replicas = ReplicaManager(self.runtime, self.broker_id, effective, self.logs)
-        self.broker = Broker(
-            runtime=self.runtime,
-            broker_id=self.broker_id,
-            static_config=config,
-            store=self.store,
-            replicas=self.replicas,
-        )
-        self._remove_strays(state)
+        cache = MetadataCache(state, self._is_offline)
+        self.store.subscribe(cache.update)
+        self.broker = assemble(config, self.broker_id, self.store, cache, self.replicas)
+        await self._remove_strays(state)
         for topic in state.topics.values():
             self.replicas.host(topic, is_new=False)
         self.replicas.resume_moves()
@@ -171,8 +170,7 @@ class Server:
             loop, lambda: self.broker.config, self.dispatcher, self.broker.connection_rates, self.broker.quota_clock
         )
         self.endpoints = self.acceptor.bind()
-        for endpoint in self.endpoints:
-            self.broker.endpoints[endpoint.name] = config.advertised_endpoint(endpoint)
+        await self._register()
         self._start_background(loop)
         self.broker.quota_controller.install()
         self._keep(loop.create_task(self.broker.quota_controller.look_up_hosts()))
@@ -180,6 +178,28 @@ class Server:
         self.broker.transactions.start()
         self._serve_metrics()
         self.acceptor.start()
+
+    async def _register(self) -> None:
+        """Become one of the live brokers, in place of the brokers that a copied registry may name."""
+        endpoints = tuple(map(self.config.advertised_endpoint, self.endpoints))
+
+        def decide(state: ClusterState) -> list[Operation]:
+            epoch = max((broker.epoch for broker in state.brokers.values()), default=0) + 1
+            gone = [UnregisterBroker(broker.broker_id, broker.epoch) for broker in state.brokers.values()]
+            return [
+                *gone,
+                RegisterBroker(BrokerRegistration(self.broker_id, endpoints, self.config["broker.rack"], epoch)),
+            ]
+
+        await self.store.commit(decide)
+
+    @property
+    def registration(self) -> BrokerRegistration:
+        """This broker as the cluster knows it; once it accepts connections."""
+        return self.store.state.brokers[self.broker_id]
+
+    def _is_offline(self, broker_id: int, topic: str, index: int) -> bool:
+        return broker_id == self.broker_id and not self.replicas.is_online(topic, index)
 
     def _serve_metrics(self) -> None:
         address = self.config["kafkalog.metrics.listener"]
@@ -236,37 +256,28 @@ class Server:
 
     async def _adopt(self) -> ClusterState:
         """Register the topics of a directory that has logs but no registry, such as one that Apache Kafka wrote."""
-        found: dict[str, dict[int, uuid.UUID | None]] = {}
-        for present in self.logs:
-            found.setdefault(present.topic, {})[present.partition] = present.topic_id
-        topics = []
-        for name, partitions in found.items():
-            topic_id = next((item for item in partitions.values() if item is not None), None) or new_topic_id(set())
-            states = []
-            for index in range(max(partitions) + 1):
-                log = self.logs.get(name, index)
-                epoch = 0 if log is None else max(0, log.latest_epoch)
-                states.append(PartitionState((self.broker_id,), (self.broker_id,), self.broker_id, epoch))
-                if log is not None and log.topic_id is None:
-                    log.assign_topic_id(topic_id)
-            topics.append(TopicState(name, topic_id, tuple(states), self._careful_config(name, partitions)))
-        if topics:
+        found = [
+            FoundLog(log.topic, log.partition, log.topic_id, log.latest_epoch, log.cleaned_offset is not None)
+            for log in self.logs
+        ]
+        used = await self._run(self._largest_producer_id)
+        chance = self.runtime.random
+        state = await self.store.commit(lambda state: adopt(state, self.broker_id, found, used, chance))
+        # Stored even when empty: from now on a directory that the registry does not name is a stray.
+        if not self.store.exists:
+            await self._run(self.store.write, state)
+        for log in self.logs:
+            if log.topic_id is None:
+                log.assign_topic_id(state.topics[log.topic].topic_id)
+        if state.topics:
             logger.warning(
                 "Registered %d topics found in the log directories, whose configurations are not known: those that "
                 "were compacted before are compacted, of the others nothing is removed until retention.ms and "
                 "retention.bytes are set for them. They are %s",
-                len(topics),
-                ", ".join(sorted(topic.name for topic in topics)),
+                len(state.topics),
+                ", ".join(sorted(state.topics)),
             )
-        # An id given again would let the log take a new producer's records for the old one's, and drop them.
-        used = await self._run(self._largest_producer_id)
-
-        def register(state: ClusterState) -> ClusterState:
-            next_id = max(state.next_producer_id, used + 1)
-            return replace(state.with_topics(*topics), next_producer_id=next_id)
-
-        # Stored even when empty: from now on a directory that the registry does not name is a stray.
-        return await self.store.commit(register)
+        return self.store.state
 
     def _largest_producer_id(self) -> int:
         """Of those that the logs know, -1 for none; transactional ids may have such as have written nothing."""
@@ -284,7 +295,7 @@ class Server:
         """
         recovered = self.logs.recovered
         try:
-            return await self.store.commit(lambda state: with_new_epochs(state, recovered))
+            return await self.store.commit(lambda state: new_epochs(state, recovered))
         except OSError as error:
             # A full disk, say. Better to serve what is there.
             logger.warning(
@@ -294,14 +305,7 @@ class Server:
             )
             return self.store.state
 
-    def _careful_config(self, name: str, partitions: Iterable[int]) -> dict[str, str]:
-        """For a topic whose own is not known: the broker's defaults would remove records that it was to keep."""
-        logs = (self.logs.get(name, index) for index in partitions)
-        if name in INTERNAL_TOPICS or any(log is not None and log.cleaned_offset is not None for log in logs):
-            return {"cleanup.policy": "compact"}
-        return {"retention.bytes": "-1", "retention.ms": "-1"}
-
-    def _remove_strays(self, state: ClusterState) -> None:
+    async def _remove_strays(self, state: ClusterState) -> None:
         """Finish deletions that a crash cut short; set aside logs that the registry does not name."""
         for log in list(self.logs):
             topic = state.topics.get(log.topic)
@@ -315,7 +319,7 @@ class Server:
                 self.logs.set_aside(log.topic, log.partition)
         self._remove_stray_copies(state)
         if state.deleting and not self.logs.offline_dirs:
-            self.store.write(replace(state, deleting=frozenset()))
+            await self.store.commit(lambda state: [ForgetDeleted(state.deleting)])
 
     def _remove_stray_copies(self, state: ClusterState) -> None:
         """Take away what moves have copied of logs that are not there."""

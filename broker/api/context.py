@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeVar
 
 from broker.api.fetch_session import FetchSessionCache
 from broker.api.large import Lanes, Turn, Turns, release
 from broker.api.loop_time import LoopTime
-from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.controller.configs import ConfigController
 from broker.controller.producer_ids import ProducerIds
@@ -19,15 +19,14 @@ from broker.controller.topics import TopicController
 from broker.coordinator.group.consumer_service import ConsumerGroups
 from broker.coordinator.group.service import GroupCoordinator
 from broker.coordinator.transaction.service import Transactions
-from broker.metadata.model import ClusterState
-from broker.metadata.store import MetadataStore
+from broker.metadata.cache import MetadataCache
 from broker.metrics.counters import RequestCounter
 from broker.net.connection import Connection
 from broker.quota.client import ANONYMOUS, ClientQuota, ClientQuotas, Mutations
 from broker.quota.connections import ConnectionRates
-from broker.quota.measures import Window
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
+from broker.workers import Workers
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import RequestHeader, encode_response
 from kafkalog.protocol.schema import Response
@@ -39,70 +38,53 @@ class ClientGoneError(ConnectionError):
     """The client of a large request has left: nobody waits for the answer."""
 
 
+@dataclass(slots=True)
 class Broker:
-    """The parts of a running broker that serve requests."""
+    """The parts of a running broker that serve requests. `broker.assembly` puts them together.
 
-    def __init__(
-        self,
-        *,
-        runtime: Runtime,
-        broker_id: int,
-        static_config: BrokerConfig,
-        store: MetadataStore,
-        replicas: ReplicaManager,
-    ) -> None:
-        self.runtime = runtime
-        self.loop = loop = runtime.loop
-        self.workers = runtime.workers
-        self.broker_id = broker_id
-        self.store = store
-        self.replicas = replicas
-        self.now_ms = now_ms = runtime.now_ms
-        self.quota_clock: Callable[[], int] = runtime.monotonic_ms
-        """Milliseconds that go on evenly, whatever becomes of the clock on the wall."""
-        self.topics = TopicController(store, replicas, [broker_id])
-        self.configs = ConfigController(store, replicas, static_config, broker_id)
-        self.producer_ids = ProducerIds(store)
-        window = Window(static_config["quota.window.num"], static_config["quota.window.size.seconds"] * 1000)
-        controller_window = Window(
-            static_config["controller.quota.window.num"], static_config["controller.quota.window.size.seconds"] * 1000
-        )
-        self.quotas = ClientQuotas(window, controller_window)
-        self.connection_rates = ConnectionRates(window)
-        self.quota_controller = QuotaController(loop, store, self.quotas, self.connection_rates)
-        self.groups = GroupCoordinator(replicas=replicas, topics=self.topics)
-        self.consumer_groups = ConsumerGroups(self.groups, store)
-        self.transactions = Transactions(
-            replicas=replicas,
-            topics=self.topics,
-            allocate_producer_id=self.producer_ids.allocate,
-            reserve_producer_ids=self.producer_ids.reserve,
-            on_offsets=lambda marker, written: self.groups.on_marker(marker.producer_id, marker.committed, written),
-            now_ms=now_ms,
-        )
-        self.lanes = Lanes(self.workers)
-        self.turns = Turns()
-        self.fetch_sessions = FetchSessionCache(static_config["max.incremental.fetch.session.cache.slots"])
-        self._named: tuple[ClusterState | None, dict[uuid.UUID, str]] = (None, {})
-        self.endpoints: dict[str, Endpoint] = {}
-        """Advertised endpoint of each listener, by its name."""
-        self.log_starts_changed: Callable[[], None] = lambda: None
-        """Called when clients deleted records, so that log start offsets are checkpointed soon."""
+    Attributes:
+        metadata: the cluster as this broker knows it: brokers, leaders, topics.
+        fetch_sessions: the sessions of clients that fetch incrementally (KIP-227).
+        log_starts_changed: called when clients deleted records, so that log start offsets are checkpointed soon.
+    """
+
+    runtime: Runtime
+    broker_id: int
+    metadata: MetadataCache
+    replicas: ReplicaManager
+    topics: TopicController
+    configs: ConfigController
+    producer_ids: ProducerIds
+    quotas: ClientQuotas
+    connection_rates: ConnectionRates
+    quota_controller: QuotaController
+    groups: GroupCoordinator
+    consumer_groups: ConsumerGroups
+    transactions: Transactions
+    fetch_sessions: FetchSessionCache
+    lanes: Lanes
+    turns: Turns
+    log_starts_changed: Callable[[], None] = lambda: None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self.runtime.loop
+
+    @property
+    def workers(self) -> Workers:
+        return self.runtime.workers
 
     @property
     def config(self) -> BrokerConfig:
         return self.replicas.config
 
-    @property
-    def cluster_id(self) -> str:
-        return self.store.state.cluster_id
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return self.runtime.now_ms()
 
-    def names_by_id(self) -> dict[uuid.UUID, str]:
-        """Topic names by topic id, in the newest state of the registry."""
-        state = self.store.state
-        if self._named[0] is not state:
-            self._named = (state, {topic.topic_id: topic.name for topic in state.topics.values()})
-        return self._named[1]
+    def quota_clock(self) -> int:
+        """Milliseconds of the clock that quotas go by, which never jumps."""
+        return self.runtime.monotonic_ms()
 
 
 class Request:

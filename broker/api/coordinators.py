@@ -1,7 +1,7 @@
 """FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
-The internal topic is made when the first client asks. With one broker the answer is always this one, under the
-listener that the client used.
+The internal topic is made when the first client asks. The answer is the leader of the partition that keeps the state,
+under the listener that the client used.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ async def _find(request: Request, key: str) -> Coordinator:
             topic, index = TRANSACTION_STATE, broker.transactions.partition_for(key)
         else:
             raise InvalidRequestError(f"Unknown coordinator type {kind}")
-        partition = broker.replicas.get(topic, index)
-        if partition is None or not partition.is_leader or partition.log.offline is not None:
+        leader = broker.metadata.leader(topic, index)
+        endpoint = broker.metadata.endpoint(leader, request.connection.endpoint.name)
+        if endpoint is None:
             raise CoordinatorNotAvailableError
     except Exception as error:
         message = error.message if isinstance(error, KafkaError) else None
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error_code(error), error_message=message)
-    endpoint = broker.endpoints[request.connection.endpoint.name]
     return Coordinator(
         key=key,
-        node_id=broker.broker_id,
+        node_id=leader,
         host=endpoint.host,
         port=endpoint.port,
         error_code=ErrorCode.NONE,

@@ -62,7 +62,7 @@ _EMPTY: Sized = b""
 def handle_fetch(request: Request) -> Awaitable[None] | None:
     message: FetchRequest = request.message
     broker = request.broker
-    names = broker.names_by_id() if request.version >= TOPIC_ID_VERSION else {}
+    names = broker.metadata.names_by_id() if request.version >= TOPIC_ID_VERSION else {}
     context = broker.fetch_sessions.context(request.version, message, names, broker.loop.time())
     if context.error is not ErrorCode.NONE:
         request.reply(FetchResponse(error_code=context.error))

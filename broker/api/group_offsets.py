@@ -31,7 +31,7 @@ LAST_TIMESTAMP = (1 << 63) - 1
 
 
 def _exists(broker: Broker, topic: str, index: int) -> bool:
-    state = broker.store.state.topics.get(topic)
+    state = broker.metadata.topic(topic)
     return state is not None and 0 <= index < len(state.partitions)
 
 

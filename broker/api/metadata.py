@@ -6,8 +6,8 @@ import uuid
 from typing import Any
 
 from broker.api.context import Broker, Request
-from broker.controller.topics import MAX_PARTITIONS_PER_REQUEST, NewTopic, check_topic_name
-from broker.metadata.model import TopicState
+from broker.controller.planning import MAX_PARTITIONS_PER_REQUEST, NewTopic, check_topic_name
+from broker.metadata.model import NO_LEADER, TopicState
 from kafkalog.protocol.errors import ErrorCode, InvalidTopicError, KafkaError
 from kafkalog.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -43,15 +43,15 @@ async def handle_metadata(request: Request) -> None:
     broker = request.broker
     response = MetadataResponse(
         brokers=_brokers(request, MetadataResponseBroker),
-        cluster_id=broker.cluster_id,
-        controller_id=broker.broker_id,
+        cluster_id=broker.metadata.cluster_id,
+        controller_id=broker.metadata.controller_id,
         cluster_authorized_operations=(
             ALL_CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NO_AUTHORIZED_OPERATIONS
         ),
     )
     # An empty list means every topic in version 0, where a list cannot be null.
     if message.topics is None or (request.version == 0 and not message.topics):
-        wanted = [MetadataRequestTopic(name=name) for name in sorted(broker.store.state.topics)]
+        wanted = [MetadataRequestTopic(name=name) for name in broker.metadata.topic_names()]
     else:
         wanted = message.topics
         if message.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]:
@@ -65,11 +65,14 @@ async def handle_metadata(request: Request) -> None:
 
 
 def _brokers(request: Request, kind: Any) -> list[Any]:
-    broker = request.broker
-    endpoint = broker.endpoints[request.connection.endpoint.name]
-    fields = {"host": endpoint.host, "port": endpoint.port, "rack": broker.config["broker.rack"]}
+    """The live brokers that have the listener which the client uses, as it reaches them."""
+    listener = request.connection.endpoint.name
     id_field = "node_id" if kind is MetadataResponseBroker else "broker_id"
-    return [kind(**{id_field: broker.broker_id}, **fields)]
+    return [
+        kind(**{id_field: broker.broker_id}, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+        for broker in request.broker.metadata.alive_brokers()
+        if (endpoint := broker.endpoint(listener)) is not None
+    ]
 
 
 async def _auto_create(request: Request, wanted: list[MetadataRequestTopic]) -> None:
@@ -77,7 +80,7 @@ async def _auto_create(request: Request, wanted: list[MetadataRequestTopic]) -> 
     missing: dict[str, NewTopic] = {}
     async for asked in request.each(wanted):
         name = asked.name
-        if name and name not in broker.store.state.topics and name not in INTERNAL_TOPICS and _is_legal(name):
+        if name and broker.metadata.topic(name) is None and name not in INTERNAL_TOPICS and _is_legal(name):
             missing[name] = NewTopic(name)
             if len(missing) == MAX_PARTITIONS_PER_REQUEST:
                 break
@@ -97,10 +100,10 @@ def _is_legal(name: str) -> bool:
 
 def _topic(broker: Broker, name: str | None, topic_id: uuid.UUID) -> MetadataResponseTopic:
     if name is None:
-        name = broker.names_by_id().get(topic_id)
+        name = broker.metadata.names_by_id().get(topic_id)
         if name is None:
             return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-    state = broker.store.state.topics.get(name)
+    state = broker.metadata.topic(name)
     if state is None:
         try:
             check_topic_name(name)
@@ -118,17 +121,17 @@ def _topic(broker: Broker, name: str | None, topic_id: uuid.UUID) -> MetadataRes
 def _partitions(broker: Broker, state: TopicState) -> list[MetadataResponsePartition]:
     result = []
     for index, partition in enumerate(state.partitions):
-        # As Kafka's controller answers for the only replica of a failed log directory: no leader, the ISR as it was.
-        lost = not broker.replicas.is_online(state.name, index)
+        # As Kafka answers where no live replica can lead: no leader, the ISR as it was.
+        leader = broker.metadata.leader(state.name, index)
         result.append(
             MetadataResponsePartition(
-                error_code=ErrorCode.LEADER_NOT_AVAILABLE if lost else ErrorCode.NONE,
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
                 partition_index=index,
-                leader_id=-1 if lost else partition.leader,
+                leader_id=leader,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
-                offline_replicas=list(partition.replicas) if lost else [],
+                offline_replicas=broker.metadata.offline_replicas(state.name, index, partition),
             )
         )
     return result
@@ -149,8 +152,8 @@ def handle_describe_cluster(request: Request) -> None:
     request.reply(
         DescribeClusterResponse(
             brokers=_brokers(request, DescribeClusterBroker),
-            cluster_id=broker.cluster_id,
-            controller_id=broker.broker_id,
+            cluster_id=broker.metadata.cluster_id,
+            controller_id=broker.metadata.controller_id,
             cluster_authorized_operations=(
                 ALL_CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NO_AUTHORIZED_OPERATIONS
             ),
@@ -163,7 +166,7 @@ async def handle_describe_topic_partitions(request: Request) -> None:
     message: DescribeTopicPartitionsRequest = request.message
     broker = request.broker
     asked = {topic.name: None async for topic in request.each(message.topics)}
-    names = sorted(asked or broker.store.state.topics)
+    names = sorted(asked) or broker.metadata.topic_names()
     first_topic, first_partition = "", 0
     if message.cursor is not None:
         first_topic, first_partition = message.cursor.topic_name, message.cursor.partition_index

@@ -42,12 +42,12 @@ async def handle_elect_leaders(request: Request) -> None:
     errors: dict[TopicPartition, KafkaError] = {}
     if message.topic_partitions is None:
         if refusal is None:
-            errors = elect(broker.store.state, kind, broker.replicas.is_online)
+            errors = elect(broker.metadata.image, kind, broker.replicas.is_online)
     else:
         async for topic in request.each(message.topic_partitions):
             async for index in request.each(topic.partitions):
                 errors[topic.topic, index] = refusal or judge(
-                    broker.store.state, (topic.topic, index), kind, broker.replicas.is_online
+                    broker.metadata.image, (topic.topic, index), kind, broker.replicas.is_online
                 )
     topics: dict[str, ReplicaElectionResult] = {}
     async for (name, index), outcome in request.each(errors.items()):
@@ -69,7 +69,7 @@ async def handle_alter_partition_reassignments(request: Request) -> None:
             wanted[topic.name, row.partition_index] = row.replicas
     topics: dict[str, ReassignableTopicResponse] = {}
     async for (name, index), replicas in request.each(wanted.items()):
-        refusal = judge_reassignment(broker.store.state, (name, index), replicas, broker.topics.brokers)
+        refusal = judge_reassignment(broker.metadata.image, (name, index), replicas, broker.metadata.alive_ids())
         if name not in topics:
             topics[name] = ReassignableTopicResponse(name=name)
         topics[name].partitions.append(

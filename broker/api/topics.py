@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from broker.api.context import Broker, Request
 from broker.api.errors import Answering, error_code, error_message
-from broker.controller.topics import NewTopic
+from broker.controller.planning import NewTopic
 from broker.metadata.model import TopicState
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.create_partitions import (
@@ -101,7 +101,7 @@ async def handle_delete_topics(request: Request) -> None:
     results: list[DeletableTopicResult] = []
     names: dict[str, None] = {}
     if request.version >= NAMED_BY_ID_VERSION:
-        by_id = broker.names_by_id()
+        by_id = broker.metadata.names_by_id()
         async for topic in request.each(message.topics):
             name = topic.name if topic.name is not None else by_id.get(topic.topic_id)
             if name is None:
@@ -111,7 +111,7 @@ async def handle_delete_topics(request: Request) -> None:
                 names[name] = None
     else:
         names = {name: None async for name in request.each(message.topic_names)}
-    ids = {name: state.topic_id for name, state in broker.store.state.topics.items() if name in names}
+    ids = {name: found.topic_id for name in names if (found := broker.metadata.topic(name)) is not None}
     mutations = request.mutations(DELETE_REFUSED_SINCE)
     outcomes = await broker.topics.delete(list(names), admit=mutations.record)
     async for name, error in request.each(outcomes.items()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.api.context import Request
 from broker.api.errors import Answering, error_code
-from broker.controller.topics import check_topic_name
+from broker.controller.planning import check_topic_name
 from broker.coordinator.transaction.machine import STATES_BY_TITLE, TransactionMachine, TransactionState
 from broker.log.producer_state import NO_SEQUENCE, ProducerEntry
 from kafkalog.protocol.errors import KafkaError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
@@ -29,7 +29,7 @@ async def _producers_of(request: Request, topic: TopicRequest) -> TopicResponse:
     failed: KafkaError | None = None
     try:
         check_topic_name(topic.name)
-        if request.broker.topics.state(topic.name) is None:
+        if request.broker.metadata.topic(topic.name) is None:
             raise UnknownTopicOrPartitionError
     except KafkaError as error:
         failed = error

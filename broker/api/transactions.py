@@ -115,7 +115,7 @@ def _verify(request: Request, transactional_id: str, producer: Producer, partiti
 
 
 def _exists(request: Request, partition: TopicPartition) -> bool:
-    topic = request.broker.topics.state(partition[0])
+    topic = request.broker.metadata.topic(partition[0])
     return topic is not None and 0 <= partition[1] < len(topic.partitions)
 
 

@@ -1,7 +1,19 @@
-"""Decisions about the cluster: topics, partitions, assignments, configurations (and later leaders and ISRs).
+"""Decisions about the cluster, and their way into the registry.
 
-- ``assignment``  which brokers hold which partitions; pure
-- ``topics``      creating, deleting and growing topics
-- ``configs``     altering and describing configurations
-- ``producer_ids``  blocks of producer ids
+Pure decisions, states and events in, operations out:
+
+- ``planning``       what topics become when they are created or grow
+- ``assignment``     which brokers hold which partitions
+- ``adoption``       registering the logs that are found in a directory without a registry
+- ``leadership``     leader epochs
+- ``elections``      elections that administrators ask for
+- ``reassignments``  reassignments to other brokers
+
+Services that commit them and see that they are carried out:
+
+- ``topics``         creating, deleting and growing topics
+- ``configs``        altering and describing configurations
+- ``quotas``         altering and describing client quotas
+- ``producer_ids``   blocks of producer ids
+- ``loggers``        levels of the broker's loggers
 """

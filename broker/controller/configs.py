@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 
@@ -17,6 +17,7 @@ from broker.config.group import GROUP_CONFIG, parse_group_config
 from broker.config.server import SERVER_CONFIG, BrokerConfig
 from broker.config.topic import TOPIC_CONFIG, parse_topic_config
 from broker.metadata.model import ClusterState
+from broker.metadata.operations import ConfigResource, SetConfig, apply
 from broker.metadata.store import MetadataStore
 from broker.replica.manager import ReplicaManager
 from kafkalog.protocol.errors import (
@@ -50,6 +51,11 @@ class ResourceKind(IntEnum):
     TOPIC = 2
     BROKER = 4
     GROUP = 32
+
+    @property
+    def resource(self) -> ConfigResource:
+        """The kind by its name in the registry."""
+        return ConfigResource[self.name]
 
 
 class Op(IntEnum):
@@ -88,15 +94,6 @@ class ResourceChange:
     kind: ResourceKind
     name: str
     make: Callable[[Mapping[str, str]], dict[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class _NewConfig:
-    """The overrides that a resource is to have."""
-
-    kind: ResourceKind
-    name: str
-    config: dict[str, str]
 
 
 class _ChangedError(Exception):
@@ -250,7 +247,7 @@ class ConfigController:
             if validate_only or not wanted:
                 break
             try:
-                state = await self._store.commit(partial(_with_configs, seen, wanted))
+                state = await self._store.commit(partial(_unless_changed, seen, wanted))
             except _ChangedError:
                 continue
             except OSError as error:
@@ -262,10 +259,10 @@ class ConfigController:
 
     async def _checked(
         self, state: ClusterState, changes: Sequence[ResourceChange], *, pausing: bool
-    ) -> tuple[list[Exception | None], list[_NewConfig]]:
+    ) -> tuple[list[Exception | None], list[SetConfig]]:
         """What is wrong with each change of ``state``, and what the others make of it."""
         results: list[Exception | None] = []
-        wanted: list[_NewConfig] = []
+        wanted: list[SetConfig] = []
         for number, change in enumerate(changes, 1):
             try:
                 wanted.append(self._checked_one(state, change))
@@ -276,7 +273,7 @@ class ConfigController:
                 await asyncio.sleep(0)
         return results, wanted
 
-    def _checked_one(self, state: ClusterState, change: ResourceChange) -> _NewConfig:
+    def _checked_one(self, state: ClusterState, change: ResourceChange) -> SetConfig:
         """What a change makes of its resource.
 
         Raises:
@@ -301,19 +298,19 @@ class ConfigController:
                 parse_group_config(config, self.effective(state).__getitem__)
         except ConfigError as error:
             raise InvalidConfigError(str(error)) from error
-        return _NewConfig(kind, name, config)
+        return SetConfig(kind.resource, name, config)
 
     def _check_dynamic(self, state: ClusterState, name: str, config: dict[str, str]) -> None:
         _check_dynamic(config)
-        changed = replace(state, broker_config={**state.broker_config, name: config})
+        changed = apply(state, [SetConfig(ConfigResource.BROKER, name, config)])
         fault = self.effective(state).cleaner_config().fault_of_change(self.effective(changed).cleaner_config())
         if fault is not None:
             raise InvalidConfigError(fault)
 
-    async def _put_in_force(self, state: ClusterState, changed: Sequence[_NewConfig]) -> None:
-        if any(each.kind is ResourceKind.BROKER for each in changed):
+    async def _put_in_force(self, state: ClusterState, changed: Sequence[SetConfig]) -> None:
+        if any(each.resource is ConfigResource.BROKER for each in changed):
             self._replicas.reconfigure_all(self.effective(state), state)
-        topics = [each.name for each in changed if each.kind is ResourceKind.TOPIC]
+        topics = [each.name for each in changed if each.resource is ConfigResource.TOPIC]
         for number, name in enumerate(topics, 1):
             # As it is now: others may have changed it meanwhile, or deleted it.
             topic = self._store.state.topics.get(name)
@@ -327,20 +324,10 @@ class ConfigController:
             raise InvalidRequestError(f"Unexpected broker id, expected {self._broker_id} but received {name}")
 
 
-def _with_configs(seen: ClusterState, wanted: Iterable[_NewConfig], state: ClusterState) -> ClusterState:
+def _unless_changed(seen: ClusterState, wanted: Sequence[SetConfig], state: ClusterState) -> Sequence[SetConfig]:
     if state is not seen:
         raise _ChangedError
-    topics, brokers, groups = dict(state.topics), dict(state.broker_config), dict(state.group_config)
-    for kind, name, config in ((each.kind, each.name, each.config) for each in wanted):
-        if kind is ResourceKind.TOPIC:
-            topics[name] = replace(topics[name], config=config)
-        elif kind is ResourceKind.BROKER:
-            brokers[name] = config
-        elif config:
-            groups[name] = config
-        else:
-            groups.pop(name, None)
-    return replace(state, topics=topics, broker_config=brokers, group_config=groups)
+    return wanted
 
 
 def _no_default(key: ConfigKey) -> str | None:

@@ -1,4 +1,4 @@
-"""Who leads from when on: leader epochs. Pure; states of the registry in, states out."""
+"""Who leads from when on: leader epochs. Pure; states of the registry in, operations out."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ from collections.abc import Set
 from dataclasses import replace
 
 from broker.metadata.model import ClusterState
+from broker.metadata.operations import ChangePartitions
 
 
-def with_new_epochs(state: ClusterState, partitions: Set[tuple[str, int]]) -> ClusterState:
-    """The same leaders, elected again for these (topic, partition): each begins a new epoch. ``state`` itself for none.
+def new_epochs(state: ClusterState, partitions: Set[tuple[str, int]]) -> list[ChangePartitions]:
+    """Elect the same leaders again for these (topic, partition): each begins a new epoch.
 
     As Kafka's controller does for the partitions of a broker that comes back (KIP-101, KIP-320).
     """
-    topics = []
+    operations = []
     for topic in state.topics.values():
-        raised = tuple(
-            replace(each, leader_epoch=each.leader_epoch + 1) if (topic.name, index) in partitions else each
-            for index, each in enumerate(topic.partitions)
-        )
-        if raised != topic.partitions:
-            topics.append(replace(topic, partitions=raised))
-    return state.with_topics(*topics) if topics else state
+        raised = {
+            index: replace(
+                present,
+                leader_epoch=present.leader_epoch + 1,
+                partition_epoch=present.partition_epoch + 1,
+                controller_epoch=state.controller_epoch,
+            )
+            for index, present in enumerate(topic.partitions)
+            if (topic.name, index) in partitions
+        }
+        if raised:
+            operations.append(ChangePartitions(topic.name, raised))
+    return operations

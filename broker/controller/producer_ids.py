@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from broker.metadata.operations import TakeProducerIds
 from broker.metadata.store import MetadataStore
 from kafkalog.protocol.errors import KafkaStorageError
 
@@ -31,7 +30,7 @@ class ProducerIds:
         while self._next >= self._end:
             try:
                 state = await self._store.commit(
-                    lambda state: replace(state, next_producer_id=max(state.next_producer_id, self._least) + self.BLOCK)
+                    lambda state: [TakeProducerIds(max(state.next_producer_id, self._least) + self.BLOCK)]
                 )
             except OSError as error:
                 raise KafkaStorageError(f"No producer id can be allocated: {error}") from error
@@ -53,7 +52,7 @@ class ProducerIds:
             return
         try:
             await self._store.commit(
-                lambda state: replace(state, next_producer_id=max(state.next_producer_id, self._least))
+                lambda state: [TakeProducerIds(self._least)] if state.next_producer_id < self._least else []
             )
         except OSError as error:
             raise KafkaStorageError(f"Producer ids up to {largest} cannot be reserved: {error}") from error

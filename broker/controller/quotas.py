@@ -6,9 +6,10 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from broker.metadata.model import ClusterState
+from broker.metadata.operations import SetClientQuota
 from broker.metadata.store import MetadataStore
 from broker.net.host_lookup import HostLookup
 from broker.quota.client import ClientQuotas
@@ -141,17 +142,14 @@ class QuotaController:
         return found
 
 
-def _altered(state: ClusterState, valid: Mapping[QuotaEntity, tuple[int, Changes]]) -> ClusterState:
-    quotas = dict(state.client_quotas)
+def _altered(state: ClusterState, valid: Mapping[QuotaEntity, tuple[int, Changes]]) -> list[SetClientQuota]:
+    operations = []
     for entity, (_, changes) in valid.items():
-        values = {**quotas.get(entity, {}), **changes}
-        kept = {key: value for key, value in values.items() if value is not None}
-        if kept:
-            # In its place, where it has one.
-            quotas[entity] = kept
-        else:
-            quotas.pop(entity, None)
-    return state if quotas == state.client_quotas else replace(state, client_quotas=quotas)
+        present = state.client_quotas.get(entity, {})
+        values = {key: value for key, value in {**present, **changes}.items() if value is not None}
+        if values != present:
+            operations.append(SetClientQuota(entity, values))
+    return operations
 
 
 def _told(valid: Mapping[QuotaEntity, tuple[int, Changes]]) -> str:

@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
-from broker.controller.topics import NewTopic, TopicController
+from broker.controller.planning import NewTopic
+from broker.controller.topics import TopicController
 from broker.coordinator.state_topic import StateTopic, partition_of
 from broker.log.log import Log
 from broker.log.validation import Origin

@@ -2,7 +2,8 @@
 
 A change is written to a temporary file in every directory, synced, and then renamed over the old ones, so that a crash
 leaves either the old registry or the new one, whole, in each. Every change raises the revision by one: at a start the
-newest copy counts, and a directory that lacked changes while it was offline, or is new, is given it.
+newest copy counts, and a directory that lacked changes while it was offline, or is new, is given it. Changes that are
+not durable (which brokers are alive, who is the controller) are stored with the next one that is.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker.log.file_ops import OS, FileOps, write_all
-from broker.metadata.model import ClusterState, MetadataError, from_json, new_cluster_id, to_json
-from broker.metadata.store import Change
+from broker.metadata.model import ClusterState, MetadataError, new_cluster_id
+from broker.metadata.operations import apply
+from broker.metadata.store import Decision, Listener
+from broker.metadata.text import from_json, to_json
 from broker.workers import Workers
 
 logger = logging.getLogger("kafkalog.broker.metadata")
@@ -42,6 +45,7 @@ class LocalStore:
         self._workers = workers
         self._state: ClusterState | None = None
         self._lock = asyncio.Lock()
+        self._listeners: list[Listener] = []
         self.on_failure: Callable[[Path, str], None] = lambda directory, reason: None
         self.behind = False
         """Whether a directory lacked the newest copy when it was loaded: ``write`` mends it."""
@@ -95,14 +99,27 @@ class LocalStore:
         self._state = newest
         return newest
 
-    async def commit(self, change: Change) -> ClusterState:
+    async def commit(self, decide: Decision) -> ClusterState:
         async with self._lock:
             old = self.state
-            new = change(old)
-            if new is old:
+            operations = decide(old)
+            if not operations:
                 return old
-            await self._workers.run(self.write, new)
+            new = apply(old, operations)
+            try:
+                if any(operation.durable for operation in operations):
+                    await self._workers.run(self.write, new)
+                else:
+                    self._state = new
+            finally:
+                if self.state is not old:
+                    # In force, even where the device did not confirm it.
+                    for listener in self._listeners:
+                        listener(self.state, operations)
             return self.state
+
+    def subscribe(self, listener: Listener) -> None:
+        self._listeners.append(listener)
 
     def write(self, state: ClusterState) -> None:
         """Store ``state`` under the next revision and make it the newest; blocks for the syncs.

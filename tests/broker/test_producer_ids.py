@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from broker.controller.producer_ids import ProducerIds
 from broker.metadata.local import LocalStore
 from broker.metadata.model import ClusterState
+from broker.metadata.store import Decision
 from kafkalog.protocol.errors import KafkaStorageError
 from tests.support.runtime import InlineWorkers
 
@@ -25,10 +25,10 @@ class SlowStore(LocalStore):
         self.told.set()
         self.error: OSError | None = None
 
-    async def commit(self, change: Callable[[ClusterState], ClusterState]) -> ClusterState:
+    async def commit(self, decide: Decision) -> ClusterState:
         if self.error is not None:
             raise self.error
-        state = await super().commit(change)
+        state = await super().commit(decide)
         await self.told.wait()
         return state
 

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from broker.config.server import BrokerConfig
-from broker.controller.topics import NewTopic, TopicController
+from broker.controller.planning import NewTopic
+from broker.controller.topics import TopicController
 from broker.log.manager import LogManager
+from broker.metadata.cache import MetadataCache
 from broker.metadata.local import FILE_NAME, LocalStore
-from broker.metadata.model import TopicState
+from broker.metadata.model import BrokerRegistration, TopicState
+from broker.metadata.operations import RegisterBroker
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from kafkalog.protocol.errors import ErrorCode, KafkaStorageError
@@ -125,7 +128,9 @@ class _Cluster:
         self.store = _Store(directory, workers=InlineWorkers())
         self.store.load()
         self.replicas = ReplicaManager(Runtime.of_process(2), 0, config, self.logs)
-        self.topics = TopicController(self.store, self.replicas, [0])
+        self.cache = MetadataCache(self.store.state)
+        self.store.subscribe(self.cache.update)
+        self.topics = TopicController(self.store, self.cache, self.replicas)
 
     async def make(self, *names: str) -> dict[str, TopicState]:
         made = await self.topics.create([NewTopic(name, 1, 1) for name in names])
@@ -135,6 +140,7 @@ class _Cluster:
 def run(directory: Path, scenario: Callable[[_Cluster], object]) -> None:
     async def main() -> None:
         cluster = _Cluster(directory)
+        await cluster.store.commit(lambda state: [RegisterBroker(BrokerRegistration(0, ()))])
         try:
             await scenario(cluster)  # type: ignore[misc]
         finally:

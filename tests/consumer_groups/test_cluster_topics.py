@@ -13,10 +13,12 @@ from broker.coordinator.group import cluster_topics
 from broker.coordinator.group.cluster_topics import ClusterTopics
 from broker.coordinator.group.modern.context import Matched
 from broker.coordinator.group.turns import Turns
+from broker.metadata.cache import MetadataCache
 from broker.metadata.local import LocalStore
 from broker.metadata.model import PartitionState, TopicState
 from broker.workers import ThreadWorkers
 from kafkalog.protocol.errors import InvalidRegularExpressionError
+from tests.support.registry import having
 from tests.support.runtime import InlineWorkers
 
 DEADLINE_S = 60.0
@@ -25,7 +27,13 @@ DEADLINE_S = 60.0
 async def make(store: LocalStore, *names: str) -> None:
     for name in names:
         topic = TopicState(name, UUID(bytes=name.encode().rjust(16)), (PartitionState((0,), (0,), 0, 0),), {})
-        await store.commit(lambda state, topic=topic: state.with_topics(topic))  # type: ignore[misc]
+        await store.commit(having(topic))
+
+
+def following(store: LocalStore) -> MetadataCache:
+    cache = MetadataCache(store.state)
+    store.subscribe(cache.update)
+    return cache
 
 
 @pytest.fixture
@@ -36,7 +44,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 def test_the_loop_goes_on_while_an_expression_is_matched(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    topics = ClusterTopics(store, ThreadWorkers(2))
+    topics = ClusterTopics(following(store), ThreadWorkers(2))
     match, may_end = cluster_topics._match, threading.Event()
 
     def slow(regex: str, names: tuple[str, ...]) -> frozenset[str]:
@@ -55,7 +63,7 @@ def test_the_loop_goes_on_while_an_expression_is_matched(store: LocalStore, monk
 
 
 def test_what_was_matched_is_kept_until_the_topics_change(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    topics = ClusterTopics(store, ThreadWorkers(2))
+    topics = ClusterTopics(following(store), ThreadWorkers(2))
     match = cluster_topics._match
     asked: list[str] = []
 
@@ -86,7 +94,7 @@ def test_what_was_matched_is_kept_until_the_topics_change(store: LocalStore, mon
 
 def test_the_latest_expressions_are_kept(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_topics, "REGEXES_KEPT", 2)
-    topics = ClusterTopics(store, ThreadWorkers(2))
+    topics = ClusterTopics(following(store), ThreadWorkers(2))
 
     async def work() -> None:
         await make(store, "a1")
@@ -99,7 +107,7 @@ def test_the_latest_expressions_are_kept(store: LocalStore, monkeypatch: pytest.
 
 
 def test_a_group_with_many_expressions_waits_longer_itself(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    topics = ClusterTopics(store, ThreadWorkers(2))
+    topics = ClusterTopics(following(store), ThreadWorkers(2))
     order: list[str] = []
 
     def match(regex: str, names: tuple[str, ...]) -> frozenset[str]:

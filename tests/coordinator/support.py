@@ -12,8 +12,10 @@ from broker.controller.topics import TopicController
 from broker.coordinator.state_log import StateBatch, StateLog, StateRecord
 from broker.coordinator.state_topic import consumer_offsets_topic
 from broker.log.manager import LogManager
+from broker.metadata.cache import MetadataCache
 from broker.metadata.local import LocalStore
-from broker.metadata.model import PartitionState
+from broker.metadata.model import BrokerRegistration, PartitionState
+from broker.metadata.operations import RegisterBroker
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from broker.runtime import Runtime
@@ -36,7 +38,10 @@ class Stored:
         state = self.store.load(None)
         self.logs.load_all({})
         self.replicas = ReplicaManager(self.runtime, 0, self.config, self.logs)
-        self.topics = TopicController(self.store, self.replicas, [0])
+        self.cache = MetadataCache(state)
+        self.store.subscribe(self.cache.update)
+        self.run(self.store.commit(lambda state: [RegisterBroker(BrokerRegistration(0, ()))]))
+        self.topics = TopicController(self.store, self.cache, self.replicas)
         for topic in state.topics.values():
             self.replicas.host(topic, is_new=False)
         return self

@@ -28,7 +28,7 @@ class Changing:
         self.running = start(
             offsets_topic_num_partitions="1", group_consumer_migration_policy="bidirectional", **settings
         )
-        self.consumers = ConsumerGroups(self.running.groups, self.running.parts.store)
+        self.consumers = ConsumerGroups(self.running.groups, self.running.parts.cache)
         self.running.ready()
 
     @property

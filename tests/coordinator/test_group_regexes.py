@@ -25,7 +25,7 @@ class Matching:
 
     def __init__(self, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
         self.running: Running = start(offsets_topic_num_partitions="1")
-        self.consumers = ConsumerGroups(self.running.groups, self.running.parts.store)
+        self.consumers = ConsumerGroups(self.running.groups, self.running.parts.cache)
         self.may_end = threading.Event()
         self.matched: list[str] = []
         match = cluster_topics._match

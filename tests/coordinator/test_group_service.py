@@ -32,6 +32,7 @@ from kafkalog.protocol.errors import (
 )
 from tests.coordinator.running import ANYBODY, T0, Running, Start, at
 from tests.coordinator.support import refuse_appends
+from tests.support.registry import having
 
 DAY_MS = 86_400_000
 
@@ -388,7 +389,7 @@ def test_who_asks_for_a_coordinator_does_not_wait_for_a_look_at_every_shard(
     # Another leader, say: the registry has another state of the topic.
     topic = running.parts.store.state.topics["__consumer_offsets"]
     changed = replace(topic, config={**topic.config, "segment.bytes": "1048576"})
-    running.run(running.parts.store.commit(lambda state: state.with_topics(changed)))
+    running.run(running.parts.store.commit(having(changed)))
     running.run(running.groups.ready())
     assert looked == [0, 1, 2] * 2
     running.groups.stop()

@@ -26,7 +26,7 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
-from broker.controller.topics import NewTopic
+from broker.controller.planning import NewTopic
 from broker.log.producer_state import SEQUENCE_MASK
 from broker.log.validation import Origin
 from broker.replica.partition import Partition
@@ -36,6 +36,7 @@ from tests.crash.host import Host, Key, Row, all_rows, rows_of, standing_clock
 from tests.crash.judge import PRODUCERS, Judge, Life, Moment, PartitionState
 from tests.crash.lossy_disk import Disk, RecordingOps
 from tests.log.support import NOW, batch, marker
+from tests.support.registry import having
 
 TOPICS = ("a", "b", "c")
 COMPACTED = "c"
@@ -243,8 +244,7 @@ class Driver:
         topic = store.state.topics[partition.topic]
         states = list(topic.partitions)
         states[partition.index] = replace(states[partition.index], leader_epoch=partition.leader_epoch + 1)
-        changed = replace(topic, partitions=tuple(states))
-        self.host.run(store.commit(lambda state: state.with_topics(changed)))
+        self.host.run(store.commit(having(replace(topic, partitions=tuple(states)))))
         partition.become(states[partition.index])
 
     def restart(self) -> None:

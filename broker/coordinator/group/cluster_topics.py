@@ -14,8 +14,8 @@ from broker.coordinator.group.modern.context import Matched
 from broker.coordinator.group.modern.model import TopicMetadata
 from broker.coordinator.group.modern.regex import compile_regex
 from broker.coordinator.group.turns import Turns
+from broker.metadata.cache import MetadataCache
 from broker.metadata.model import TopicState
-from broker.metadata.store import MetadataStore
 from broker.workers import Workers
 from kafkalog.protocol.errors import InvalidRegularExpressionError
 
@@ -24,14 +24,14 @@ REGEXES_KEPT = 256
 
 
 class ClusterTopics:
-    """Always the newest state of the registry.
+    """Always as the metadata cache has it.
 
     The version is the registry's revision in which a change of the topics was first seen, so that it grows over
     restarts as well.
     """
 
-    def __init__(self, store: MetadataStore, workers: Workers) -> None:
-        self._store = store
+    def __init__(self, cache: MetadataCache, workers: Workers) -> None:
+        self._cache = cache
         self._workers = workers
         self._seen: Mapping[str, TopicState] | None = None
         self._version = -1
@@ -47,7 +47,7 @@ class ClusterTopics:
         return self._version
 
     def get(self, name: str) -> TopicMetadata | None:
-        topic = self._store.state.topics.get(name)
+        topic = self._cache.topic(name)
         return None if topic is None else TopicMetadata(topic.topic_id, name, len(topic.partitions))
 
     def name_of(self, topic_id: UUID) -> str | None:
@@ -80,7 +80,7 @@ class ClusterTopics:
         return found
 
     async def _work_out(self, regex: str) -> None:
-        version, names = self.version, tuple(self._store.state.topics)
+        version, names = self.version, tuple(self._cache.image.topics)
         found: Matched | InvalidRegularExpressionError
         try:
             topics = await self._workers.run(_match, regex, names)
@@ -94,7 +94,7 @@ class ClusterTopics:
             del self._known[oldest := next(iter(self._matched))], self._matched[oldest]
 
     def _look(self) -> None:
-        state = self._store.state
+        state = self._cache.image
         # A state shares its topics with the one before where they did not change.
         if state.topics is not self._seen:
             self._seen = state.topics

@@ -32,7 +32,7 @@ from broker.coordinator.group.records import UnreadableRecordError
 from broker.coordinator.group.service import GroupCoordinator
 from broker.coordinator.group.shard import Shard
 from broker.coordinator.group.shard_parts import Group
-from broker.metadata.store import MetadataStore
+from broker.metadata.cache import MetadataCache
 from kafkalog.protocol.errors import (
     ErrorCode,
     GroupIdNotFoundError,
@@ -73,10 +73,10 @@ def consumer_group_config(config: BrokerConfig) -> ConsumerGroupConfig:
 class ConsumerGroups:
     """See the module. Used on the event loop's thread only."""
 
-    def __init__(self, coordinator: GroupCoordinator, store: MetadataStore) -> None:
+    def __init__(self, coordinator: GroupCoordinator, cache: MetadataCache) -> None:
         self._coordinator = coordinator
-        self._store = store
-        self._topics = ClusterTopics(store, coordinator.runtime.workers)
+        self._cache = cache
+        self._topics = ClusterTopics(cache, coordinator.runtime.workers)
         self._config: tuple[BrokerConfig | None, ConsumerGroupConfig] = (None, ConsumerGroupConfig())
         coordinator.load_membership = self._load
         replay.register(TYPES, _read)
@@ -300,7 +300,7 @@ class ConsumerGroups:
         config = self._coordinator.config
         if self._config[0] is not config:
             self._config = config, consumer_group_config(config)
-        own = self._store.state.group_config.get(group_id)
+        own = self._cache.image.group_config.get(group_id)
         if not own:
             return self._config[1]
         values = {name: GROUP_CONFIG[name].parse(text) for name, text in own.items()}

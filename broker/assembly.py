@@ -1,0 +1,67 @@
+"""The composition of a broker: which part is made of which."""
+
+from __future__ import annotations
+
+from broker.api.context import Broker
+from broker.api.fetch_session import FetchSessionCache
+from broker.api.large import Lanes, Turns
+from broker.config.server import BrokerConfig
+from broker.controller.configs import ConfigController
+from broker.controller.producer_ids import ProducerIds
+from broker.controller.quotas import QuotaController
+from broker.controller.topics import TopicController
+from broker.coordinator.group.consumer_service import ConsumerGroups
+from broker.coordinator.group.service import GroupCoordinator
+from broker.coordinator.transaction.service import Transactions
+from broker.metadata.cache import MetadataCache
+from broker.metadata.store import MetadataStore
+from broker.quota.client import ClientQuotas
+from broker.quota.connections import ConnectionRates
+from broker.quota.measures import Window
+from broker.replica.manager import ReplicaManager
+
+
+def assemble(
+    config: BrokerConfig, broker_id: int, store: MetadataStore, cache: MetadataCache, replicas: ReplicaManager
+) -> Broker:
+    """Make the parts that serve requests over the partitions that ``replicas`` hosts.
+
+    Args:
+        config: the broker's file, without dynamic values.
+        store: where the controller of this broker commits its decisions.
+        cache: what the broker knows of the cluster.
+    """
+    runtime = replicas.runtime
+    window = Window(config["quota.window.num"], config["quota.window.size.seconds"] * 1000)
+    controller_window = Window(
+        config["controller.quota.window.num"], config["controller.quota.window.size.seconds"] * 1000
+    )
+    quotas, rates = ClientQuotas(window, controller_window), ConnectionRates(window)
+    topics, producer_ids = TopicController(store, cache, replicas), ProducerIds(store)
+    groups = GroupCoordinator(replicas=replicas, topics=topics)
+    transactions = Transactions(
+        replicas=replicas,
+        topics=topics,
+        allocate_producer_id=producer_ids.allocate,
+        reserve_producer_ids=producer_ids.reserve,
+        on_offsets=lambda marker, written: groups.on_marker(marker.producer_id, marker.committed, written),
+        now_ms=runtime.now_ms,
+    )
+    return Broker(
+        runtime=runtime,
+        broker_id=broker_id,
+        metadata=cache,
+        replicas=replicas,
+        topics=topics,
+        configs=ConfigController(store, replicas, config, broker_id),
+        producer_ids=producer_ids,
+        quotas=quotas,
+        connection_rates=rates,
+        quota_controller=QuotaController(runtime.loop, store, quotas, rates),
+        groups=groups,
+        consumer_groups=ConsumerGroups(groups, cache),
+        transactions=transactions,
+        fetch_sessions=FetchSessionCache(config["max.incremental.fetch.session.cache.slots"]),
+        lanes=Lanes(runtime.workers),
+        turns=Turns(),
+    )

@@ -1,0 +1,103 @@
+"""The read side of the registry: what this broker answers to clients about the cluster.
+
+Handlers ask this cache and nothing else who is alive, who leads and who is the controller. On a lone broker it follows
+the local store; in a cluster it follows what the controller sends to every broker (UpdateMetadata). Used on the event
+loop's thread only.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+
+from broker.config.listeners import Endpoint
+from broker.metadata.model import NO_LEADER, BrokerRegistration, ClusterState, PartitionState, TopicState
+from broker.metadata.operations import Operation
+
+IsOffline = Callable[[int, str, int], bool]
+"""Whether a broker's replica of a topic's partition is in a log directory that has failed."""
+
+
+def none_offline(broker_id: int, topic: str, index: int) -> bool:
+    """Say that every log directory works."""
+    return False
+
+
+class MetadataCache:
+    """See the module.
+
+    Args:
+        image: the state to begin with.
+        is_offline: which replicas cannot be used though their broker is alive.
+    """
+
+    def __init__(self, image: ClusterState, is_offline: IsOffline = none_offline) -> None:
+        self._image = image
+        self._is_offline = is_offline
+        self._names: dict[uuid.UUID, str] | None = None
+
+    def update(self, image: ClusterState, operations: Sequence[Operation] = ()) -> None:
+        """Follow a change, to which ``operations`` led."""
+        if image.topics is not self._image.topics:
+            self._names = None
+        self._image = image
+
+    @property
+    def image(self) -> ClusterState:
+        """All that is known, at this moment."""
+        return self._image
+
+    @property
+    def cluster_id(self) -> str:
+        return self._image.cluster_id
+
+    @property
+    def controller_id(self) -> int:
+        """The controller's id, or NO_CONTROLLER."""
+        return self._image.controller_id
+
+    # -- brokers
+
+    def alive_brokers(self) -> list[BrokerRegistration]:
+        """The live brokers, by id."""
+        return [self._image.brokers[broker] for broker in sorted(self._image.brokers)]
+
+    def alive_ids(self) -> tuple[int, ...]:
+        """The ids of the live brokers, in order."""
+        return tuple(sorted(self._image.brokers))
+
+    def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
+        """Where a live broker is reached under the listener of that name, or None."""
+        broker = self._image.brokers.get(broker_id)
+        return None if broker is None else broker.endpoint(listener)
+
+    # -- topics
+
+    def topic(self, name: str) -> TopicState | None:
+        return self._image.topics.get(name)
+
+    def topic_names(self) -> list[str]:
+        """The names of all topics, in order."""
+        return sorted(self._image.topics)
+
+    def names_by_id(self) -> dict[uuid.UUID, str]:
+        """Topic names by topic id."""
+        if self._names is None:
+            self._names = {topic.topic_id: name for name, topic in self._image.topics.items()}
+        return self._names
+
+    # -- partitions
+
+    def leader(self, topic: str, index: int) -> int:
+        """The leader that clients are sent to: NO_LEADER where there is no such partition or its log cannot be used."""
+        state = self._image.partition(topic, index)
+        if state is None or not self._is_usable(state.leader, topic, index):
+            return NO_LEADER
+        return state.leader
+
+    def offline_replicas(self, topic: str, index: int, state: PartitionState) -> list[int]:
+        """The replicas whose broker is not alive, or whose log directory has failed."""
+        return [broker for broker in state.replicas if not self._is_usable(broker, topic, index)]
+
+    def _is_usable(self, broker_id: int, topic: str, index: int) -> bool:
+        return broker_id in self._image.brokers and not self._is_offline(broker_id, topic, index)

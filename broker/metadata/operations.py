@@ -1,0 +1,351 @@
+"""Changes of the registry: a list of typed operations turns one state into the next. Pure.
+
+A controller decides which operations an event asks for; a store carries them out and keeps the result. Every operation
+says which nodes of the registry it changes, so that a store that versions each node (ZooKeeper) can write just those,
+each on the condition that nobody else has changed it meanwhile.
+
+Operations are named after what they do to the registry; where Apache Kafka has a metadata record for the same change
+(KRaft's ``TopicRecord``, ``PartitionChangeRecord``, …), the docstring names it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, ClassVar, Protocol, TypeVar, cast
+
+from broker.metadata.model import BrokerRegistration, ClusterState, PartitionState, TopicState
+from broker.quota.entities import QuotaEntity
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Node = tuple[str, ...]
+"""A node of the registry: its kind and the names that tell it from others of the kind."""
+
+
+class ConflictError(Exception):
+    """An operation does not fit the state that it is applied to: what it changes is not there, or not as expected."""
+
+
+class ConfigResource(StrEnum):
+    """Kinds of resources that have configurations of their own in the registry, by their names in ZooKeeper."""
+
+    TOPIC = "topics"
+    BROKER = "brokers"
+    GROUP = "groups"
+
+
+class Draft:
+    """A state while operations are applied to it: each of its maps is copied once, when it is first changed."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._maps: dict[str, Any] = {}
+        self.cluster_id = state.cluster_id
+        self.controller_id = state.controller_id
+        self.controller_epoch = state.controller_epoch
+        self.deleting = state.deleting
+        self.next_producer_id = state.next_producer_id
+
+    @property
+    def brokers(self) -> dict[int, BrokerRegistration]:
+        return self._map("brokers", self._state.brokers)
+
+    @property
+    def topics(self) -> dict[str, TopicState]:
+        return self._map("topics", self._state.topics)
+
+    @property
+    def broker_config(self) -> dict[str, Mapping[str, str]]:
+        return self._map("broker_config", self._state.broker_config)
+
+    @property
+    def group_config(self) -> dict[str, Mapping[str, str]]:
+        return self._map("group_config", self._state.group_config)
+
+    @property
+    def client_quotas(self) -> dict[QuotaEntity, Mapping[str, float]]:
+        return self._map("client_quotas", self._state.client_quotas)
+
+    def _map(self, name: str, present: Mapping[K, V]) -> dict[K, V]:
+        if name not in self._maps:
+            self._maps[name] = dict(present)
+        return cast("dict[K, V]", self._maps[name])
+
+    def topic(self, name: str) -> TopicState:
+        """The topic.
+
+        Raises:
+            ConflictError: there is none of that name.
+        """
+        found = self.topics.get(name)
+        if found is None:
+            raise ConflictError(f"there is no topic {name}")
+        return found
+
+    def finish(self) -> ClusterState:
+        """Make the state that the operations have led to."""
+        return replace(
+            self._state,
+            controller_id=self.controller_id,
+            controller_epoch=self.controller_epoch,
+            deleting=self.deleting,
+            next_producer_id=self.next_producer_id,
+            **self._maps,
+        )
+
+
+class Operation(Protocol):
+    """One change.
+
+    Attributes:
+        durable: whether it must be on the disk before it holds. What is not lives as long as the broker that it tells
+            of, like an ephemeral node of ZooKeeper.
+    """
+
+    durable: ClassVar[bool]
+
+    def apply(self, draft: Draft) -> None:
+        """Carry it out.
+
+        Raises:
+            ConflictError: it does not fit.
+        """
+
+    def nodes(self) -> Sequence[Node]:
+        """The nodes of the registry that it creates, changes or removes."""
+
+
+def apply(state: ClusterState, operations: Iterable[Operation]) -> ClusterState:
+    """Apply ``operations`` in order; all of them or, with an error, none.
+
+    Raises:
+        ConflictError: one of them does not fit.
+    """
+    draft = Draft(state)
+    for operation in operations:
+        operation.apply(draft)
+    return draft.finish()
+
+
+# -- brokers and the controller ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBroker:
+    """A broker is alive (RegisterBrokerRecord)."""
+
+    durable: ClassVar[bool] = False
+    broker: BrokerRegistration
+
+    def apply(self, draft: Draft) -> None:
+        draft.brokers[self.broker.broker_id] = self.broker
+
+    def nodes(self) -> Sequence[Node]:
+        return [("brokers", str(self.broker.broker_id))]
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBroker:
+    """The broker of that registration is alive no more (UnregisterBrokerRecord)."""
+
+    durable: ClassVar[bool] = False
+    broker_id: int
+    epoch: int
+
+    def apply(self, draft: Draft) -> None:
+        present = draft.brokers.get(self.broker_id)
+        if present is None or present.epoch != self.epoch:
+            raise ConflictError(f"broker {self.broker_id} is not registered with epoch {self.epoch}")
+        del draft.brokers[self.broker_id]
+
+    def nodes(self) -> Sequence[Node]:
+        return [("brokers", str(self.broker_id))]
+
+
+@dataclass(frozen=True, slots=True)
+class ElectController:
+    """A broker is the controller from now on, in an epoch that nobody had before."""
+
+    durable: ClassVar[bool] = False
+    broker_id: int
+    epoch: int
+
+    def apply(self, draft: Draft) -> None:
+        if self.epoch <= draft.controller_epoch:
+            raise ConflictError(f"controller epoch {self.epoch} is not above {draft.controller_epoch}")
+        draft.controller_id, draft.controller_epoch = self.broker_id, self.epoch
+
+    def nodes(self) -> Sequence[Node]:
+        return [("controller",), ("controller_epoch",)]
+
+
+# -- topics and partitions -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """There is a new topic (TopicRecord, and a PartitionRecord for each partition)."""
+
+    durable: ClassVar[bool] = True
+    topic: TopicState
+
+    def apply(self, draft: Draft) -> None:
+        if self.topic.name in draft.topics:
+            raise ConflictError(f"there is a topic {self.topic.name} already")
+        draft.topics[self.topic.name] = self.topic
+
+    def nodes(self) -> Sequence[Node]:
+        name = self.topic.name
+        states = [("partitions", name, str(index)) for index in range(len(self.topic.partitions))]
+        return [("topics", name), ("config", ConfigResource.TOPIC, name), *states]
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """A topic has further partitions, behind those that it had (PartitionRecord)."""
+
+    durable: ClassVar[bool] = True
+    topic: str
+    first: int
+    partitions: tuple[PartitionState, ...]
+
+    def apply(self, draft: Draft) -> None:
+        topic = draft.topic(self.topic)
+        if len(topic.partitions) != self.first:
+            raise ConflictError(f"topic {self.topic} has {len(topic.partitions)} partitions, not {self.first}")
+        draft.topics[self.topic] = replace(topic, partitions=topic.partitions + self.partitions)
+
+    def nodes(self) -> Sequence[Node]:
+        states = [("partitions", self.topic, str(self.first + index)) for index in range(len(self.partitions))]
+        return [("topics", self.topic), *states]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePartitions:
+    """Partitions of a topic have another leader, ISR or assignment (PartitionChangeRecord).
+
+    The ``partition_epoch`` of each state is one above that of the state which it was decided upon.
+    """
+
+    durable: ClassVar[bool] = True
+    topic: str
+    states: Mapping[int, PartitionState]
+
+    def apply(self, draft: Draft) -> None:
+        topic = draft.topic(self.topic)
+        partitions = list(topic.partitions)
+        for index, state in self.states.items():
+            if not 0 <= index < len(partitions):
+                raise ConflictError(f"topic {self.topic} has no partition {index}")
+            present = partitions[index]
+            if state.partition_epoch != present.partition_epoch + 1:
+                raise ConflictError(
+                    f"{self.topic}-{index} has partition epoch {present.partition_epoch}: it cannot become "
+                    f"{state.partition_epoch}"
+                )
+            if state.leader_epoch < present.leader_epoch:
+                raise ConflictError(f"the leader epoch of {self.topic}-{index} cannot go back")
+            partitions[index] = state
+        draft.topics[self.topic] = replace(topic, partitions=tuple(partitions))
+
+    def nodes(self) -> Sequence[Node]:
+        return [("partitions", self.topic, str(index)) for index in self.states]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    """A topic is deleted; its logs are to be removed (RemoveTopicRecord)."""
+
+    durable: ClassVar[bool] = True
+    name: str
+    topic_id: uuid.UUID
+
+    def apply(self, draft: Draft) -> None:
+        if draft.topic(self.name).topic_id != self.topic_id:
+            raise ConflictError(f"topic {self.name} has another id than {self.topic_id}")
+        del draft.topics[self.name]
+        draft.deleting |= {self.topic_id}
+
+    def nodes(self) -> Sequence[Node]:
+        return [("topics", self.name), ("config", ConfigResource.TOPIC, self.name), ("deleting", str(self.topic_id))]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetDeleted:
+    """The logs of deleted topics are gone, and nothing need be remembered of them."""
+
+    durable: ClassVar[bool] = True
+    topic_ids: frozenset[uuid.UUID]
+
+    def apply(self, draft: Draft) -> None:
+        draft.deleting -= self.topic_ids
+
+    def nodes(self) -> Sequence[Node]:
+        return [("deleting", str(each)) for each in sorted(self.topic_ids)]
+
+
+# -- configurations, quotas, producer ids --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SetConfig:
+    """``config`` is all that is configured of a resource (ConfigRecord)."""
+
+    durable: ClassVar[bool] = True
+    resource: ConfigResource
+    name: str
+    config: Mapping[str, str]
+
+    def apply(self, draft: Draft) -> None:
+        if self.resource is ConfigResource.TOPIC:
+            draft.topics[self.name] = replace(draft.topic(self.name), config=self.config)
+        elif self.resource is ConfigResource.BROKER:
+            draft.broker_config[self.name] = self.config
+        elif self.config:
+            # At the end, as one that is new.
+            draft.group_config.pop(self.name, None)
+            draft.group_config[self.name] = self.config
+        else:
+            draft.group_config.pop(self.name, None)
+
+    def nodes(self) -> Sequence[Node]:
+        return [("config", self.resource, self.name)]
+
+
+@dataclass(frozen=True, slots=True)
+class SetClientQuota:
+    """``values`` are all quotas of an entity; none removes it (ClientQuotaRecord)."""
+
+    durable: ClassVar[bool] = True
+    entity: QuotaEntity
+    values: Mapping[str, float]
+
+    def apply(self, draft: Draft) -> None:
+        if self.values:
+            # In its place, where it has one.
+            draft.client_quotas[self.entity] = self.values
+        else:
+            draft.client_quotas.pop(self.entity, None)
+
+    def nodes(self) -> Sequence[Node]:
+        return [("quotas", str(self.entity))]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeProducerIds:
+    """Producer ids below ``next_id`` are given out, or may be (ProducerIdsRecord)."""
+
+    durable: ClassVar[bool] = True
+    next_id: int
+
+    def apply(self, draft: Draft) -> None:
+        if self.next_id < draft.next_producer_id:
+            raise ConflictError(f"producer ids below {draft.next_producer_id} are given out already")
+        draft.next_producer_id = self.next_id
+
+    def nodes(self) -> Sequence[Node]:
+        return [("producer_ids",)]

@@ -1,0 +1,80 @@
+"""A registry whose nodes have versions each, as in ZooKeeper: other brokers may change it between look and write.
+
+What `MetadataStore` promises is tested on it as well as on the store of a lone broker, so that the interface stays one
+that a ZooKeeper store can keep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from broker.metadata.model import ClusterState
+from broker.metadata.operations import Node, Operation, apply
+from broker.metadata.store import Decision, Listener
+
+
+class Nodes:
+    """What all brokers share: a state, and the version of each of its nodes.
+
+    Attributes:
+        failing: the next write fails, as without a connection.
+    """
+
+    def __init__(self) -> None:
+        self.state = ClusterState("shared")
+        self.versions: dict[Node, int] = {}
+        self.failing = False
+
+    def write(self, operations: list[Operation], expected: dict[Node, int]) -> bool:
+        """Apply all operations if their nodes have the versions that are expected; whether they had."""
+        if self.failing:
+            raise OSError("the connection is lost")
+        if any(self.versions.get(node, 0) != version for node, version in expected.items()):
+            return False
+        self.state = replace(apply(self.state, operations), revision=self.state.revision + 1)
+        for node in expected:
+            self.versions[node] = self.versions.get(node, 0) + 1
+        return True
+
+
+class NodeStore:
+    """One broker's view of `Nodes`.
+
+    Attributes:
+        before_write: called between a decision and its write, where another broker may come first.
+    """
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._lock = asyncio.Lock()
+        self._listeners: list[Listener] = []
+        self.before_write: Callable[[], None] = lambda: None
+        self._look()
+
+    @property
+    def state(self) -> ClusterState:
+        return self._state
+
+    def _look(self) -> None:
+        self._state, self._versions = self._nodes.state, dict(self._nodes.versions)
+
+    async def commit(self, decide: Decision) -> ClusterState:
+        async with self._lock:
+            while True:
+                operations = list(decide(self._state))
+                if not operations:
+                    return self._state
+                expected = {node: self._versions.get(node, 0) for operation in operations for node in operation.nodes()}
+                await asyncio.sleep(0)
+                self.before_write()
+                written = self._nodes.write(operations, expected)
+                self._look()
+                if written:
+                    for listener in self._listeners:
+                        listener(self._state, operations)
+                    return self._state
+
+    def subscribe(self, listener: Listener) -> None:
+        self._listeners.append(listener)
