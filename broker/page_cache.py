@@ -11,7 +11,6 @@ import errno
 import os
 import sys
 import threading
-from contextlib import suppress
 from functools import cache
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
@@ -134,12 +133,6 @@ def read_in(fd: int, position: int, length: int) -> None:
         if count == 0:
             return
         position += count
-
-
-def try_read_in(fd: int, position: int, length: int) -> None:
-    """`read_in` for somebody who may come: an error is for him to meet."""
-    with suppress(OSError):
-        read_in(fd, position, length)
 
 
 @cache

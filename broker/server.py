@@ -39,6 +39,7 @@ from broker.metadata.local import FILE_NAME, LocalStore
 from broker.metadata.model import BrokerRegistration, ClusterState, MetadataError
 from broker.metadata.operations import ElectController, ForgetDeleted, Operation, RegisterBroker, UnregisterBroker
 from broker.net.acceptor import Acceptor
+from broker.net.disk_reads import DiskReads, on_workers
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from kafkalog.records import kernels
@@ -167,7 +168,12 @@ class Server:
             raise LogDirUnusableError(self.all_failed)
         self.dispatcher = ApiDispatcher(self.broker)
         self.acceptor = Acceptor(
-            loop, lambda: self.broker.config, self.dispatcher, self.broker.connection_rates, self.broker.quota_clock
+            loop,
+            lambda: self.broker.config,
+            self.dispatcher,
+            self.broker.connection_rates,
+            DiskReads(on_workers(self.runtime.workers)),
+            self.broker.quota_clock,
         )
         self.endpoints = self.acceptor.bind()
         await self._register()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from broker.api.fetch_session import FetchSessionCache
 from broker.api.large import Lanes, Turn, Turns, release
@@ -21,6 +21,7 @@ from broker.coordinator.group.service import GroupCoordinator
 from broker.coordinator.transaction.service import Transactions
 from broker.metadata.cache import MetadataCache
 from broker.metrics.counters import RequestCounter
+from broker.net.chunks import Chunk
 from broker.net.connection import Connection
 from broker.quota.client import ANONYMOUS, ClientQuota, ClientQuotas, Mutations
 from broker.quota.connections import ConnectionRates
@@ -173,7 +174,7 @@ class Request:
         """
         self._hold_back(response, wait_ms)
         self._counter.answered(perf_counter() - self._began)
-        self.connection.reply(encode_response(response, self.version, self.correlation_id))
+        self.connection.reply(encoded(response, self.version, self.correlation_id))
 
     async def each(self, entries: Iterable[Entry]) -> AsyncIterator[Entry]:
         """The entries one by one; other requests get their turn in between where they take long.
@@ -203,8 +204,8 @@ class Request:
             return
         self._hold_back(response, wait_ms)
 
-        def encode() -> list[Any]:
-            chunks = encode_response(response, self.version, self.correlation_id)
+        def encode() -> list[Chunk]:
+            chunks = encoded(response, self.version, self.correlation_id)
             for value in (response, self.message, *done_with):
                 release(value)
             return chunks
@@ -224,3 +225,9 @@ class Request:
         """Close the connection, where there can be no response: none was asked for, or serving the request failed."""
         self._counter.answered(perf_counter() - self._began)
         self.connection.close()
+
+
+def encoded(response: Response, version: int, correlation_id: int) -> list[Chunk]:
+    """Return a response's frame, in which the slices of files stand that its handler put into ``records``."""
+    # The codec passes on whatever has a length.
+    return cast(list[Chunk], encode_response(response, version, correlation_id))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from broker.api.context import Request
+from broker.api.context import Request, encoded
 from broker.net.connection import Connection
-from kafkalog.protocol.codec import encode_response
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
@@ -40,7 +39,7 @@ def handle_api_versions(request: Request) -> None:
 def reply_unsupported(connection: Connection, correlation_id: int, apis: Mapping[int, Api]) -> None:
     """Answer an ApiVersions request of an unknown version in version 0, so that the client can try again."""
     response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=announced(apis))
-    connection.reply(encode_response(response, 0, correlation_id))
+    connection.reply(encoded(response, 0, correlation_id))
 
 
 def _legal(text: str) -> bool:

@@ -15,7 +15,11 @@ from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.net.connection import Connection, Dispatcher
+from broker.net.disk_reads import DiskReads
 from broker.net.memory import RequestMemory
+from broker.net.session import Session
+from broker.net.transport.interface import Transport
+from broker.net.transport.plain import PlainTransport
 from broker.quota.connections import ConnectionRates
 from broker.quota.entities import MAX_INT
 
@@ -23,6 +27,8 @@ logger = logging.getLogger("kafkalog.broker.net")
 
 ACCEPTS_PER_EVENT = 64
 ACCEPT_RETRY_SECONDS = 1.0
+QUIET_SECONDS = 10.0
+"""A connection that has been quiet for so long gives back the memory of its buffer."""
 REFUSED_PER_ADDRESS, MAX_REFUSED = 4, 64
 """Connections beyond their address's rate that are left open for a while: they take descriptors from others."""
 RESERVED_DESCRIPTORS = 256
@@ -38,12 +44,14 @@ class Acceptor:
         config: Callable[[], BrokerConfig],
         dispatcher: Dispatcher,
         rates: ConnectionRates,
+        disk: DiskReads,
         now_ms: Callable[[], int],
     ) -> None:
         self._loop = loop
         self._current_config = config
         self._dispatcher = dispatcher
         self._rates = rates
+        self._disk = disk
         self._now_ms = now_ms
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         """Connections beyond their address's rate, left alone until they are closed."""
@@ -199,8 +207,12 @@ class Acceptor:
         except OSError:
             sock.close()
             return
+        self.connect(PlainTransport(self._loop, sock), endpoint)
+
+    def connect(self, transport: Transport, endpoint: Endpoint) -> None:
+        """Serve a peer that came through a listener."""
         connection = Connection(
-            self._loop, sock, endpoint, self._dispatcher, self._memory,
+            self._loop, transport, Session(endpoint, transport.peer), self._dispatcher, self._memory, self._disk,
             self._config["socket.request.max.bytes"], self._closed,
         )  # fmt: skip
         self.connections.add(connection)
@@ -223,7 +235,7 @@ class Acceptor:
             quiet = now - connection.idle_since()
             if idle > 0 and quiet > idle:
                 connection.close()
-            elif quiet > 10:
+            elif quiet > QUIET_SECONDS:
                 connection.trim()
         self._schedule_sweep()
 

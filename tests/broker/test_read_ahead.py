@@ -127,12 +127,12 @@ def test_everything_is_read_in_by_whatever_means(tmp_path: Path, monkeypatch: py
             assert pages_in_memory(fd) == -(-size // os.sysconf("SC_PAGE_SIZE"))
         assert page_cache.resident(fd, 0, size)
         page_cache.read_in(fd, size - 5, 1 << 20)
-        page_cache.try_read_in(fd, size + 5, 1 << 20)
+        page_cache.read_in(fd, size + 5, 1 << 20)
     finally:
         os.close(fd)
 
 
-def test_an_error_of_the_disk_is_told_to_who_waits_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(4096))
     fd = os.open(path, os.O_RDONLY)
@@ -146,6 +146,5 @@ def test_an_error_of_the_disk_is_told_to_who_waits_alone(tmp_path: Path, monkeyp
         monkeypatch.setattr(os, "pread", failing)
         with pytest.raises(OSError, match="Input/output"):
             page_cache.read_in(fd, 0, 4096)
-        page_cache.try_read_in(fd, 0, 4096)
     finally:
         os.close(fd)

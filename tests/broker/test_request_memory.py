@@ -23,8 +23,12 @@ from broker.api.context import Request
 from broker.api.dispatcher import ApiDispatcher
 from broker.config.listeners import Endpoint
 from broker.net.connection import Connection
+from broker.net.disk_reads import DiskReads, on_workers
 from broker.net.framing import BASE_CAPACITY
-from broker.net.memory import RequestMemory
+from broker.net.memory import RequestMemory, Share
+from broker.net.session import Session
+from broker.net.transport.plain import PlainTransport
+from broker.workers import ThreadWorkers
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import encode_request
 from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -80,7 +84,10 @@ class Peers:
         client.setblocking(False)
         sock.setblocking(False)
         loop, endpoint = asyncio.get_running_loop(), Endpoint("PLAINTEXT", "127.0.0.1", 0)
-        self.connections.append(Connection(loop, sock, endpoint, self, self.memory, 100 << 20, lambda _: None))
+        transport, disk = PlainTransport(loop, sock), DiskReads(on_workers(ThreadWorkers(1)))
+        session = Session(endpoint, transport.peer)
+        connection = Connection(loop, transport, session, self, self.memory, disk, 100 << 20, lambda _: None)
+        self.connections.append(connection)
         self._clients.append(client)
         return client
 
@@ -93,7 +100,7 @@ class Peers:
     @property
     def held(self) -> int:
         """Bytes of all buffers beyond those that every connection has."""
-        return sum(each._frames.capacity - BASE_CAPACITY for each in self.connections if not each.closed)
+        return sum(each._reader.frames.capacity - BASE_CAPACITY for each in self.connections if not each.closed)
 
 
 @contextmanager
@@ -286,8 +293,8 @@ def test_random_requests_are_all_answered_within_the_bound(seed: int) -> None:
             def is_done() -> bool:
                 assert all_.held <= all_.memory.used < limit + largest
                 for connection in all_.connections:
-                    if connection._memory_granted in all_.memory._waiting:
-                        assert connection._charged == 0
+                    if connection._reader.waits_for_memory:
+                        assert connection._reader.taken == 0
                 return all(
                     served.get(connection, 0) == 20 for connection, s in zip(all_.connections, stay, strict=True) if s
                 )
@@ -297,49 +304,50 @@ def test_random_requests_are_all_answered_within_the_bound(seed: int) -> None:
             for task in reading:
                 task.cancel()
             await asyncio.gather(*reading, return_exceptions=True)
-            await until(lambda: all(not connection._charged for connection in all_.connections))
+            await until(lambda: all(not connection._reader.taken for connection in all_.connections))
 
     run(main())
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 60), st.booleans()), max_size=80))
-def test_takers_are_granted_in_the_order_of_asking(steps: list[tuple[int, int, bool]]) -> None:
+def test_shares_are_granted_in_the_order_of_asking(steps: list[tuple[int, int, bool]]) -> None:
     memory = RequestMemory(100)
-    has = [0] * 6
     asked: list[int] = []
 
-    def taker(number: int) -> Callable[[int], None]:
-        def granted(count: int) -> None:
+    def share(number: int) -> Share:
+        def granted() -> None:
             assert asked.pop(0) == number
-            has[number] += count
 
-        return granted
+        return memory.share(granted)
 
-    takers = [taker(number) for number in range(6)]
+    shares = [share(number) for number in range(6)]
     for number, count, leaves in steps:
+        mine = shares[number]
         if number in asked and leaves:
-            memory.forget(takers[number])
+            mine.close()
             asked.remove(number)
+            shares[number] = share(number)
         elif number in asked:
             # Asked again, it has one place still, and is granted once.
-            assert not memory.take(count, takers[number])
-        elif has[number]:
-            freed, has[number] = has[number], 0
-            memory.give_back(freed)
-        elif memory.take(count, takers[number]):
+            assert not mine.take(count)
+        elif mine.taken:
+            mine.keep(0)
+        elif mine.take(count):
             assert not asked
-            has[number] = count
         else:
             asked.append(number)
-        assert memory.used == sum(has) < 100 + 60
+        assert [each.waits for each in shares] == [number in asked for number in range(6)]
+        assert memory.used == sum(each.taken for each in shares) < 100 + 60
         assert not asked or memory.used >= 100
 
 
 def test_without_a_bound_nobody_waits() -> None:
     memory = RequestMemory(-1)
     assert not memory.bounded
-    assert all(memory.take(1 << 40, lambda _: pytest.fail("nobody waits")) for _ in range(3))
-    memory.give_back(3 << 40)
+    shares = [memory.share(lambda: pytest.fail("nobody waits")) for _ in range(3)]
+    assert all(share.take(1 << 40) for share in shares)
+    for share in shares:
+        share.keep(0)
     assert memory.used == 0
 
 

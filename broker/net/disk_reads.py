@@ -1,0 +1,83 @@
+"""Slices of files on their way out: are they in memory, and if not, who reads them in.
+
+A slice that is not in the page cache would make the event loop wait for the disk, and with it every client. So the
+writer asks first, and has a worker read in what is missing. While a part is on its way, a worker reads ahead for a
+client that reads on and on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from broker import page_cache
+from broker.net.chunks import FileSlice
+from broker.workers import Workers
+
+MAX_READING_AHEAD = 4
+"""Workers of a broker that read ahead at once; the others are for those who wait."""
+
+RunOnWorker: TypeAlias = Callable[[Callable[[], None], Callable[[BaseException | None], None]], None]
+"""Runs the first function on a worker, and later calls the second on the loop with the first one's error, if any."""
+
+
+def on_workers(workers: Workers) -> RunOnWorker:
+    """Run work on the broker's workers."""
+
+    def run(work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        workers.run(work).add_done_callback(lambda future: done(future.exception()))
+
+    return run
+
+
+class DiskReads:
+    """The reads of a broker's connections. One serves all of them, and bounds what they take of the workers.
+
+    Args:
+        run: runs work on a worker.
+        resident: whether bytes of a file are in memory.
+        read_in: reads bytes of a file into memory.
+    """
+
+    __slots__ = ("_read_in", "_reading_ahead", "_resident", "_run")
+
+    def __init__(
+        self,
+        run: RunOnWorker,
+        resident: Callable[[int, int, int], bool] = page_cache.resident,
+        read_in: Callable[[int, int, int], None] = page_cache.read_in,
+    ) -> None:
+        self._run = run
+        self._resident = resident
+        self._read_in = read_in
+        self._reading_ahead = 0
+
+    def is_in_memory(self, piece: FileSlice, position: int, length: int) -> bool:
+        """Return whether bytes of a slice's file can be sent without waiting for the disk."""
+        return self._resident(piece.fd, position, length)
+
+    def read_in(
+        self, piece: FileSlice, position: int, length: int, done: Callable[[BaseException | None], None]
+    ) -> None:
+        """Have a worker read bytes of a slice's file into memory; ``done`` is called later, with an error if any."""
+        file = piece.file
+        file.missed(position, length)
+        # With the file itself, not its descriptor, which may be another's once the slice is gone.
+        self._run(lambda: self._read_in(file.fd, position, length), done)
+
+    def read_ahead(self, piece: FileSlice, position: int, length: int) -> None:
+        """Let the disk go on while these bytes of a slice are sent, if the client reads on and on."""
+        if self._reading_ahead >= MAX_READING_AHEAD:
+            return
+        file = piece.file
+        stretch = file.stretch_after(position, length)
+        if stretch is None:
+            return
+
+        def done(_: BaseException | None) -> None:
+            # An error is met again by the reader who comes there.
+            self._reading_ahead -= 1
+            stretch.done()
+
+        self._run(lambda: self._read_in(file.fd, stretch.position, stretch.length), done)
+        self._reading_ahead += 1

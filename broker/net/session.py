@@ -1,0 +1,48 @@
+"""Who is at the other end of a connection: what the connection's requests are answered by."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.config.listeners import Endpoint
+
+USER_TYPE = "User"
+UNKNOWN_SOFTWARE = "unknown"
+"""The name and version of a client's software until it tells them in ApiVersions, as in Kafka (KIP-511)."""
+
+
+class Principal(NamedTuple):
+    """Whose requests they are, in Kafka's form: ``User:alice``."""
+
+    principal_type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.principal_type}:{self.name}"
+
+
+ANONYMOUS = Principal(USER_TYPE, "ANONYMOUS")
+"""The principal of a connection whose listener asks for no authentication."""
+
+
+class Session:
+    """A connection's listener, peer and principal, and what its client says of itself.
+
+    Attributes:
+        endpoint: the listener that the connection came through.
+        peer: the address of the peer, without its port.
+        principal: who the requests are from.
+        mechanism: the SASL mechanism that the client uses; None where the listener asks for none.
+        client_software_name: the name of the client's library.
+        client_software_version: the version of that library.
+    """
+
+    __slots__ = ("client_software_name", "client_software_version", "endpoint", "mechanism", "peer", "principal")
+
+    def __init__(self, endpoint: Endpoint, peer: str) -> None:
+        self.endpoint = endpoint
+        self.peer = peer
+        self.principal = ANONYMOUS
+        self.mechanism: str | None = None
+        self.client_software_name = UNKNOWN_SOFTWARE
+        self.client_software_version = UNKNOWN_SOFTWARE

@@ -1,0 +1,43 @@
+"""The time for which a client that is above a quota is served nothing (KIP-219)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.net.event_loop import Clock, Timer
+
+
+class Throttle:
+    """Holds one connection back, one time at a time.
+
+    Attributes:
+        active: the client is held back now.
+    """
+
+    __slots__ = ("_clock", "_on_over", "_timer", "active")
+
+    def __init__(self, clock: Clock, on_over: Callable[[], None]) -> None:
+        self._clock = clock
+        self._on_over: Callable[[], None] | None = on_over
+        self._timer: Timer | None = None
+        self.active = False
+
+    def hold_back(self, seconds: float) -> None:
+        """Hold the client back for so long from now on, whatever is left of the time before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.active = True
+        self._timer = self._clock.call_later(seconds, self._over)
+
+    def close(self) -> None:
+        """Forget the time that is left."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._on_over = None
+
+    def _over(self) -> None:
+        self._timer = None
+        self.active = False
+        if self._on_over is not None:
+            self._on_over()

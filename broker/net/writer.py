@@ -1,0 +1,209 @@
+"""The sending half of a connection: responses go out in the order in which they were put in.
+
+Responses to pipelined requests are gathered, and written together. A slice of a file goes out part by part: each part
+is looked for in memory once, and read in by a worker where it is missing.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from broker.net.chunks import BYTES, Bytes, Chunk, FileSlice
+from broker.net.disk_reads import DiskReads
+from broker.net.transport.interface import Transport
+
+CORK_LIMIT = 64 * 1024
+"""Response bytes gathered over pipelined requests before they are written."""
+PART_BYTES = 1 << 20
+"""A slice is looked for in memory, read in and sent in parts of so many bytes."""
+
+
+class Wait(enum.Enum):
+    """What must happen before more of a response can be sent."""
+
+    PEER = "the peer takes what was sent"
+    DISK = "a worker has read in the next part of a slice"
+
+
+class SliceUnreadableError(OSError):
+    """The disk failed to read bytes that a response promised."""
+
+
+class Writer:
+    """Sends chunks through a transport.
+
+    Args:
+        on_sent: called when the transport has taken everything that was put in.
+        on_failed: called when nothing more can be sent, for the transport or a file is broken.
+
+    Attributes:
+        is_corked: small responses wait to be written together with the next one.
+        waits_for: what must happen before more can be sent; None while nothing is on its way.
+        last_active: the time when the peer, which was waited for, took something last.
+    """
+
+    __slots__ = (
+        "_disk", "_in_memory_to", "_on_failed", "_on_sent", "_out", "_queued", "_sent", "_time", "_transport",
+        "is_corked", "last_active", "waits_for",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        transport: Transport,
+        disk: DiskReads,
+        time: Callable[[], float],
+        on_sent: Callable[[], None],
+        on_failed: Callable[[OSError], None],
+    ) -> None:
+        self._transport = transport
+        self._disk = disk
+        self._time = time
+        self._on_sent = on_sent
+        self._on_failed: Callable[[OSError], None] | None = on_failed
+        self._out: deque[Chunk] = deque()
+        self._queued = 0
+        """Bytes put in since everything was sent last."""
+        self._sent = 0
+        """Bytes sent of the slice at the head of the queue."""
+        self._in_memory_to = -1
+        """The position in that slice's file up to which it was found in memory, or read in."""
+        self.is_corked = False
+        self.waits_for: Wait | None = None
+        self.last_active = time()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all responses are with the kernel."""
+        return not self._out and not self._transport.has_unsent
+
+    def put(self, chunks: Iterable[Chunk]) -> None:
+        """Send a response after those before it."""
+        out = self._out
+        for chunk in chunks:
+            size = len(chunk)
+            if size:
+                out.append(chunk)
+                self._queued += size
+        if self.waits_for is None and not (self.is_corked and self._queued < CORK_LIMIT):
+            self._flush()
+
+    def flush(self) -> None:
+        """Send what was gathered, if nothing is on its way already."""
+        if self._out and self.waits_for is None:
+            self._flush()
+
+    def _flush(self) -> None:
+        was_blocked = self.waits_for is Wait.PEER
+        if was_blocked:
+            self.last_active = self._time()
+        try:
+            wait = self._write_out()
+        except OSError as error:
+            self._fail(error)
+            return
+        self.waits_for = wait
+        if wait is Wait.PEER:
+            if not was_blocked:
+                self._transport.watch_writable(self._flush)
+        elif was_blocked:
+            self._transport.unwatch_writable()
+        if wait is None:
+            self._queued = 0
+            self._on_sent()
+
+    def _write_out(self) -> Wait | None:
+        """Send until nothing is left (None), or something has to be waited for."""
+        out = self._out
+        try:
+            while out:
+                chunk = out[0]
+                if isinstance(chunk, BYTES):
+                    self._consume(self._transport.send(chunk) if len(out) == 1 else self._send_gathered())
+                elif not self._send_slice(chunk):
+                    return Wait.DISK
+        except (BlockingIOError, InterruptedError):
+            return Wait.PEER
+        return Wait.PEER if self._transport.has_unsent else None
+
+    def _send_gathered(self) -> int:
+        """Send the bytes before the first slice together."""
+        out = self._out
+        gathered: list[Bytes] = []
+        for chunk in out:
+            if not isinstance(chunk, BYTES):
+                break
+            gathered.append(chunk)
+        return self._transport.send_many(gathered, len(gathered) < len(out))
+
+    def _consume(self, count: int) -> None:
+        out = self._out
+        while count:
+            chunk = out[0]
+            assert isinstance(chunk, BYTES)
+            if count >= len(chunk):
+                count -= len(chunk)
+                out.popleft()
+            else:
+                out[0] = memoryview(chunk)[count:]
+                return
+
+    # -- slices
+
+    def _send_slice(self, piece: FileSlice) -> bool:
+        """Send the slice at the head of the queue; False if the disk has to be waited for."""
+        end = piece.position + len(piece)
+        send_file = self._transport.send_file
+        while (position := piece.position + self._sent) < end:
+            if position >= self._in_memory_to:
+                part = min(end - position, PART_BYTES)
+                if not self._disk.is_in_memory(piece, position, part):
+                    self._disk.read_in(piece, position, part, partial(self._on_read_in, piece, part))
+                    return False
+                # Asked once a part, not each time the transport takes some more of it.
+                self._begin_part(piece, position, part)
+            sent = send_file(piece.fd, position, min(end, self._in_memory_to) - position)
+            if sent == 0:
+                # The file is shorter than promised: nothing sensible can follow on this stream.
+                raise OSError("log segment ended before the response did")
+            self._sent += sent
+        self._out.popleft()
+        self._sent = 0
+        self._in_memory_to = -1
+        return True
+
+    def _begin_part(self, piece: FileSlice, position: int, part: int) -> None:
+        """Note that the next part of a slice is in memory; while it is sent, let the disk go on."""
+        self._in_memory_to = position + part
+        self._disk.read_ahead(piece, position, part)
+
+    def _on_read_in(self, piece: FileSlice, part: int, error: BaseException | None) -> None:
+        self.waits_for = None
+        if self._on_failed is None:
+            return
+        if error is not None:
+            self._fail(SliceUnreadableError(str(error)))
+            return
+        self._begin_part(piece, piece.position + self._sent, part)
+        self._flush()
+
+    # -- end of life
+
+    def _fail(self, error: OSError) -> None:
+        if self._on_failed is not None:
+            self._on_failed(error)
+
+    def close(self) -> None:
+        """Drop what was not sent."""
+        if self.waits_for is Wait.PEER:
+            self.waits_for = None
+            self._transport.unwatch_writable()
+        self._out.clear()
+        self._on_sent = _nothing
+        self._on_failed = None
+
+
+def _nothing() -> None:
+    pass
