@@ -23,7 +23,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metrics.counters import RequestCounter
 from broker.net.chunks import Chunk
 from broker.net.connection import Connection
-from broker.quota.client import ANONYMOUS, ClientQuota, ClientQuotas, Mutations
+from broker.quota.client import ClientQuota, ClientQuotas, Mutations
 from broker.quota.connections import ConnectionRates
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
@@ -124,8 +124,8 @@ class Request:
 
     @property
     def user(self) -> str:
-        """Who sent it, for quotas."""
-        return ANONYMOUS
+        """The name of the principal that sent it, for quotas."""
+        return self.connection.session.principal.name
 
     def quota_wait_ms(
         self, *uses: tuple[ClientQuota, float], timed: bool = True, mutations: Mutations | None = None

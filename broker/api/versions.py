@@ -28,6 +28,10 @@ def handle_api_versions(request: Request) -> None:
     if request.version >= 3 and not (_legal(message.client_software_name) and _legal(message.client_software_version)):
         request.reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
         return
+    if request.version >= 3:
+        session = request.connection.session
+        session.client_software_name = message.client_software_name
+        session.client_software_version = message.client_software_version
     if not _served:
         from broker.api.registry import served_apis
 

@@ -14,8 +14,6 @@ from broker.quota.limits import ClientLimits, Limit, Share
 from broker.quota.measures import Measure, Rate, TokenBucket, Window
 from kafkalog.protocol.errors import ThrottlingQuotaExceededError
 
-ANONYMOUS = "ANONYMOUS"
-"""The user of a connection that has not said who it is, as Kafka's ``User:ANONYMOUS``."""
 SWEEP_AT_LEAST = 1000
 """Shares below which nothing is swept out."""
 
