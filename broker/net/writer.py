@@ -10,10 +10,11 @@ import enum
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 
 from broker.net.chunks import BYTES, Bytes, Chunk, FileSlice
 from broker.net.disk_reads import DiskReads
-from broker.net.transport.interface import Transport
+from broker.net.transport.interface import MAX_GATHERED, Transport
 
 CORK_LIMIT = 64 * 1024
 """Response bytes gathered over pipelined requests before they are written."""
@@ -129,10 +130,10 @@ class Writer:
         return Wait.PEER if self._transport.has_unsent else None
 
     def _send_gathered(self) -> int:
-        """Send the bytes before the first slice together."""
+        """Send the bytes before the first slice together, as many chunks of them as a transport takes."""
         out = self._out
         gathered: list[Bytes] = []
-        for chunk in out:
+        for chunk in islice(out, MAX_GATHERED):
             if not isinstance(chunk, BYTES):
                 break
             gathered.append(chunk)

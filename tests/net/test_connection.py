@@ -330,3 +330,32 @@ def test_a_closed_connection_is_gone_at_once(connect: Connect) -> None:
     finally:
         gc.enable()
         peer.close()
+
+
+@pytest.mark.parametrize("connect", TRANSPORTS)
+def test_a_response_of_any_number_of_chunks_is_sent(connect: Connect) -> None:
+    """The kernel takes 1024 at once, and refuses more."""
+    chance = random.Random(1)
+    loop, memory = SimulatedLoop(chance), RequestMemory(-1)
+
+    class Many:
+        def dispatch(self, connection: Connection, frame: memoryview) -> None:
+            connection.reply([bytes([at % 251]) for at in range(5000)])
+
+    transport, peer = connect(loop, chance)
+    disk = DiskReads(loop.run_on_worker)
+    connection = Connection(
+        loop, transport, Session(ENDPOINT, ""), Many(), memory, disk, LARGEST, on_close=lambda _: None
+    )
+    unsent, received = bytearray(NUMBER.pack(0)), b""
+    for _ in range(STEPS):
+        del unsent[: peer.send(bytes(unsent))]
+        loop.step()
+        received += peer.recv(10_000)
+        if len(received) == 5000 or connection.closed:
+            break
+    try:
+        assert received == bytes(at % 251 for at in range(5000))
+    finally:
+        connection.close()
+        peer.close()

@@ -7,6 +7,9 @@ from typing import Protocol
 
 from broker.net.chunks import Bytes
 
+MAX_GATHERED = 1024
+"""Chunks that ``send_many`` is given at most: kernels refuse more at once (IOV_MAX)."""
+
 
 class Transport(Protocol):
     """Bytes in, bytes and slices of files out. No method blocks, and all run on the event loop's thread.
@@ -49,7 +52,7 @@ class Transport(Protocol):
         """Accept bytes; return how many, at least one."""
 
     def send_many(self, chunks: Sequence[Bytes], more: bool, /) -> int:
-        """Accept bytes of several chunks, in their order; return how many, at least one.
+        """Accept bytes of at most `MAX_GATHERED` chunks, in their order; return how many, at least one.
 
         Args:
             more: a slice of a file follows at once, so a packet need not end here.
