@@ -1,7 +1,7 @@
-"""A cluster as its clients see it: who the brokers are, who leads what, and a connection to each.
+"""A cluster as its clients see it: its brokers, the leaders of partitions, and a connection to each broker.
 
-Metadata is kept for ``metadata.max.age.ms`` and fetched anew when an error says that it is old. Requests to the same
-broker take turns on one connection; several threads may use a Cluster, and one that must not wait for the others
+Metadata is kept for ``metadata.max.age.ms``, and fetched anew when an error says that it is old. Several threads may
+use a Cluster. Requests to the same broker take turns on one connection; a thread that must not wait for the others
 opens a connection of its own (`connect`).
 """
 
@@ -40,8 +40,8 @@ from .types import TopicPartition
 
 T = TypeVar("T")
 FIRST_PATIENCE_S = 1.5
-"""How long a connection's first try may take to be accepted; each one that takes longer doubles it, up to
-socket.connection.setup.timeout.ms. A host that drops packets is told of, and another one tried, that soon."""
+"""How long the first attempt to connect may wait to be accepted. Each one that waits in vain doubles it, up to
+socket.connection.setup.timeout.ms. A host that drops packets is found out, and another one tried, that soon."""
 
 
 class Broker(NamedTuple):
@@ -54,7 +54,7 @@ class Broker(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """Who leads and holds a partition; ``leader`` is -1 where it has none, ``leader_epoch`` where it is unknown."""
+    """A partition's leader and replicas; ``leader`` is -1 where it has none, ``leader_epoch`` where it is unknown."""
 
     partition: int
     leader: int
@@ -77,7 +77,7 @@ class TopicMetadata(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterMetadata:
-    """What the brokers said last. ``controller_id`` is -1 where there is none."""
+    """The latest answer of the brokers. ``controller_id`` is -1 where there is none."""
 
     cluster_id: str | None = None
     controller_id: int = -1
@@ -93,7 +93,7 @@ class Leader(NamedTuple):
 
 
 class _Slot:
-    """The connection to one address, and the lock of who is using it."""
+    """The connection to one address, and the lock that its users take."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -129,11 +129,20 @@ class Cluster(Closing):
         allow_auto_topic_creation: bool = False,
         once: bool = False,
     ) -> ClusterMetadata:
-        """Brokers, and these topics (None: all), from memory unless it is too old or ``refresh`` asks.
+        """Describe the brokers and these topics (None: all), from memory unless that is too old.
 
-        A topic that cannot be described is there with its ``error_code``. Raises ClientTimeoutError when no broker
-        answers until ``deadline`` (``time.monotonic``; ``default.api.timeout.ms`` from now unless given); with ``once``
-        ConnectionFailedError when none answers at the first try.
+        A topic that cannot be described is in the result with its ``error_code``.
+
+        Args:
+            topics: The topics' names.
+            refresh: Ask the brokers, however new the memory is.
+            deadline: In seconds of ``time.monotonic``; ``default.api.timeout.ms`` from now unless given.
+            allow_auto_topic_creation: Let the brokers create topics that do not exist.
+            once: Ask each broker only once.
+
+        Raises:
+            ClientTimeoutError: No broker has answered until the deadline.
+            ConnectionFailedError: With ``once``, no broker answered.
         """
         wanted = None if topics is None else list(dict.fromkeys(topics))
         oldest = time.monotonic() - self.config.metadata_max_age
@@ -164,7 +173,7 @@ class Cluster(Closing):
         answer = ClusterMetadata(response.cluster_id, response.controller_id, brokers, topics)
         now = time.monotonic()
         with self._lock:
-            # Only what is well is kept; what has an error is asked for again.
+            # A topic with an error is not kept, so that the next call asks for it again.
             kept = {} if wanted is None else {k: v for k, v in self._known.topics.items() if k not in topics}
             kept.update((name, topic) for name, topic in topics.items() if not topic.error_code)
             fetched = {} if wanted is None else {name: at for name, at in self._fetched.items() if name not in topics}
@@ -176,18 +185,22 @@ class Cluster(Closing):
         return answer
 
     def forget(self, topics: Collection[str] | None = None) -> None:
-        """Have the metadata of these topics (None: everything) fetched anew before it is used again."""
+        """Fetch the metadata of these topics (None: everything) anew before the next use."""
         with self._lock:
             self._all_fetched = float("-inf")
             gone = set(self._fetched) if topics is None else set(topics)
             self._fetched = {name: at for name, at in self._fetched.items() if name not in gone}
 
     def partitions(self, topic: str, *, deadline: float | None = None) -> list[int]:
-        """The numbers of a topic's partitions. UnknownTopicOrPartitionError where there is no such topic."""
+        """List the numbers of a topic's partitions.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic.
+        """
         return sorted(self.topic(topic, deadline=deadline).partitions)
 
     def topic(self, name: str, *, deadline: float | None = None) -> TopicMetadata:
-        """A topic that exists; the error that its metadata reports is raised."""
+        """Describe a topic that exists; raise the error that its metadata reports."""
         retry = Retry(self.config, deadline)
         return retry.run(lambda: self._topic_now(name, retry.deadline))
 
@@ -198,20 +211,22 @@ class Cluster(Closing):
         return found
 
     def leader(self, tp: TopicPartition, *, deadline: float | None = None) -> Leader:
-        """The leader of a partition, waited for while there is none.
+        """Find the leader of a partition; wait for one while there is none.
 
-        UnknownTopicOrPartitionError where there is no such partition, ClientTimeoutError.
+        Raises:
+            UnknownTopicOrPartitionError: There is no such partition.
+            ClientTimeoutError: There was no leader until the deadline.
         """
         retry = Retry(self.config, deadline)
         return retry.run(lambda: self.leader_now(tp, retry.deadline), lambda error: self.forget([tp.topic]))
 
     def leader_now(self, tp: TopicPartition, deadline: float | None = None) -> Leader:
-        """As `leader`, without trying again: LeaderNotAvailableError where there is none, or what went wrong."""
+        """Find the leader as `leader` does, but ask only once; LeaderNotAvailableError where there is none."""
         deadline = Retry(self.config, deadline).deadline
         return self._leader(tp, self._topic_now(tp.topic, deadline, once=True))
 
     def known_leader(self, tp: TopicPartition) -> Leader | None:
-        """As `leader_now`, from memory alone, however old; None where the topic's metadata is to be fetched first."""
+        """Find the leader in memory, however old that is; None where the topic's metadata has to be fetched first."""
         with self._lock:
             topic = self._known.topics.get(tp.topic) if tp.topic in self._fetched else None
         return None if topic is None else self._leader(tp, topic)
@@ -236,25 +251,25 @@ class Cluster(Closing):
         max_version: int | None = None,
         min_version: int = 0,
     ) -> Any:
-        """Send a request to one broker, once; its response.
+        """Send a request to one broker, once, and receive its response.
 
-        ``timeout``: seconds for all of that, waiting for the connection included (``request.timeout.ms`` unless given).
-        A connection that broke while it was idle is made anew. Raises the errors of `Connection`, and
-        ConnectionFailedError for a broker that metadata does not name.
+        A connection that broke while it was idle is made anew. ``timeout`` is in seconds and includes the wait for the
+        connection; ``request.timeout.ms`` unless given. Raises the errors of `Connection`, and ConnectionFailedError
+        for a broker that the metadata does not name.
         """
         deadline = time.monotonic() + (self.config.request_timeout if timeout is None else timeout)
         return self._request_at(self._address(node_id, deadline), message, deadline, max_version, min_version)
 
     def request_any(self, message: Request, *, deadline: float | None = None, max_version: int | None = None) -> Any:
-        """Send a request to any broker, trying all of them, again and again, until one answers.
+        """Send a request to any broker; try all of them, again and again, until one answers.
 
-        Raises ClientTimeoutError after ``deadline``, and at once what trying again does not help against.
+        Raises ClientTimeoutError after ``deadline``, and at once an error that a retry does not mend.
         """
         retry = Retry(self.config, deadline)
         return retry.run(lambda: self._request_anywhere(message, retry, max_version))
 
     def request_controller(self, message: Request, *, deadline: float | None = None) -> Any:
-        """Send a request to the controller (or, where none is named, to any broker, which forwards it)."""
+        """Send a request to the controller; where the metadata names none, to any broker, which forwards it."""
         retry = Retry(self.config, deadline)
         controller = self.metadata([], deadline=retry.deadline, refresh=not self._known.brokers).controller_id
         if controller not in self._known.brokers:
@@ -262,7 +277,7 @@ class Cluster(Closing):
         return self.request_to(controller, message, timeout=self._timeout(retry))
 
     def on_controller(self, attempt: Callable[[Retry], T], *, deadline: float | None = None) -> T:
-        """Run ``attempt``, which asks the controller, again where the controller has moved or does not answer."""
+        """Run ``attempt``, which asks the controller; run it again where that has moved or does not answer."""
         retry = Retry(self.config, deadline)
 
         def look_again(error: Exception) -> None:
@@ -272,13 +287,13 @@ class Cluster(Closing):
         return retry.run(lambda: attempt(retry), look_again)
 
     def connect(self, broker: Broker, *, timeout: float | None = None) -> Connection:
-        """A connection for the caller alone, who closes it."""
+        """Make a connection for the caller alone, who closes it."""
         return Connection(
             broker.host, broker.port, self.config, timeout=timeout, salted_passwords=self._salted_passwords
         )
 
     def close(self) -> None:
-        """Close all connections of the cluster's own; requests under way in other threads fail."""
+        """Close the connections that `connect` has not given away; requests under way in other threads fail."""
         with self._lock:
             self._closed = True
             slots = list(self._slots.values())
@@ -289,7 +304,7 @@ class Cluster(Closing):
             if connection is not None and free:
                 connection.close()
             elif connection is not None:
-                # Who uses it closes it then.
+                # The thread that uses it closes it then.
                 connection.interrupt()
             if free:
                 slot.lock.release()
@@ -305,7 +320,7 @@ class Cluster(Closing):
         return broker.host, broker.port
 
     def _candidates(self) -> list[Address]:
-        """Addresses to try, those with a connection first, the bootstrap servers last."""
+        """List the addresses to try: first those with a connection, last the bootstrap servers."""
         with self._lock:
             known = [(broker.host, broker.port) for broker in self._known.brokers.values()]
             connected = {address for address, slot in self._slots.items() if slot.connection is not None}
@@ -362,7 +377,7 @@ class Cluster(Closing):
             slot.lock.release()
 
     def _connected(self, slot: _Slot, address: Address, deadline: float) -> Connection:
-        """The connection of a slot whose lock the caller has."""
+        """Find or make the connection of a slot; the caller holds the slot's lock."""
         connection = slot.connection
         if connection is None or connection.closed or connection.expired or connection.readable():
             # Readable with nothing asked: the broker has closed it, as it does with idle ones.

@@ -1,6 +1,6 @@
-"""The application's side of a membership under the classic protocol: joins when that is due, gives up and takes.
+"""The application's side of a membership under the classic protocol: when to join, what to give up and to take.
 
-The waiting is done by other threads (`joining`, `commits`, `heartbeat`).
+Other threads do the waiting (`joining`, `commits`, `heartbeat`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class ClassicCoordinator(Coordinator):
-    """The member of one consumer. ``wake_fetcher`` is called when partitions were assigned."""
+    """The member of one consumer. It calls ``wake_fetcher`` when partitions were assigned."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class ClassicCoordinator(Coordinator):
         return min(times)
 
     def _check_fenced(self) -> None:
-        """FencedInstanceIdError where another has this one's id, again and again until the application leaves."""
+        """Raise FencedInstanceIdError while another member has this one's id, until the application leaves."""
         if not self.membership.fenced:
             return
         with self._shared.lock:
@@ -136,7 +136,7 @@ class ClassicCoordinator(Coordinator):
         self._complete(joined)
 
     def _wants_join(self) -> bool:
-        """Whether the member is to join, having looked at what has changed."""
+        """Look for changes that call for another join; whether the member has to join."""
         subscription = self._subscription
         if subscription.kind is Kind.PATTERN and not subscription.matched:
             return False
@@ -149,7 +149,7 @@ class ClassicCoordinator(Coordinator):
         return self.membership.rejoin is not None
 
     def _changed(self, joined: Joined) -> bool:
-        """Whether topics of the group have other partitions than when this member, its leader, shared them out."""
+        """Whether topics of the group have other partitions than when this member, its leader, assigned them."""
         known, decided = self._known, joined.snapshot or {}
         if known is None:
             return False
@@ -175,9 +175,10 @@ class ClassicCoordinator(Coordinator):
     # Before and after a join
 
     def _prepare(self) -> bool:
-        """Give up what has to be given up before joining; False while a commit is waited for.
+        """Give up what has to be given up before joining; False while a commit is under way.
 
-        Once for all tries, but a member that the group gave up meanwhile has lost what it kept until then.
+        It is done once, however often the join is tried. But a member that the group removed meanwhile has lost the
+        partitions that it kept until then.
         """
         if self._prepared and (self.membership.generation.valid or not self._subscription.partitions):
             return True

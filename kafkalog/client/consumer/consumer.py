@@ -394,11 +394,7 @@ class Consumer(Closing):
     # Topics and offsets, whatever is assigned
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
-        """List a topic's partitions.
-
-        Raises:
-            UnknownTopicOrPartitionError: There is no such topic.
-        """
+        """List a topic's partitions; UnknownTopicOrPartitionError where there is no such topic."""
         with self._use():
             return self._inquiries.partitions_for(topic, self._deadline(timeout))
 
