@@ -1,13 +1,22 @@
 """Spark reads the log: ``spark.read.format("kafkalog")`` and ``spark.readStream.format("kafkalog")``, without a jar.
 
-- `options`     what a user may set, under the names of Spark's Kafka source
-- `schema`      the columns, and which of them a reader builds
-- `offsets`     planning over maps of offsets: pure functions
-- `data_loss`   what is said when offsets are gone
-- `discovery`   partitions and offsets, asked of the brokers by the driver
-- `reader`      record batches of one range of offsets, on an executor
-- `source`      the data source and its batch reader; `stream` its streaming reader
-- `sink`        rows written to topics
-- `values`      values as typed columns: JSON and Avro
-- `offline`     log directories read without a broker
+- `source`         the data source: which reader or writer a query gets; `batch` and `stream` its readers
+- `options`        what a user may set, under the names of Spark's Kafka source; `option_values` how values are read
+- `schema`         the columns, and which of them a reader builds
+- `offsets`        planning over maps of offsets: pure functions; `admission` the shares of a trigger's limit
+- `sizes`          limits in bytes, from samples of record batches
+- `filters`        bounds on what is read, from pushed filters
+- `patterns`       Java's regular expressions of topics
+- `data_loss`      the reports of offsets that are gone
+- `discovery`      partitions and offsets, asked of the brokers by the driver
+- `small_batches`  small micro-batches, read by the planner
+- `progress`       a group's offsets, committed for lag tools
+- `tasks`          what the planner sends to executors; `reader` record batches of one range of offsets there
+- `worker`         settings of the Python worker that tasks run in
+- `precompiled`    byte code in PySpark's archives
+- `sink`           rows written to topics
+- `values`         values as typed columns: JSON and Avro
+- `offline`        log directories read without a broker
+- `load`           topics loaded into Parquet and Avro files
+- `jobs`           streaming jobs to run and to copy
 """

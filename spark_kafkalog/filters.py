@@ -25,7 +25,6 @@ from pyspark.sql.datasource import (
 
 from .offsets import Lookup, OffsetRange
 from .options import LATEST
-from .source import KafkalogBatchReader
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER_NULL = ("topic", "partition", "offset")
@@ -190,20 +189,3 @@ def _microseconds(value: datetime) -> int:
 def _milliseconds(value: datetime) -> int:
     """Rounded up."""
     return -(-_microseconds(value) // 1000)
-
-
-class FilteringBatchReader(KafkalogBatchReader):
-    """The batch reader with ``filterPushdown``.
-
-    A class of its own: PySpark refuses a reader that has ``pushFilters`` while
-    ``spark.sql.python.filterPushdown.enabled`` is off.
-    """
-
-    _bounds = Bounds()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        self._bounds, remaining = push(filters)
-        return remaining
-
-    def narrowed(self, ranges: list[OffsetRange], lookup: Lookup) -> list[OffsetRange]:
-        return narrow(ranges, self._bounds, lookup)

@@ -1,9 +1,8 @@
-"""The data source ``kafkalog`` and its batch reader."""
+"""The data source ``kafkalog``: which reader or writer a query gets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -16,75 +15,17 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kafkalog.client.types import TopicPartition
-
-from . import offsets
 from .offline.options import OfflineOptions, is_offline, refuse_stream
 from .options import OptionsError, SourceOptions
-from .schema import columns_of, source_schema
+from .schema import source_schema
 from .values.errors import SchemaRegistryError
 from .values.names import are_given
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from .values.typed import Typed
 
 _SOURCE_ONLY = ("subscribe", "subscribepattern", "assign")
 """Options that only a source has, and one of which each source has."""
-
-
-@dataclass
-class RangePartition(InputPartition):
-    """One task: offsets [start, end) of a partition, of the topic with this mark (``offsets.topic_mark``)."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-    topic_mark: str | None = None
-
-
-@dataclass
-class SmallBatch(InputPartition):
-    """One task for all ranges of a micro-batch whose rows the planner has read (``small_batches``)."""
-
-    ranges: list[RangePartition]
-
-
-def tasks(
-    ranges: Sequence[offsets.OffsetRange],
-    topics: Mapping[str, str],
-    options: SourceOptions,
-    measure: offsets.Measure | None = None,
-) -> list[RangePartition]:
-    """Ranges cut as ``minPartitions`` and ``max…PerPartition`` ask for; ``topics`` has the topics' marks."""
-    cut = offsets.split(
-        ranges, options.min_partitions, options.max_records_per_partition, options.max_bytes_per_partition, measure
-    )
-    return [
-        RangePartition(each.tp.topic, each.tp.partition, each.start, each.end, topics.get(each.tp.topic))
-        for each in cut
-    ]
-
-
-def read_task(partition: InputPartition, options: SourceOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Record batches of a task, on an executor."""
-    if isinstance(partition, SmallBatch):
-        return (batch for each in partition.ranges for batch in read_task(each, options, schema))
-    if not isinstance(partition, RangePartition):
-        # What PySpark makes of an empty list of partitions.
-        return iter(())
-    from .reader import read_range
-
-    return read_range(
-        TopicPartition(partition.topic, partition.partition),
-        partition.start,
-        partition.end,
-        options,
-        columns_of(schema),
-        topic=partition.topic_mark,
-    )
 
 
 def names_a_source(options: Mapping[str, str]) -> bool:
@@ -147,11 +88,10 @@ class KafkalogDataSource(DataSource):
             from .offline.source import OfflineBatchReader
 
             return OfflineBatchReader(OfflineOptions.parse(self.options), schema)
-        if self._source_options.filter_pushdown:
-            from .filters import FilteringBatchReader
+        from .batch import FilteringBatchReader, KafkalogBatchReader
 
-            return FilteringBatchReader(self._source_options, schema)
-        return KafkalogBatchReader(self._source_options, schema)
+        make = FilteringBatchReader if self._source_options.filter_pushdown else KafkalogBatchReader
+        return make(self._source_options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from .stream import KafkalogStreamReader
@@ -197,35 +137,3 @@ class RefusedStreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         raise self._error
-
-
-class KafkalogBatchReader(DataSourceReader):
-    """A batch query: its offsets are fixed when it is planned, so that all actions on a DataFrame see the same rows."""
-
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        self._options = options
-        self._schema = schema
-        columns_of(schema)
-        self._starting, self._ending = options.batch_limits()
-
-    def partitions(self) -> Sequence[InputPartition]:
-        from .discovery import Discovery
-        from .sizes import measure_for
-
-        discovery = Discovery(self._options)
-        try:
-            assigned, topics = discovery.assigned()
-            starts = offsets.resolve(self._starting, assigned, discovery.lookup, starting=True)
-            ends = offsets.resolve(self._ending, assigned, discovery.lookup, starting=False)
-            ranges = self.narrowed(offsets.batch_ranges(starts, ends), discovery.lookup)
-            measure = measure_for(self._options, ranges, discovery.densities)
-        finally:
-            discovery.close()
-        return tasks(ranges, topics, self._options, measure)
-
-    def narrowed(self, ranges: list[offsets.OffsetRange], lookup: offsets.Lookup) -> list[offsets.OffsetRange]:
-        """What is to be read of these ranges; ``lookup`` asks brokers for offsets of timestamps."""
-        return ranges
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_task(partition, self._options, self._schema)

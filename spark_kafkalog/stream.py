@@ -35,7 +35,7 @@ from .options import EARLIEST, Limit, SourceOptions
 from .progress import GroupProgress
 from .schema import columns_of
 from .small_batches import RowsInPlanner, SmallBatches
-from .source import SmallBatch, read_task, tasks
+from .tasks import SmallBatch, read_task, tasks
 
 
 class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):

@@ -30,8 +30,8 @@ from spark_kafkalog.discovery import Assigned
 from spark_kafkalog.offsets import Offsets, Position
 from spark_kafkalog.options import EARLIEST, LATEST, SourceOptions
 from spark_kafkalog.schema import source_schema
-from spark_kafkalog.source import RangePartition
 from spark_kafkalog.stream import KafkalogStreamReader
+from spark_kafkalog.tasks import RangePartition
 
 Record = tuple[str, str, int, int]
 """Topic, its mark, partition, offset: what no other record has."""

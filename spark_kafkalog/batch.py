@@ -1,0 +1,64 @@
+"""The batch reader: offsets are fixed when a query is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from . import offsets
+from .filters import Bounds, narrow, push
+from .options import SourceOptions
+from .schema import columns_of
+from .tasks import read_task, tasks
+
+
+class KafkalogBatchReader(DataSourceReader):
+    """A batch query: its offsets are fixed when it is planned, so that all actions on a DataFrame see the same rows."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        columns_of(schema)
+        self._starting, self._ending = options.batch_limits()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        from .discovery import Discovery
+        from .sizes import measure_for
+
+        discovery = Discovery(self._options)
+        try:
+            assigned, topics = discovery.assigned()
+            starts = offsets.resolve(self._starting, assigned, discovery.lookup, starting=True)
+            ends = offsets.resolve(self._ending, assigned, discovery.lookup, starting=False)
+            ranges = self.narrowed(offsets.batch_ranges(starts, ends), discovery.lookup)
+            measure = measure_for(self._options, ranges, discovery.densities)
+        finally:
+            discovery.close()
+        return tasks(ranges, topics, self._options, measure)
+
+    def narrowed(self, ranges: list[offsets.OffsetRange], lookup: offsets.Lookup) -> list[offsets.OffsetRange]:
+        """What is to be read of these ranges; ``lookup`` asks brokers for offsets of timestamps."""
+        return ranges
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_task(partition, self._options, self._schema)
+
+
+class FilteringBatchReader(KafkalogBatchReader):
+    """The batch reader with ``filterPushdown``.
+
+    A class of its own: PySpark refuses a reader that has ``pushFilters`` while
+    ``spark.sql.python.filterPushdown.enabled`` is off.
+    """
+
+    _bounds = Bounds()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        self._bounds, remaining = push(filters)
+        return remaining
+
+    def narrowed(self, ranges: list[offsets.OffsetRange], lookup: offsets.Lookup) -> list[offsets.OffsetRange]:
+        return narrow(ranges, self._bounds, lookup)
