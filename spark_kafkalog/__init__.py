@@ -18,5 +18,6 @@
 - `values`         values as typed columns: JSON and Avro
 - `offline`        log directories read without a broker
 - `load`           topics loaded into Parquet and Avro files
+- `fs`             the file systems of both; `process_cache` connections kept between tasks
 - `jobs`           streaming jobs to run and to copy
 """

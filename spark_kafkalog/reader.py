@@ -41,6 +41,7 @@ from . import worker
 from .data_loss import Condition, reporter
 from .offsets import topic_mark
 from .options import EARLIEST, LATEST, SourceOptions
+from .process_cache import ProcessCache
 
 _log = logging.getLogger(__name__)
 
@@ -58,9 +59,9 @@ _START = Struct(">qi")
 _INT32 = Struct(">i")
 _RECORDS_COUNT_AT = 57
 
-_MOST_CLUSTERS = 8
-_clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
-"""Clusters by ``kafka.*`` properties, for the tasks of this worker process, the one that was used last at the end."""
+CLUSTERS: ProcessCache[tuple[tuple[str, str], ...], Cluster] = ProcessCache(8, Cluster.close)
+"""Clusters by ``kafka.*`` properties, for the tasks of this worker process. Few are kept: they have connections, and a
+worker may live through queries of many users, each with a password of its own."""
 
 
 OnLoss = Callable[[int, int, str], None]
@@ -99,15 +100,7 @@ def read_range(
 
 
 def _cluster(options: SourceOptions) -> Cluster:
-    key = tuple(sorted(options.properties.items()))
-    found = _clusters.pop(key, None)
-    if found is None:
-        found = Cluster(options.client)
-        while len(_clusters) >= _MOST_CLUSTERS:
-            # They have connections. A worker may live through queries of many users, each with a password of its own.
-            _clusters.pop(next(iter(_clusters))).close()
-    _clusters[key] = found
-    return found
+    return CLUSTERS.get(tuple(sorted(options.properties.items())), lambda: Cluster(options.client))
 
 
 class _RangeReader:

@@ -7,8 +7,7 @@ Pure:
 - `plan`       what to load: ranges, losses, refusals
 - `faults`     where tests let a load die
 
-Over a file system:
-- `files`      what is needed of one, and the local one; `hdfs`
+Over a file system (``spark_kafkalog.fs``):
 - `staging`    directories of runs, their leases, and the sweeping of dead ones
 - `published`  the loads of a topic, and publishing the next
 - `write`      one split into files, on an executor; `formats` what is in them

@@ -47,10 +47,10 @@ def exit_code(error: Exception) -> int | None:
     from kafkalog.protocol.errors import KafkaError
     from kafkalog.records.errors import RecordsError
     from spark_kafkalog.data_loss import DataLossError
+    from spark_kafkalog.fs.opening import UnsupportedUrlError
     from spark_kafkalog.options import OptionsError
 
     from .compact import CompactionError, CompactionRunsError
-    from .files import UnsupportedUrlError
     from .plan import ChangingTopicError, LostOffsetsError, PlanError, RecreatedTopicError
     from .published import LostRaceError, StateError
     from .runner import TaskFailedError
@@ -191,7 +191,8 @@ def table(heading: list[str], rows: list[list[str]]) -> str:
 
 def _topics_of(arguments: argparse.Namespace) -> tuple[Any, str, list[str]]:
     """The file system of --to, its path, and the topics asked for, or found there."""
-    from .files import open_files
+    from spark_kafkalog.fs.opening import open_files
+
     from .job import topic_path
     from .published import numbers
 
@@ -204,7 +205,7 @@ def _topics_of(arguments: argparse.Namespace) -> tuple[Any, str, list[str]]:
         if not numbers(files, topic_path(root, topic)):
             raise UsageError(f"there are no loads of {topic} in {arguments.to}")
     found = asked or [
-        each.name for each in files.list(root) if each.is_dir and numbers(files, topic_path(root, each.name))
+        each.name for each in files.list(root) if each.is_directory and numbers(files, topic_path(root, each.name))
     ]
     if not found:
         raise UsageError(f"there are no loads in {arguments.to}")

@@ -39,8 +39,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark_kafkalog.fs.interface import Files
+
 from . import faults, published
-from .files import Files
 from .formats import SCHEMA, ParquetFormat
 from .names import COMPACTING, FileName, file_name, load_name, parse_file_name
 from .options import COMPRESSION_LEVEL, MOST_FILE_BYTES, check_stale_after
@@ -224,7 +225,7 @@ def merge(task: MergeTask) -> Merged:
 
 def _rows_of(files: Files, path: str) -> Iterator[pa.RecordBatch]:
     """The rows of a load's file, all of them."""
-    with files.open(path) as opened, _reading(path), pq.ParquetFile(opened) as file:
+    with files.stream(path) as opened, _reading(path), pq.ParquetFile(opened) as file:
         if not file.schema_arrow.equals(SCHEMA):
             raise CompactionError(f"{path} has other columns than a load writes; it cannot be compacted")
         left = file.metadata.num_rows

@@ -7,9 +7,10 @@ become free again: compaction leaves every load's directory and document where t
 
 from __future__ import annotations
 
+from spark_kafkalog.fs.interface import Files
+
 from . import faults
 from .document import DocumentError, Offsets
-from .files import Files
 from .names import OFFSETS_FILE, load_name, load_number
 
 
@@ -23,7 +24,7 @@ class LostRaceError(RuntimeError):
 
 def numbers(files: Files, topic_path: str) -> list[int]:
     """The numbers of the published loads, in their order."""
-    found = (load_number(each.name) for each in files.list(topic_path) if each.is_dir)
+    found = (load_number(each.name) for each in files.list(topic_path) if each.is_directory)
     return sorted(number for number in found if number is not None)
 
 

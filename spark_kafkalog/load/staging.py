@@ -25,8 +25,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from spark_kafkalog.fs.interface import Files
+
 from . import faults
-from .files import Files
 from .names import STAGING
 
 HEARTBEAT_S = 10.0

@@ -11,11 +11,11 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
+from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.offsets import topic_mark
 
 from . import published
 from .document import Offsets
-from .files import Files
 from .names import load_name
 
 Table = Callable[[list[str], list[list[str]]], str]

@@ -17,9 +17,9 @@ from kafkalog.records.message_set import MIN_ENTRY_SIZE
 from kafkalog.storage import names as file_names
 from kafkalog.storage.checkpoints import parse_epochs
 from kafkalog.storage.listing import Listing, SegmentName, listing, snapshots, swapped
+from spark_kafkalog.fs.interface import Entry, File, FileSystem
 
 from . import layout, transactions
-from .files import Entry, File, FileSystem
 from .layout import OffsetEntries
 from .plan import Check, Segment, floor
 from .segment import Batches, after_damage

@@ -29,8 +29,9 @@ from kafkalog.records.message_set import MIN_ENTRY_SIZE
 from kafkalog.storage.names import TXN_INDEX, segment_name
 from spark_kafkalog import worker
 from spark_kafkalog.data_loss import Condition, reporter
+from spark_kafkalog.fs.interface import File, FileSystem
+from spark_kafkalog.fs.opening import file_system
 
-from .files import File, FileSystem, file_system
 from .layout import Aborted, parse_aborted
 from .options import OfflineOptions
 from .partition import inspect, load_index, read_small, walk

@@ -17,8 +17,7 @@ from kafkalog.records.batch import ATTRIBUTES_AT, HEADER_SIZE, LOG_OVERHEAD, MAG
 from kafkalog.records.checksum import crc32c
 from kafkalog.records.errors import CorruptRecordError, RecordsError, UnsupportedMagicError
 from kafkalog.records.message_set import MIN_ENTRY_SIZE, MIN_SIZES
-
-from .files import File
+from spark_kafkalog.fs.interface import File
 
 WINDOW = 128 * 1024
 """Bytes read at a time where only headers are wanted."""

@@ -19,12 +19,14 @@ from kafkalog.storage.checkpoints import salvage_offsets
 from kafkalog.storage.topics import INTERNAL_TOPICS, NEWER_INTERNAL_TOPICS
 from spark_kafkalog import offsets
 from spark_kafkalog.data_loss import Condition, reporter
+from spark_kafkalog.fs.globs import expand
+from spark_kafkalog.fs.interface import Entry, FileSystem
+from spark_kafkalog.fs.opening import file_system
 from spark_kafkalog.options import EARLIEST, LATEST, Assign, OptionsError, Strategy, Subscribe
 from spark_kafkalog.patterns import compile_java
 from spark_kafkalog.schema import columns_of
 
 from . import layout, partition, plan
-from .files import Entry, FileSystem, expand, file_system
 from .options import OfflineOptions
 from .partition import PartitionLog
 from .plan import Piece

@@ -16,14 +16,15 @@ import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from spark_kafkalog.option_values import OptionsError
+from spark_kafkalog.process_cache import ProcessCache
 
 from .options import ValueOptions
-from .registry import RegisteredSchema, SchemaRegistry
+from .registry import RegisteredSchema, RegistryConfig, SchemaRegistry
 from .types import nullable
 
 VALUE = "value"
 
-_schemas: dict[Any, dict[int, RegisteredSchema]] = {}
+SCHEMAS: ProcessCache[RegistryConfig, dict[int, RegisteredSchema]] = ProcessCache(8)
 """Schemas by registry and id, for the tasks of this process: what an id means never changes."""
 
 
@@ -119,7 +120,7 @@ class Typed:
     def _schema_of_id(self, schema_id: int) -> RegisteredSchema | None:
         config = self.options.registry
         assert config is not None
-        known = _schemas.setdefault(config, {})
+        known = SCHEMAS.get(config, dict)
         if schema_id not in known:
             found = SchemaRegistry(config).by_id(schema_id)
             if found is None:

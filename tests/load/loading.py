@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkalog.records.checksum import crc32c
+from spark_kafkalog.fs.interface import Files
+from spark_kafkalog.fs.opening import open_files
 from spark_kafkalog.load import job, published
 from spark_kafkalog.load.document import Offsets
-from spark_kafkalog.load.files import Files, open_files
 from spark_kafkalog.load.names import load_name, parse_file_name
 from spark_kafkalog.load.options import LoadOptions
 from spark_kafkalog.load.runner import ThreadRunner
@@ -70,7 +71,7 @@ def data_files(files: Files, path: str) -> list[str]:
         if each.name.startswith(("_", ".")):
             continue
         below = f"{path}/{each.name}"
-        found += data_files(files, below) if each.is_dir else [below]
+        found += data_files(files, below) if each.is_directory else [below]
     return found
 
 

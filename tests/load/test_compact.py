@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.load import compact as compaction
 from spark_kafkalog.load import faults
 from spark_kafkalog.load.compact import (
@@ -29,7 +30,6 @@ from spark_kafkalog.load.compact import (
     compact,
     plan_merges,
 )
-from spark_kafkalog.load.files import Files
 from spark_kafkalog.load.formats import ParquetFormat
 from spark_kafkalog.load.names import COMPACTING, file_name, load_name, parse_file_name
 from spark_kafkalog.load.runner import ThreadRunner
@@ -403,7 +403,7 @@ class Listing:
         directory = self.directories.pop()
         for each in self._files.list(directory):
             if not each.name.startswith(("_", ".")):
-                (self.directories if each.is_dir else self.found).append(f"{directory}/{each.name}")
+                (self.directories if each.is_directory else self.found).append(f"{directory}/{each.name}")
         return bool(self.directories)
 
     def finish(self) -> None:

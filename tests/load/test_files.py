@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafkalog.load import files as files_module
-from spark_kafkalog.load import hdfs
-from spark_kafkalog.load.files import Files, LocalFiles, UnsupportedUrlError, open_files, rename_with_check
+from spark_kafkalog.fs import hdfs, renaming
+from spark_kafkalog.fs.interface import Files
+from spark_kafkalog.fs.local import LocalFiles
+from spark_kafkalog.fs.opening import UnsupportedUrlError, open_files
+from spark_kafkalog.fs.renaming import rename_with_check
 
 RENAMERS = 8
 ROUNDS = 12
@@ -33,13 +35,13 @@ def test_files_are_written_and_read(place: tuple[Files, str]) -> None:
     files, path = place
     files.write(f"{path}/a", b"hello")
     assert files.read(f"{path}/a") == b"hello"
-    with files.open(f"{path}/a") as file:
+    with files.stream(f"{path}/a") as file:
         assert file.seek(-2, os.SEEK_END) == 3
         assert file.read() == b"lo"
         assert (file.seek(1), file.read(3), file.tell()) == (1, b"ell", 4)
     found = files.stat(f"{path}/a")
     assert found is not None
-    assert (found.name, found.is_dir, found.size) == ("a", False, 5)
+    assert (found.name, found.is_directory, found.size) == ("a", False, 5)
     assert files.stat(f"{path}/b") is None
 
 
@@ -75,7 +77,7 @@ def test_list(place: tuple[Files, str]) -> None:
     files, path = place
     files.make_directories(f"{path}/b/c")
     files.write(f"{path}/a", b"1")
-    assert [(each.name, each.is_dir) for each in files.list(path)] == [("a", False), ("b", True)]
+    assert [(each.name, each.is_directory) for each in files.list(path)] == [("a", False), ("b", True)]
     assert files.list(f"{path}/none") == []
 
 
@@ -218,7 +220,7 @@ def local(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Lo
         def unsupported() -> Callable[[bytes, bytes], int]:
             return lambda source, target: errno.EINVAL
 
-        monkeypatch.setattr(files_module, "_by_flag", unsupported)
+        monkeypatch.setattr(renaming, "_by_flag", unsupported)
     return LocalFiles()
 
 

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from spark_kafkalog.fs.interface import Files
+from spark_kafkalog.fs.local import LocalFiles
+from spark_kafkalog.fs.opening import open_files
 from spark_kafkalog.load import published
 from spark_kafkalog.load.document import Offsets
-from spark_kafkalog.load.files import Files, LocalFiles, open_files
 from spark_kafkalog.load.names import OFFSETS_FILE, load_name
 from spark_kafkalog.load.published import LostRaceError, StateError
 from spark_kafkalog.load.staging import LEASE, Judge, Staging, SweptError, sweep

@@ -18,6 +18,7 @@ WITHOUT_JVM = {
     *("test_options", "test_patterns", "test_schema", "test_offsets", "test_admission", "test_planner"),
     *("test_filters", "test_sizes", "test_group", "test_reading", "test_streaming", "test_worker"),
     "test_precompiled",
+    "test_process_cache",
 }
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.quota_admin import QuotaAdmin
@@ -318,22 +319,34 @@ def test_a_reader_that_is_not_read_to_its_end(topics: Topics) -> None:
     assert threading.active_count() == before
 
 
-def test_a_worker_does_not_keep_the_connections_of_every_query_that_it_has_seen(topics: Topics) -> None:
+def test_a_worker_does_not_keep_the_connections_of_every_query_that_it_has_seen(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Cluster] = []
+
+    def make(config: ClientConfig) -> Cluster:
+        made.append(Cluster(config))
+        return made[-1]
+
+    monkeypatch.setattr(reader_module, "Cluster", make)
     topic = topics.create("clients")
     topics.produce(topic, numbers(3))
-    before = set(reader_module._clusters)
-    seen = []
     for number in range(20):
-        assert read(topics, topic, 0, 3, **{"kafka.client.id": f"client-{number}"}) == numbers(3)
-        seen.append(list(reader_module._clusters.values())[-1])
-    kept = list(reader_module._clusters.values())
-    assert kept == seen[-len(kept) :], "those that were used last"
-    assert len(kept) < len(seen)
-    assert not before & set(reader_module._clusters)
-    for each in seen:
-        if each not in kept:
-            with pytest.raises(RuntimeError, match="closed"):
-                each.metadata(refresh=True)
+        for _ in range(2):
+            assert read(topics, topic, 0, 3, **{"kafka.client.id": f"client-{number}"}) == numbers(3)
+    assert len(made) == 20, "a second task of a query takes what the first one has left"
+    closed = [is_closed(each) for each in made]
+    kept = closed.count(False)
+    assert 0 < kept < 20
+    assert closed == [True] * (20 - kept) + [False] * kept, "those that were used last are kept"
+
+
+def is_closed(cluster: Cluster) -> bool:
+    try:
+        cluster.metadata(refresh=True)
+    except RuntimeError:
+        return True
+    return False
 
 
 class Scripted:

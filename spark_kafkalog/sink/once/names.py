@@ -7,10 +7,10 @@ before is committed, and what was not never will be.
 
 from __future__ import annotations
 
-import os
 import secrets
-from collections.abc import Callable
 from itertools import count
+
+from spark_kafkalog.process_cache import ProcessCache
 
 _TOKEN_BYTES = 6
 
@@ -41,12 +41,10 @@ def is_task_name(prefix: str, name: str) -> bool:
     return name.startswith(f"{prefix}-") and is_token and number.isascii() and number.isdigit()
 
 
-def of_process(make: Callable[[], Names] = Names) -> Names:
-    """The ids of this process; one that was forked off has others."""
-    global _names
-    if _names is None or _names[0] != os.getpid():
-        _names = os.getpid(), make()
-    return _names[1]
+OF_PROCESS: ProcessCache[None, Names] = ProcessCache(1)
+"""The ids of this process; one that was forked off has others."""
 
 
-_names: tuple[int, Names] | None = None
+def of_process() -> Names:
+    """The ids of this process."""
+    return OF_PROCESS.get(None, Names)

@@ -235,5 +235,5 @@ def _drive(bootstrap: str, topic: str, directory: Path, seed: int) -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faults._directory = str(directory / "faults")
-    names._names = None
+    names.OF_PROCESS.clear()
     Engine(bootstrap, topic, directory, seed).run()

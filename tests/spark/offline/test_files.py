@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafkalog.offline import files, read
-from spark_kafkalog.offline.files import ArrowFiles, FileSystem, LocalFiles
+from spark_kafkalog.fs import opening
+from spark_kafkalog.fs.arrow import ArrowFiles
+from spark_kafkalog.fs.hdfs import HdfsFile
+from spark_kafkalog.fs.interface import FileSystem
+from spark_kafkalog.fs.local import LocalFiles
+from spark_kafkalog.offline import read
 from tests.spark.offline.written import batch, offsets, write_segment
 
 
@@ -33,11 +37,11 @@ def test_what_a_file_system_tells(fs: FileSystem, tree: Path) -> None:
     entry = next(each for each in found if each.name == log.name)
     assert (entry.is_directory, entry.size) == (False, log.stat().st_size)
     assert entry.modified // 1000 == log.stat().st_mtime_ns // 1000
-    directory = fs.entry(f"{root}/data/")
+    directory = fs.stat(f"{root}/data/")
     assert directory is not None
     assert (directory.name, directory.is_directory) == ("data", True)
-    assert fs.entry(f"{root}/nowhere") is None
-    assert fs.entry(f"{root}/data/t-0/{log.name}/x") is None
+    assert fs.stat(f"{root}/nowhere") is None
+    assert fs.stat(f"{root}/data/t-0/{log.name}/x") is None
     file = fs.open(entry.path)
     data = log.read_bytes()
     assert file.size == len(data)
@@ -54,7 +58,7 @@ def test_what_a_file_system_tells(fs: FileSystem, tree: Path) -> None:
 
 @pytest.mark.parametrize("read_bytes", [1, 500, 4 << 20])
 def test_reading_ahead_from_a_remote_file_system(tree: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
-    monkeypatch.setattr(files, "LOCAL", ArrowFiles("file://"))
+    monkeypatch.setattr(opening, "LOCAL", ArrowFiles("file://"))
     monkeypatch.setattr(read, "READ_BYTES", read_bytes)
     for path in (f"file://{tree}", f"file://{tree}/da*/t-0"):
         assert offsets(path, maxBytesPerPartition=300) == list(range(3, 80))
@@ -74,7 +78,7 @@ def test_a_file_in_hdfs_is_read_by_two_threads(tmp_path: Path) -> None:
                 moved.wait(0.05)
             return found
 
-    with contextlib.closing(files._HdfsFile(Slow(path))) as file, ThreadPoolExecutor(2) as threads:
+    with contextlib.closing(HdfsFile(Slow(path))) as file, ThreadPoolExecutor(2) as threads:
         for _ in range(3):
             moved.reset()
             first, second = threads.map(lambda at: bytes(file.read(at, 4)), (1, 100))
@@ -83,4 +87,4 @@ def test_a_file_in_hdfs_is_read_by_two_threads(tmp_path: Path) -> None:
 
 def test_a_scheme_that_nobody_serves() -> None:
     with pytest.raises(ValueError, match="no file system for ftp://host: "):
-        files.file_system("ftp://host/x")
+        opening.file_system("ftp://host/x")

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_kafkalog.load.files import open_files
-from spark_kafkalog.offline import files
+from spark_kafkalog.fs.opening import file_system, open_files
 from spark_kafkalog.options import OptionsError
 from tests.peers import hdfs
 from tests.peers.cache import require
@@ -43,7 +42,7 @@ def test_rows(copied: str) -> None:
 def test_what_is_not_there(copied: str) -> None:
     with pytest.raises(OptionsError, match="does not exist"):
         offsets(f"{copied}/nowhere")
-    fs = files.file_system(copied)
+    fs = file_system(copied)
     with pytest.raises(FileNotFoundError):
         fs.entries(f"{copied}/nowhere")
     with pytest.raises(FileNotFoundError):

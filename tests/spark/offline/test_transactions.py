@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.records.control import ControlRecordType
+from spark_kafkalog.fs.interface import FileSystem
 from spark_kafkalog.offline import partition
-from spark_kafkalog.offline.files import FileSystem
 from spark_kafkalog.offline.plan import Segment
 from spark_kafkalog.offline.segment import CorruptLogError
 from spark_kafkalog.offline.transactions import Walk

@@ -36,13 +36,9 @@ _prefixes = itertools.count()
 
 
 @pytest.fixture
-def other_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """From now on tasks run in another Python worker."""
-
-    def switch() -> None:
-        monkeypatch.setattr(names, "_names", None)
-
-    return switch
+def other_process() -> Callable[[], None]:
+    """Have tasks run in another Python worker from now on."""
+    return names.OF_PROCESS.clear
 
 
 class Sink:

@@ -27,7 +27,7 @@ from spark_kafkalog.values.names import NAMES
 from spark_kafkalog.values.options import ValueOptions
 from spark_kafkalog.values.plan import plan
 from spark_kafkalog.values.registry import RegisteredSchema, RegistryConfig, SchemaRegistry, SchemaRegistryError
-from spark_kafkalog.values.typed import Typed
+from spark_kafkalog.values.typed import SCHEMAS, Typed
 from tests.client import certificates
 from tests.peers.cache import require
 from tests.spark.values.registry_server import RegistryServer
@@ -114,9 +114,9 @@ def decode(decoder: AvroDecoder, values: Sequence[bytes | None]) -> list[Any]:
 
 
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
+def registry() -> Iterator[RegistryServer]:
     # What a process remembers of an address is of another server, where a port is used again.
-    monkeypatch.setattr("spark_kafkalog.values.typed._schemas", {})
+    SCHEMAS.clear()
     with RegistryServer() as server:
         yield server
 

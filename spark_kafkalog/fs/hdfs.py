@@ -17,17 +17,21 @@ import errno
 import io
 import os
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from .files import Entry, Files
+from spark_kafkalog.process_cache import ProcessCache
+
+from .interface import Entry, File, Files
+from .paths import split
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_clients: dict[tuple[int, str], Any] = {}
-"""Clients by process and address: their threads do not outlive a fork."""
+CLIENTS: ProcessCache[str, Any] = ProcessCache(8)
+"""hdfs-native's clients by address, of this process."""
 _DIRECTORY_MODE = 0o755
 _ATTEMPTS = 4
 """Tries of a call where there is one NameNode and nothing else is configured: some ten seconds. hdfs-native's own
@@ -46,63 +50,67 @@ class HdfsFiles(Files):
 
     @property
     def _client(self) -> Any:
-        key = os.getpid(), self.address
-        if key not in _clients:
-            try:
-                from hdfs_native import Client
-            except ImportError:
-                raise MissingClientError(
-                    "hdfs:// needs the package hdfs-native, here and on every executor: pip install 'kafkalog[hdfs]'"
-                ) from None
-            with _os_errors(self.address):
-                alone = ":" in self.address.removeprefix("hdfs://") and "HADOOP_CONF_DIR" not in os.environ
-                settings = {"dfs.client.failover.max.attempts": str(_ATTEMPTS)} if alone else None
-                _clients[key] = Client(self.address, settings)
-        return _clients[key]
+        return CLIENTS.get(self.address, self._connect)
+
+    def _connect(self) -> Any:
+        try:
+            from hdfs_native import Client
+        except ImportError:
+            raise MissingClientError(
+                "hdfs:// needs the package hdfs-native, here and on every executor: pip install 'kafkalog[hdfs]'"
+            ) from None
+        with _os_errors(self.address):
+            alone = ":" in self.address.removeprefix("hdfs://") and "HADOOP_CONF_DIR" not in os.environ
+            settings = {"dfs.client.failover.max.attempts": str(_ATTEMPTS)} if alone else None
+            return Client(self.address, settings)
 
     def url(self, path: str) -> str:
-        return self.address + path
+        return self.address + _within(path)
 
     def create(self, path: str) -> io.RawIOBase:
         with _os_errors(self.url(path)):
             from hdfs_native import WriteOptions
 
-            return _Output(self._client.create(path, WriteOptions(create_parent=False)), self.url(path))
+            return _Output(self._client.create(_within(path), WriteOptions(create_parent=False)), self.url(path))
 
     def replace(self, path: str, data: bytes) -> None:
         with _os_errors(self.url(path)):
             from hdfs_native import WriteOptions
 
-            file = self._client.create(path, WriteOptions(create_parent=False, overwrite=True))
+            file = self._client.create(_within(path), WriteOptions(create_parent=False, overwrite=True))
             file.write(data)
             file.close()
 
-    def open(self, path: str) -> IO[bytes]:
+    def open(self, path: str) -> File:
+        return HdfsFile(self.stream(path))
+
+    def stream(self, path: str) -> IO[bytes]:
         with _os_errors(self.url(path)):
-            return io.BufferedReader(_Input(self._client.read(path), self.url(path)), 1 << 20)
+            return io.BufferedReader(_Input(self._client.read(_within(path)), self.url(path)), 1 << 20)
 
     def make_directories(self, path: str) -> None:
         with _os_errors(self.url(path)):
-            self._client.mkdirs(path, _DIRECTORY_MODE, create_parent=True)
+            self._client.mkdirs(_within(path), _DIRECTORY_MODE, create_parent=True)
 
-    def list(self, path: str) -> list[Entry]:
-        with _os_errors(self.url(path)):
-            try:
-                return sorted(_entry(each) for each in self._client.list_status(path))
-            except FileNotFoundError:
-                return []
+    def entries(self, directory: str) -> list[Entry]:
+        inside = _within(directory)
+        with _os_errors(self.url(directory)):
+            # Asked for when it is iterated over.
+            found = list(self._client.list_status(inside))
+        return sorted(self._entry(f"{inside.rstrip('/')}/{each.path.rpartition('/')[2]}", each) for each in found)
 
     def stat(self, path: str) -> Entry | None:
+        inside = _within(path)
         with _os_errors(self.url(path)):
             try:
-                return _entry(self._client.get_file_info(path))
+                return self._entry(inside, self._client.get_file_info(inside))
             except FileNotFoundError:
                 return None
 
     def rename(self, source: str, target: str) -> None:
         try:
             with _os_errors(self.url(source)):
-                self._client.rename(source, target, overwrite=False)
+                self._client.rename(_within(source), _within(target), overwrite=False)
         except OSError as error:
             if error.errno is None and "must both be directories" in str(error):
                 # What the NameNode says first where one is a file and the other, which exists, a directory.
@@ -111,12 +119,12 @@ class HdfsFiles(Files):
 
     def delete(self, path: str) -> None:
         with _os_errors(self.url(path)):
-            self._client.delete(path, recursive=True)
+            self._client.delete(_within(path), recursive=True)
 
     def remove_empty(self, path: str) -> None:
         try:
             with _os_errors(self.url(path)):
-                self._client.delete(path, recursive=False)
+                self._client.delete(_within(path), recursive=False)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
                 raise
@@ -126,6 +134,32 @@ class HdfsFiles(Files):
 
     def sync(self, path: str) -> None:
         """The NameNode has logged what it has answered."""
+
+    def _entry(self, inside: str, status: Any) -> Entry:
+        name = inside.rpartition("/")[2]
+        return Entry(name, self.url(inside), status.isdir, status.length, status.modification_time * 1_000_000)
+
+
+def _within(path: str) -> str:
+    """The path within the file system, as it is: Hadoop decodes nothing in it."""
+    return split(path)[1].rstrip("/") or "/"
+
+
+class HdfsFile:
+    """A file whose position several threads may set: one reads ahead while another looks at what is damaged."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self.size = file.seek(0, io.SEEK_END)
+
+    def read(self, at: int, size: int) -> memoryview:
+        with self._lock:
+            self._file.seek(at)
+            return memoryview(self._file.read(max(min(size, self.size - at), 0)))
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class _Output(io.RawIOBase):
@@ -186,10 +220,6 @@ class _Input(io.RawIOBase):
             data = self._file.read(wanted)
         view[: len(data)] = data
         return len(data)
-
-
-def _entry(status: Any) -> Entry:
-    return Entry(status.path.rpartition("/")[2], status.isdir, status.length, status.modification_time)
 
 
 _EXCEPTIONS = {

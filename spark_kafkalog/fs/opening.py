@@ -1,0 +1,63 @@
+"""The file system that a path or URL names.
+
+Log directories are read from local paths, ``file:`` URIs, ``hdfs://`` (through ``hdfs-native``; install the extra
+``hdfs``), and the other schemes that ``pyarrow.fs`` knows (``s3://``, ``gs://``, ``abfs://``). Their paths travel to
+executors as text, and each process opens a file system of its own. Loads go to local directories and ``hdfs://``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from spark_kafkalog.process_cache import ProcessCache
+
+from .arrow import ArrowFiles
+from .hdfs import HdfsFiles
+from .interface import Files, FileSystem
+from .local import LocalFiles
+
+LOCAL: FileSystem = LocalFiles()
+REMOTE: ProcessCache[str, FileSystem] = ProcessCache(8)
+"""Object stores by scheme and authority, of this process: each has connections."""
+
+
+class UnsupportedUrlError(ValueError):
+    """A target that no loads can go to."""
+
+
+def file_system(path: str) -> FileSystem:
+    """The file system to read a path from.
+
+    Raises:
+        ValueError: none serves its scheme.
+    """
+    parts = urlsplit(path)
+    if parts.scheme in ("", "file") or path.startswith("/"):
+        return LOCAL
+    root = f"{parts.scheme}://{parts.netloc}"
+    if parts.scheme == "hdfs":
+        return HdfsFiles(root)
+    return REMOTE.get(root, lambda: ArrowFiles(root))
+
+
+def open_files(to: str) -> tuple[Files, str]:
+    """The file system of ``--to`` and the path in it; UnsupportedUrlError for other kinds of targets."""
+    if "://" not in to and not to.startswith("file:"):
+        if not to:
+            raise UnsupportedUrlError("--to is empty; name a directory or hdfs://host:port/directory")
+        return LocalFiles(), str(Path(to).absolute())
+    parts = urlsplit(to)
+    path = unquote(parts.path).rstrip("/") or "/"
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise UnsupportedUrlError(f"{to}: names the host {parts.netloc}; write file:///directory")
+        return LocalFiles(), path
+    if parts.scheme == "hdfs":
+        # As Hadoop's Path takes it: nothing is encoded in it, and nothing ends it.
+        address, _, path = to.partition("://")[2].partition("/")
+        return HdfsFiles(f"hdfs://{address}"), "/" + path.strip("/")
+    raise UnsupportedUrlError(
+        f"{to}: loads go to hdfs://host:port/directory, file:///directory or /directory. They stand on a rename of "
+        f"directories that happens at once and fails where the target exists, which {parts.scheme}:// is not known for"
+    )
