@@ -5,7 +5,6 @@ Pure:
 - `names`      the names of the layout
 - `document`   ``_offsets.json``, the only state
 - `plan`       what to load: ranges, losses, refusals
-- `faults`     where tests let a load die
 
 Over a file system (``spark_kafkalog.fs``):
 - `staging`    directories of runs, their leases, and the sweeping of dead ones

@@ -39,9 +39,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark_kafkalog import faults
 from spark_kafkalog.fs.interface import Files
 
-from . import faults, published
+from . import published
 from .formats import SCHEMA, ParquetFormat
 from .names import COMPACTING, FileName, file_name, load_name, parse_file_name
 from .options import COMPRESSION_LEVEL, MOST_FILE_BYTES, check_stale_after

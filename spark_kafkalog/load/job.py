@@ -19,13 +19,14 @@ from uuid import UUID
 import kafkalog
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.types import TopicPartition
+from spark_kafkalog import faults
 from spark_kafkalog.discovery import Discovery
 from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.fs.opening import open_files
 from spark_kafkalog.offsets import Position, resolve, topic_mark
 from spark_kafkalog.options import EARLIEST, LATEST, AtOffsets, Limit, SourceOptions
 
-from . import compact, faults, published
+from . import compact, published
 from .document import Lost, Offsets, PartitionOffsets
 from .names import OFFSETS_FILE
 from .options import LoadOptions

@@ -7,9 +7,9 @@ become free again: compaction leaves every load's directory and document where t
 
 from __future__ import annotations
 
+from spark_kafkalog import faults
 from spark_kafkalog.fs.interface import Files
 
-from . import faults
 from .document import DocumentError, Offsets
 from .names import OFFSETS_FILE, load_name, load_number
 

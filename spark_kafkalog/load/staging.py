@@ -25,9 +25,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from spark_kafkalog import faults
 from spark_kafkalog.fs.interface import Files
 
-from . import faults
 from .names import STAGING
 
 HEARTBEAT_S = 10.0

@@ -20,11 +20,11 @@ import pyarrow as pa
 
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.checksum import crc32c
+from spark_kafkalog import faults
 from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.options import SourceOptions
 from spark_kafkalog.reader import read_range
 
-from . import faults
 from .document import DataFile, Lost
 from .formats import COLUMNS, WRITERS, FormatWriter
 from .names import HOUR_US, LAST_HOUR, file_name, hour_path

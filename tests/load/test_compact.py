@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafkalog import faults
 from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.load import compact as compaction
-from spark_kafkalog.load import faults
 from spark_kafkalog.load.compact import (
     Compacted,
     CompactionError,

@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from spark_kafkalog.load import faults
 from spark_kafkalog.load.names import COMPACTING, STAGING
 from tests.cli.command import command
 from tests.load.loading import Loading, data_files, expected, rows_of
 from tests.spark.topics import T0_MS, Topics
+from tests.support import faults
 
 DEADLINE_S = 240.0
 PARTITIONS = 2
@@ -68,7 +68,9 @@ class Drill:
         self.sent: list[Any] = []
         self.dice = random.Random(seed)
         self._output = directory / "drill.out"
+        self._orders = directory / "faults"
         self._numbers = itertools.count()
+        self._starts = itertools.count()
 
     def produce(self, count: int = 30) -> None:
         """Some records of two hours."""
@@ -79,14 +81,20 @@ class Drill:
         self.sent += self.loading.topics.produce(self.topic, records)
 
     def start(self, *words: str, fault: str = "") -> subprocess.Popen[bytes]:
+        """``fault``: the point at which it dies, ``NAME:N`` for the N-th time that it passes it."""
         common = ["--topic", self.topic, "--to", self.loading.target]
+        orders = self._orders / str(next(self._starts))
+        if fault:
+            orders.mkdir(parents=True)
+            point, _, nth = fault.partition(":")
+            faults.place(orders, point, nth=int(nth or 1))
         with self._output.open("ab") as output:
             return subprocess.Popen(
                 command("load", *words, *common),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, faults.VARIABLE: fault},
+                env={**os.environ, **faults.environment(orders)},
                 start_new_session=True,
             )
 

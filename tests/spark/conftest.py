@@ -19,6 +19,7 @@ WITHOUT_JVM = {
     *("test_filters", "test_sizes", "test_group", "test_reading", "test_streaming", "test_worker"),
     "test_precompiled",
     "test_process_cache",
+    "test_faults",
 }
 
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from kafkalog.client.producer import Producer
+from spark_kafkalog import faults
 from spark_kafkalog.sink.message import TaskWrote
 from spark_kafkalog.sink.options import SinkOptions
 
-from . import faults
 from .claim import Claim
 from .names import of_process
 from .record import TaskTransaction

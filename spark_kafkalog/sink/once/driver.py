@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import closing
 
 from kafkalog.client.cluster import Cluster
+from spark_kafkalog import faults
 
-from . import faults
 from .claim import BatchWrote, Claim
 from .ending import abort_all, commit_all, open_transactions
 from .errors import LateBatchError, LostTransactionsError, OldCheckpointError, TakenOverError

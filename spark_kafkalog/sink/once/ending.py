@@ -16,8 +16,8 @@ from kafkalog.client.transaction_requests import end_transaction
 from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkalog.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from kafkalog.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from spark_kafkalog import faults
 
-from . import faults
 from .names import is_task_name
 from .record import TaskTransaction
 

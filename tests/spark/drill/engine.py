@@ -20,8 +20,10 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
-from spark_kafkalog.sink.once import faults, names
+from spark_kafkalog import faults
+from spark_kafkalog.sink.once import names
 from tests.spark.sink.committed import MicroBatch
+from tests.support.faults import environment
 
 TASKS = 3
 ATTEMPTS = 3
@@ -234,6 +236,6 @@ def _is_in_session(process: psutil.Process, session: int | None) -> bool:
 def _drive(bootstrap: str, topic: str, directory: Path, seed: int) -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    faults._directory = str(directory / "faults")
+    faults.obey(environment(directory / "faults"))
     names.OF_PROCESS.clear()
     Engine(bootstrap, topic, directory, seed).run()

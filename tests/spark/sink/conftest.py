@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_kafkalog.sink.once import faults
+from spark_kafkalog import faults
 from tests.spark.sink.committed import Died
 from tests.spark.sink.support import Tasks
 

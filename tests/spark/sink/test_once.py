@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafkalog.sink.once import faults
 from tests.peers import java
 from tests.peers.cache import require
 from tests.peers.process import tail
 from tests.spark.sink.committed import committed
 from tests.spark.test_exactly_once import Driver
 from tests.spark.topics import Topics, numbers
+from tests.support import faults
 from tests.support.kafkalog_broker import KafkalogBroker
 
 DEADLINE_S = 600.0
@@ -32,7 +32,7 @@ PARTITIONS = 3
 RECORDS = 90
 SOAK_FIRST = int(os.environ.get("KAFKALOG_SOAK_FIRST", "1000"))
 SOAK_COUNT = int(os.environ.get("KAFKALOG_SOAK_COUNT", "100"))
-POINTS = (*faults.DRIVER_POINTS, *faults.TASK_POINTS)
+POINTS = faults.SINK_POINTS
 
 
 class Drill:
@@ -63,7 +63,7 @@ class Drill:
                 self._directory,
                 self._runs,
                 module="tests.spark.drill.once",
-                env={faults.VARIABLE: str(self._orders)},
+                env=faults.environment(self._orders),
             )
         return self._driver
 
@@ -73,9 +73,7 @@ class Drill:
 
     def strike(self, point: str, number: signal.Signals) -> None:
         """Have whoever gets to a fault point next get a signal, and wait until that has happened."""
-        order = self._orders / point
-        order.with_suffix(".new").write_text(number.name)
-        order.with_suffix(".new").rename(order)
+        order = faults.place(self._orders, point, number.name)
         driver = self.driver
         self.produce()
         driver.process.wait_until(lambda: not order.exists(), DEADLINE_S)

@@ -16,8 +16,9 @@ from confluent_kafka.admin import AdminClient
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.transaction_requests import TransactionRequests
+from spark_kafkalog import faults
 from spark_kafkalog.sink.message import TaskWrote
-from spark_kafkalog.sink.once import faults, ledger, names
+from spark_kafkalog.sink.once import ledger, names
 from spark_kafkalog.sink.once.errors import (
     LateBatchError,
     LedgerError,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafkalog.sink.once import faults
 from tests.peers.process import tail
 from tests.spark.drill.engine import EngineProcess
 from tests.spark.sink.committed import MicroBatch, committed
 from tests.spark.topics import Topics
+from tests.support import faults
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 
@@ -30,7 +29,7 @@ SEEDS = range(6)
 SOAK_FIRST = int(os.environ.get("KAFKALOG_SOAK_FIRST", "1000"))
 SOAK_COUNT = int(os.environ.get("KAFKALOG_SOAK_COUNT", "300"))
 KINDS = ("process", "process", "driver", "driver", "driver", "any time", "any time", "broker", "task")
-POINTS = (*faults.DRIVER_POINTS, *faults.TASK_POINTS)
+POINTS = faults.SINK_POINTS
 
 pytestmark = pytest.mark.crash
 
@@ -114,11 +113,8 @@ class Seeds:
     def strike(self, who: str, point: str) -> None:
         """Have a process, or the driver and all of them, die where the next one gets to a fault point."""
         self._running(0)
-        order = self._directory / "faults" / point
-        new = self._directory / "order"
         # One that is stopped there dies with all others at that moment.
-        new.write_text((signal.SIGKILL if who == "process" else signal.SIGSTOP).name)
-        new.rename(order)
+        order = faults.place(self._directory / "faults", point, "SIGKILL" if who == "process" else "SIGSTOP")
         self._until(lambda: not order.exists())
         if who == "driver":
             self.close()
