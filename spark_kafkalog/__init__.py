@@ -12,9 +12,9 @@
 - `small_batches`  small micro-batches, read by the planner
 - `progress`       a group's offsets, committed for lag tools
 - `tasks`          what the planner sends to executors; `reader` record batches of one range of offsets there
+- `compat`         what is private in PySpark, guarded by its version
 - `faults`         places where tests have a process die
 - `worker`         settings of the Python worker that tasks run in
-- `precompiled`    byte code in PySpark's archives
 - `sink`           rows written to topics
 - `values`         values as typed columns: JSON and Avro
 - `offline`        log directories read without a broker

@@ -3,8 +3,8 @@
 A task in Python costs PySpark tens of milliseconds of processor time before and after the records, and there is one a
 partition. Where a micro-batch holds few records that is most of its time. PySpark has a way around it, made for its
 ``SimpleDataSourceStreamReader``: a planner that has the rows of a batch already sends them to the JVM with the plan, as
-Arrow, and no Python runs in the tasks. The reader of a stream takes that way for batches of at most
-``smallBatchBytes`` and ROWS records.
+Arrow, and no Python runs in the tasks (``compat.prefetched``). The reader of a stream takes that way for batches of at
+most ``smallBatchBytes`` and ROWS records.
 
 Nothing depends on it. The rows are those of the offsets in the plan; where they cannot be had at once and whole (a
 loss, a leader that moves, records that are large after all) the batch is read by tasks, which wait, try again and
@@ -19,16 +19,14 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-from pyspark.sql import datasource_internal
-from pyspark.sql.datasource import DataSourceStreamReader
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kafkalog.client.errors import ClientError, KafkaError
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.errors import RecordsError
 
+from .compat.prefetched import WRAPPER
 from .discovery import Discovery
 from .offsets import OffsetRange, Offsets
 from .options import SourceOptions
@@ -47,9 +45,6 @@ QUICK_S = 0.5
 SLOW_BATCHES = 4
 """So many slow batches on end: a query's first ones always are."""
 
-_WRAPPER: type | None = getattr(datasource_internal, "_SimpleStreamReaderWrapper", None)
-"""What PySpark's planner looks for before it asks a reader for rows. Not public: where it is not, there are tasks."""
-
 
 class SmallBatches:
     """Reads the small ones of a query's batches. Belongs to one planner."""
@@ -60,7 +55,7 @@ class SmallBatches:
         self._discovery = discovery
         # Who asks for a number of partitions shall have it.
         asks_for_tasks = options.min_partitions or options.max_records_per_partition or options.max_bytes_per_partition
-        self._limit = 0 if asks_for_tasks or _WRAPPER is None else options.small_batch_bytes
+        self._limit = 0 if asks_for_tasks or WRAPPER is None else options.small_batch_bytes
         self._density = 0.0
         """Bytes of Arrow an offset, of the last batch that was read."""
         self._planned: float | None = None
@@ -145,22 +140,3 @@ class SmallBatches:
                 break
             position = behind
         return batches, position
-
-
-class RowsInPlanner(DataSourceStreamReader):
-    """A reader that may have the rows of the batch that it has just planned (``rows``), and then gives them away.
-
-    PySpark's planner asks for rows who is an instance of a class of its own. This is one while it has any: at other
-    times that class would hide what else a reader can do (``reportLatestOffset``).
-    """
-
-    rows: list[Any] | None = None
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return type(self) if self.rows is None or _WRAPPER is None else _WRAPPER
-
-    def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any] | None:  # noqa: N802
-        """Record batches of the plan's rows. Called by PySpark, after ``partitions`` and with its arguments."""
-        rows, self.rows = self.rows, None
-        return None if rows is None else iter(rows)

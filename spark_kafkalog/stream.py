@@ -28,13 +28,14 @@ from pyspark.sql.types import StructType
 from kafkalog.client.types import TopicPartition
 
 from . import admission, offsets, sizes
+from .compat.prefetched import RowsInPlanner
 from .data_loss import reporter
 from .discovery import Discovery
 from .offsets import Offsets, Position
 from .options import EARLIEST, Limit, SourceOptions
 from .progress import GroupProgress
 from .schema import columns_of
-from .small_batches import RowsInPlanner, SmallBatches
+from .small_batches import SmallBatches
 from .tasks import SmallBatch, read_task, tasks
 
 

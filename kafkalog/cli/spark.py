@@ -1,4 +1,4 @@
-"""``kafkalog spark``: the Spark installation of this environment (``spark_kafkalog.precompiled``)."""
+"""``kafkalog spark``: the Spark installation of this environment (``spark_kafkalog.compat.precompiled``)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spark_kafkalog.precompiled import Status
+    from spark_kafkalog.compat.precompiled import Status
 
 EXAMPLES = """\
 examples:
@@ -48,7 +48,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run_precompile(arguments: argparse.Namespace) -> int:
     """Change the archives, or tell about them; 1 where that failed, or where --status has found something to do."""
-    from spark_kafkalog import precompiled
+    from spark_kafkalog.compat import precompiled
 
     try:
         archives = precompiled.find_archives(arguments.spark_home)

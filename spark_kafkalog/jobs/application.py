@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from spark_kafkalog.compat.errors import jvm_stack_trace
+from spark_kafkalog.compat.queries import is_initializing
 from spark_kafkalog.options import OptionsError
 
 from .arguments import UsageError
@@ -33,8 +35,6 @@ _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(?!UnboundLocalError)\w*(?:Error|Exce
 
 _JVM_CAUSE = re.compile(r"^Caused by: (.+?)\s*$", re.MULTILINE)
 """In a stack trace; the last one is what came first."""
-_STARTING = "Initializing"
-"""How the status of a query begins until its sources are there."""
 
 
 def run(name: str, job: Callable[[], None]) -> int:
@@ -53,8 +53,7 @@ def run(name: str, job: Callable[[], None]) -> int:
 
         if not isinstance(error, PySparkException | OSError):
             raise
-        # PySpark shows the JVM's causes only where spark.sql.pyspark.jvmStacktrace.enabled is set, yet keeps them.
-        return _complain(name, cause(str(error), getattr(error, "_stackTrace", "")), FAILED)
+        return _complain(name, cause(str(error), jvm_stack_trace(error)), FAILED)
     return OK
 
 
@@ -165,7 +164,7 @@ def _await_sources(query: StreamingQuery, asked: threading.Event) -> None:
     Spark's queries share one environment of a Python source, a Scala map that each fills in without a lock: two that
     begin in the same moment in a new JVM leave it with a wrong count, and then no task of either can be serialized.
     """
-    while query.isActive and query.status["message"].startswith(_STARTING) and not asked.wait(_STARTING_POLL_SECONDS):
+    while is_initializing(query) and not asked.wait(_STARTING_POLL_SECONDS):
         pass
 
 

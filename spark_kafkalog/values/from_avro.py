@@ -44,6 +44,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from spark_kafkalog.compat import avro
+
 from .registry import RegisteredSchema
 from .types import arrow_type
 
@@ -91,10 +93,10 @@ def load_schema(schema: RegisteredSchema | str) -> Writer:
     """Parse a schema's JSON, with those it refers to, for reading. Raises AvroSchemaError."""
     parsed, contains_itself = _parse(schema, expand=False)
     if contains_itself:
-        # Its compiled twin has no bound on records within records but the end of the stack, and of the process.
-        from fastavro._read_py import schemaless_reader
-
-        return Writer(parsed, schemaless_reader)
+        bounded = avro.bounded_reader()
+        if bounded is None:
+            raise AvroSchemaError("it contains itself, which this version of fastavro may not be trusted to read")
+        return Writer(parsed, bounded)
     from fastavro import schemaless_reader
 
     return Writer(parsed, schemaless_reader)
@@ -114,7 +116,7 @@ def _parse(schema: RegisteredSchema | str, *, expand: bool) -> tuple[Schema, boo
         parsed = fastavro.parse_schema(_own_decimals(json.loads(found.text)), named_schemas=named, expand=expand)
     except Exception as error:
         raise AvroSchemaError(f"no Avro schema: {type(error).__name__}: {error}") from None
-    fastavro.read.LOGICAL_READERS |= {f"{kind}-{_DECIMAL}": _read_decimal for kind in ("bytes", "fixed")}
+    avro.register_decimals(_DECIMAL, _read_decimal)
     return parsed, _Examination(named).of(parsed)
 
 

@@ -10,7 +10,8 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Fil
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from spark_kafkalog.small_batches import RowsInPlanner
+from spark_kafkalog.compat.filters import takes_filters
+from spark_kafkalog.compat.prefetched import RowsInPlanner
 
 from .typed import Typed
 
@@ -23,9 +24,7 @@ def typed_batch_reader(
     """A reader of ``schema`` over one of binary values that ``make`` makes. OptionsError where they do not fit."""
     chosen = typed.chosen(schema)
     reader = make(chosen.binary_schema(schema))
-    # PySpark refuses readers that have this method unless filters may be pushed down.
-    pushes = type(reader).pushFilters is not DataSourceReader.pushFilters
-    return (FilteringTypedBatchReader if pushes else TypedBatchReader)(reader, chosen, schema)
+    return (FilteringTypedBatchReader if takes_filters(reader) else TypedBatchReader)(reader, chosen, schema)
 
 
 def typed_stream_reader(

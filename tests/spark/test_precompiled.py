@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafkalog import precompiled
-from spark_kafkalog.precompiled import PrecompileError
+from spark_kafkalog.compat import precompiled
+from spark_kafkalog.compat.precompiled import PrecompileError
 from tests.cli.command import lines, run
 
 NOBODY = 65534
@@ -127,12 +127,12 @@ def test_a_process_that_has_read_the_directory_goes_on(tmp_path: Path) -> None:
         "import sys, pyspark\n"
         "sys.path.insert(0, sys.argv[1])\n"
         "from pathlib import Path\n"
-        "from spark_kafkalog import precompiled\n"
+        "from spark_kafkalog.compat import precompiled\n"
         "precompiled.precompile(Path(sys.argv[2]))\n"
         "import pyspark.a as it\n"
         "print(it.A)\n"
     )
-    root = Path(precompiled.__file__).parents[1]
+    root = Path(precompiled.__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(archive)}
     done = subprocess.run(
         [sys.executable, "-c", program, str(root), str(archive)],

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from kafkalog.client.types import TopicPartition
-from spark_kafkalog import small_batches
+from spark_kafkalog.compat.prefetched import WRAPPER, RowsInPlanner
 from spark_kafkalog.discovery import Discovery
 from spark_kafkalog.offsets import OffsetRange
 from spark_kafkalog.options import SourceOptions
-from spark_kafkalog.small_batches import ROWS, SLOW_BATCHES, RowsInPlanner, SmallBatches
+from spark_kafkalog.small_batches import ROWS, SLOW_BATCHES, SmallBatches
 from tests.spark.conftest import Reads
 from tests.spark.test_stream import wait_for
 from tests.spark.topics import CODECS, Topics, numbers
@@ -166,20 +166,19 @@ def test_batches_that_take_long_are_left_to_tasks(small: Any, topics: Topics, mo
 
 
 def test_a_reader_has_pysparks_class_while_it_has_rows() -> None:
-    wrapper = small_batches._WRAPPER
-    assert wrapper is not None, "PySpark has changed: small batches are read by tasks now"
+    assert WRAPPER is not None, "PySpark has changed: small batches are read by tasks now"
 
     class Reader(RowsInPlanner):
         def read(self, partition: Any) -> Iterator[Any]:
             return iter([partition])
 
     reader = Reader()
-    assert not isinstance(reader, wrapper)
+    assert not isinstance(reader, WRAPPER)
     assert reader.getCache({}, {}) is None
     reader.rows = [1]
-    assert isinstance(reader, wrapper)
+    assert isinstance(reader, WRAPPER)
     assert list(reader.getCache({}, {}) or []) == [1]
-    assert not isinstance(reader, wrapper)
+    assert not isinstance(reader, WRAPPER)
     assert isinstance(reader, RowsInPlanner)
 
 

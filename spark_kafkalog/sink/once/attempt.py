@@ -8,25 +8,26 @@ from itertools import chain
 from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark import TaskContext
+import pyspark
 
 from kafkalog.client.producer import Producer
 from spark_kafkalog import faults
+from spark_kafkalog.compat import micro_batch as properties
+from spark_kafkalog.compat.versions import TESTED
 from spark_kafkalog.sink.message import TaskWrote
 from spark_kafkalog.sink.options import SinkOptions
 
 from .claim import Claim
+from .errors import UnknownMicroBatchError
 from .names import of_process
 from .record import TaskTransaction
 
 ABORT_S = 10.0
 """How long an attempt that failed waits for its transaction to be aborted; else it is left to the driver."""
-_QUERY = "sql.streaming.queryId"
-_BATCH = "streaming.sql.batchId"
 
 
 class MicroBatch(NamedTuple):
-    """Which micro-batch a task belongs to; "" and -1 where Spark does not say, as in a batch query."""
+    """Which micro-batch a task belongs to; "" and -1 in a batch query that does not say."""
 
     query: str
     batch: int
@@ -37,13 +38,17 @@ def micro_batch(batch: int | None, *, streaming: bool) -> MicroBatch:
 
     ``batch`` is the user's number. Spark names its own in `foreachBatch`, too, where a batch query without a number
     is one of its own: it may be the second of the micro-batch.
+
+    Raises:
+        UnknownMicroBatchError: the task is a stream's, and Spark does not say which micro-batch it belongs to.
     """
-    context = TaskContext.get()
-    query = context and context.getLocalProperty(_QUERY)
-    if streaming:
-        number = context and context.getLocalProperty(_BATCH)
-        batch = int(number) if number else None
-    return MicroBatch(query or "", -1 if batch is None else batch)
+    query = properties.query_id()
+    if not streaming:
+        return MicroBatch(query or "", -1 if batch is None else batch)
+    number = properties.batch_id()
+    if query is None or number is None:
+        raise UnknownMicroBatchError((properties.QUERY, properties.BATCH), pyspark.__version__, sorted(TESTED))
+    return MicroBatch(query, number)
 
 
 def write_in_transaction(

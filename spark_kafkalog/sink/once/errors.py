@@ -57,3 +57,15 @@ class LostTransactionsError(OnceError):
             "there. To write all rows of it again, so that the others' are there twice, give another "
             f"kafka.transactional.id than {prefix}; to go on without them, set lostTransactions=skip"
         )
+
+
+class UnknownMicroBatchError(OnceError):
+    """Spark does not say which micro-batch a task of a stream belongs to."""
+
+    def __init__(self, properties: Sequence[str], version: str, tested: Sequence[str]) -> None:
+        super().__init__(
+            f"Spark does not say which micro-batch this task belongs to (local properties {' and '.join(properties)}), "
+            "so that one that is repeated could not be told from a new one; nothing of it is written. Writing exactly "
+            f"once is tested with PySpark {', '.join(tested)}; this is {version}. Use one of those, or write without "
+            "kafka.transactional.id"
+        )

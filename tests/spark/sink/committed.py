@@ -81,9 +81,13 @@ class MicroBatch:
 
     def task(self, values: Iterable[bytes], **columns: str) -> TaskWrote:
         """Run one task; what it reports."""
-        rows = [{"value": value, **columns} for value in values]
         with in_task(self._query, self._batch):
-            message: TaskWrote = copied(self._handed.write(iter([batch_of(self._schema, rows)])))
+            return self.task_of_unknown_batch(values, **columns)
+
+    def task_of_unknown_batch(self, values: Iterable[bytes], **columns: str) -> TaskWrote:
+        """Run one task with what PySpark's worker knows at the moment."""
+        rows = [{"value": value, **columns} for value in values]
+        message: TaskWrote = copied(self._handed.write(iter([batch_of(self._schema, rows)])))
         return message
 
     def commit(self, *messages: WriterCommitMessage | None) -> None:
@@ -96,8 +100,15 @@ class MicroBatch:
 @contextmanager
 def in_task(query: str, batch: int) -> Iterator[None]:
     """What PySpark's worker knows of the task that it runs."""
+    with with_properties({"sql.streaming.queryId": query, "streaming.sql.batchId": str(batch)}):
+        yield
+
+
+@contextmanager
+def with_properties(properties: dict[str, str]) -> Iterator[None]:
+    """A task with these local properties."""
     context: Any = object.__new__(TaskContext)
-    context._localProperties = {"sql.streaming.queryId": query, "streaming.sql.batchId": str(batch)}
+    context._localProperties = properties
     TaskContext._taskContext = context
     try:
         yield

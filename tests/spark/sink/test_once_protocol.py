@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -25,10 +26,11 @@ from spark_kafkalog.sink.once.errors import (
     LostTransactionsError,
     OldCheckpointError,
     TakenOverError,
+    UnknownMicroBatchError,
 )
 from spark_kafkalog.sink.once.record import encode
 from spark_kafkalog.sink.writer import KafkalogWriter
-from tests.spark.sink.committed import VALUES, Died, MicroBatch, committed, in_task
+from tests.spark.sink.committed import VALUES, Died, MicroBatch, committed, in_task, with_properties
 from tests.spark.sink.support import DEADLINE_S, batch_of
 from tests.spark.topics import Topics
 from tests.spark.without_spark import copied, make_source
@@ -388,3 +390,21 @@ def test_a_stream_goes_by_its_own_numbers(sink: Sink) -> None:
         batch = sink.batch(number, batchId=0)
         batch.commit(batch.task([b"%d" % number]))
     assert sink.seen() == [b"0", b"1"]
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [None, {}, {"sql.streaming.queryId": "query"}, {"streaming.sql.batchId": "0"}, {"sql.streaming.queryId": ""}],
+    ids=["no task", "nothing", "no batch", "no query", "an empty query"],
+)
+def test_a_stream_that_does_not_know_its_micro_batch_writes_nothing(
+    sink: Sink, properties: dict[str, str] | None
+) -> None:
+    """A batch that is repeated could not be told from a new one, and its rows would be there twice."""
+    batch = sink.batch(0)
+    with (
+        nullcontext() if properties is None else with_properties(properties),
+        pytest.raises(UnknownMicroBatchError, match=r"sql\.streaming\.queryId"),
+    ):
+        batch.task_of_unknown_batch([b"a"])
+    assert sink.sent() == []

@@ -172,8 +172,11 @@ def _write(file: IO[bytes], compiled: dict[str, bytes]) -> None:
     """Take the byte code at the end of an archive away, and put other there."""
     with zipfile.ZipFile(file, "a") as opened:
         sources = _sources(opened)
-        old = [each for each in opened.filelist if each.filename.endswith(".pyc") and each.filename[:-1] in sources]
+        old = [each for each in opened.infolist() if each.filename.endswith(".pyc") and each.filename[:-1] in sources]
         if old:
+            # `zipfile` has no public way to take an entry out. Without these a new version of Python has another.
+            if not all(hasattr(opened, name) for name in ("start_dir", "filelist", "NameToInfo")):
+                raise OSError("this version of Python does not let byte code be taken out; install PySpark anew")
             opened.start_dir = min(each.header_offset for each in old)
             opened.filelist = [each for each in opened.filelist if each not in old]
             opened.NameToInfo = {each.filename: each for each in opened.filelist}
