@@ -187,7 +187,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.5, help="CPU seconds for each measurement (default 0.5)")
     seconds = parser.parse_args().seconds
     kernels.load()
-    keep_freed_memory()  # as Spark's workers do; the codecs alone gain as well
+    keep_freed_memory(256 << 20)  # as option keepFreedMemory has Spark's workers do; the codecs alone gain as well
     print(f"{VALUE_BYTES}-byte values, fetches of {FETCH_BYTES >> 20} MiB, one core, CPU time")
     uncompressed(seconds)
     compressed(seconds)

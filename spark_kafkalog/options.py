@@ -79,7 +79,7 @@ _OPTIONS = (
     *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp", "startingOffsetsByTimestampStrategy"),
     *("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "minPartitions", "maxRecordsPerPartition"),
     *_BATCH_IGNORED,
-    *("maxBytesPerPartition", "filterPushdown", "smallBatchBytes"),
+    *("maxBytesPerPartition", "filterPushdown", "smallBatchBytes", "keepFreedMemory"),
     *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
     *_VALUE_OPTIONS,
 )
@@ -193,6 +193,8 @@ class SourceOptions:
     filter_pushdown: bool = False
     small_batch_bytes: int = DEFAULT_SMALL_BATCH_BYTES
     """A micro-batch of at most so many bytes is read by the planner (``small_batches``); 0: none is."""
+    keep_freed_memory: int = 0
+    """Bytes of freed memory that a Python worker keeps (``worker``); 0: what the C library keeps by itself."""
     poll_timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS
     offset_retries: int = 3
     offset_retry_interval_ms: int = 10
@@ -241,6 +243,7 @@ class SourceOptions:
             commit_group=given.get("commitGroup", _group, None),
             filter_pushdown=given.get("filterPushdown", boolean, False),
             small_batch_bytes=given.get("smallBatchBytes", size_or_none, DEFAULT_SMALL_BATCH_BYTES),
+            keep_freed_memory=given.get("keepFreedMemory", size_or_none, 0),
             max_trigger_delay_s=given.get("maxTriggerDelay", duration, DEFAULT_MAX_TRIGGER_DELAY_S),
             poll_timeout_ms=given.get("kafkaConsumer.pollTimeoutMs", positive, DEFAULT_POLL_TIMEOUT_MS),
             offset_retries=given.get("fetchOffset.numRetries", not_negative, 3),

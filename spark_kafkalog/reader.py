@@ -94,7 +94,7 @@ def read_range(
     Raises DataLossError where records are gone and ``failOnDataLoss`` is set, TimeoutError where the position does not
     move for ``kafkaConsumer.pollTimeoutMs``, and what fetching and decoding raise.
     """
-    with worker.task(), closing(_RangeReader(tp, start, end, options, on_loss)) as reading:
+    with worker.task(options.keep_freed_memory), closing(_RangeReader(tp, start, end, options, on_loss)) as reading:
         reading.check_topic(topic)
         yield from reading.batches(columns)
 

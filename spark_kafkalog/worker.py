@@ -1,45 +1,74 @@
-"""What a Python worker of Spark does once for all the tasks that it runs, one after another."""
+"""What concerns the process that tasks run in, rather than a task: Spark keeps its Python workers for many tasks."""
 
 from __future__ import annotations
 
 import gc
+import logging
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kafkalog.records.allocator import keep_freed_memory
 
-_DAEMON = "pyspark.daemon"
+from .compat.processes import is_worker
+from .option_values import OptionsError, size_or_none
 
-_is_settled = False
+KEEP_FREED_MEMORY = "KAFKALOG_KEEP_FREED_MEMORY"
+"""The environment variable for what option ``keepFreedMemory`` does not say."""
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """The settings of one process, made once."""
+
+    def __init__(self) -> None:
+        self._kept = 0
+        self._default: int | None = None
+        self._is_settled = False
+
+    def keep_freed_memory(self, most: int) -> None:
+        """Have the C library keep freed memory; the largest number that was asked for holds, until the process ends."""
+        if self._default is None:
+            self._default = _from_environment()
+        most = most or self._default
+        if most > self._kept:
+            self._kept = most
+            if not keep_freed_memory(most):
+                _log.warning("keepFreedMemory has no effect: this platform's C library is not glibc")
+
+    def settle(self) -> None:
+        """Set aside what stays, so that it is not looked at after each task.
+
+        PySpark's workers collect garbage after every task. With compiled kernels loaded there are 130,000 objects to
+        look at, which took 50 ms of a task's 60 where it has few records; none of them is ever garbage. They are set
+        aside (``gc.freeze``) after the first task that has loaded them, in PySpark's workers only.
+        """
+        if self._is_settled or "numba" not in sys.modules or not is_worker():
+            return
+        self._is_settled = True
+        gc.collect()
+        gc.freeze()
+
+
+_worker = Worker()
 
 
 @contextmanager
-def task() -> Iterator[None]:
-    """Around the work of a task: memory that it frees is kept for the next one, and nothing that stays is looked at
-    after each.
-
-    PySpark's workers collect garbage after every task. With compiled kernels loaded there are 130,000 objects to look
-    at, which took 50 ms of a task's 60 where it has few records; none of them is ever garbage. They are set aside
-    (``gc.freeze``) after the first task that has loaded them, in PySpark's workers only.
-    """
-    if not _is_settled:
-        keep_freed_memory()
+def task(keep_freed: int = 0) -> Iterator[None]:
+    """Around the work of a task. ``keep_freed`` is option ``keepFreedMemory``, in bytes."""
+    _worker.keep_freed_memory(keep_freed)
     try:
         yield
     finally:
-        _settle()
+        _worker.settle()
 
 
-def _settle() -> None:
-    global _is_settled
-    if _is_settled or not _in_worker() or "numba" not in sys.modules:
-        return
-    _is_settled = True
-    gc.collect()
-    gc.freeze()
-
-
-def _in_worker() -> bool:
-    """Whether this is a process of PySpark's that runs tasks, and nothing of the user's but what tasks call."""
-    return getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", None) == _DAEMON
+def _from_environment() -> int:
+    text = os.environ.get(KEEP_FREED_MEMORY, "")
+    try:
+        return size_or_none(KEEP_FREED_MEMORY, text) if text else 0
+    except OptionsError as error:
+        _log.warning("it is not used: %s", error)
+        return 0

@@ -75,7 +75,7 @@ def read_pieces(pieces: Sequence[Piece], options: OfflineOptions, columns: tuple
 
     Raises CorruptLogError for damage and DataLossError for segments that are gone, where ``failOnDataLoss`` is set.
     """
-    with worker.task():
+    with worker.task(options.source.keep_freed_memory):
         for piece in pieces:
             yield from _read(piece, options, columns)
 

@@ -1,41 +1,101 @@
-"""What a Python worker of Spark does once, in a process of its own."""
+"""What tasks do to the Python worker that they run in, tried in processes of their own."""
 
 from __future__ import annotations
 
+import os
+import platform
 import subprocess
 import sys
 
 import pytest
 
+from spark_kafkalog.worker import KEEP_FREED_MEMORY
+
 # `-m pyspark.daemon` would wait for the JVM; what is looked at is the module that the process was started as.
-_SCRIPT = """
-import gc, sys
+_COLLECTOR = """
+import gc, sys, weakref
 from importlib.machinery import ModuleSpec
 if sys.argv[1]:
     sys.modules["__main__"].__spec__ = ModuleSpec(sys.argv[1], None)
 from spark_kafkalog import worker
-with worker.task():
+
+def looked_at_after_a_task():
+    with worker.task():
+        pass
+    gc.collect()
+    return len(gc.get_objects())
+
+class Cycle:
     pass
-print(gc.get_freeze_count())
+
+at_first = looked_at_after_a_task()
 from kafkalog.records import kernels
 kernels.load()
-with worker.task():
-    pass
-first = gc.get_freeze_count()
-loaded = [object() for _ in range(10)], {}
-with worker.task():
-    pass
-print(first, gc.get_freeze_count())
+loaded = len(gc.get_objects())
+then = looked_at_after_a_task()
+cycle = Cycle()
+cycle.itself = cycle
+seen = weakref.ref(cycle)
+del cycle
+later = looked_at_after_a_task()
+print(at_first, loaded, then, later, seen() is None)
+"""
+_MEMORY = """
+import resource, sys
+from spark_kafkalog import worker
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+with worker.task(int(sys.argv[1])):
+    before = resident()
+    blocks = [bytes(range(256)) * 32768 for _ in range(16)]
+    del blocks
+    print(resident() - before >> 20)
 """
 
 
-@pytest.mark.parametrize(("name", "freezes"), [("pyspark.daemon", True), ("", False), ("app", False)])
-def test_objects_are_set_aside_once_and_in_pysparks_workers_only(name: str, freezes: bool) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, name], capture_output=True, text=True, timeout=240, check=False
+def run(script: str, argument: str, **environment: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", script, argument],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={**os.environ, **environment},
     )
-    assert run.returncode == 0, run.stderr
-    before, first, second = map(int, run.stdout.split())
-    assert before == 0, "nothing is loaded yet that would be worth it"
-    assert first == second
-    assert (first > 10_000) == freezes
+    assert done.returncode == 0, done.stderr
+    return [*done.stdout.split(), done.stderr]
+
+
+def test_pysparks_collector_looks_no_more_at_what_kernels_have_loaded() -> None:
+    at_first, loaded, then, later, collected, _ = run(_COLLECTOR, "pyspark.daemon")
+    assert int(loaded) > 2 * int(at_first), "kernels are many objects"
+    assert int(then) < int(loaded) / 10
+    assert int(later) < int(loaded) / 10
+    assert collected == "True", "garbage that comes later is found"
+
+
+@pytest.mark.parametrize("main", ["", "app"])
+def test_other_processes_are_left_alone(main: str) -> None:
+    _, loaded, then, later, collected, _ = run(_COLLECTOR, main)
+    assert int(then) > int(loaded) / 2
+    assert int(later) > int(loaded) / 2
+    assert collected == "True"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is glibc's")
+@pytest.mark.parametrize(
+    ("option", "environment", "keeps"),
+    [(0, "", False), (256 << 20, "", True), (0, "256m", True), (256 << 20, "1", True)],
+    ids=["by default", "by the option", "by the environment", "the option wins"],
+)
+def test_freed_memory_is_kept_where_it_is_asked_for(option: int, environment: str, keeps: bool) -> None:
+    kept, _ = run(_MEMORY, str(option), **{KEEP_FREED_MEMORY: environment})
+    assert (int(kept) > 90) == keeps
+
+
+def test_an_environment_that_says_no_size_is_told_and_not_used() -> None:
+    _, said = run(_MEMORY, "0", **{KEEP_FREED_MEMORY: "much"})
+    assert f"{KEEP_FREED_MEMORY}: expected a size" in said
