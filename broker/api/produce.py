@@ -13,11 +13,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable
 
-from broker.api.context import Request
+from broker.api.context import Broker, Request
 from broker.api.errors import error_code, error_message
 from broker.log.config import LogConfig
-from broker.log.message_sets import PreparedSet, is_old, prepare_set
-from broker.log.validation import Origin, needs_recompression, recompress_ahead
+from broker.log.message_sets import PreparedSet, prepare_set
+from broker.log.validation import TARGET_CODECS, Origin, recompress_ahead
 from broker.replica.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Appended, Partition
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import (
@@ -32,25 +32,15 @@ from kafkalog.protocol.errors import (
     TransactionalIdAuthorizationFailedError,
 )
 from kafkalog.protocol.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkalog.records.batch import (
-    ATTRIBUTES_AT,
-    CODEC_MASK,
-    HEADER_SIZE,
-    MAGIC,
-    MAGIC_AT,
-    TRANSACTIONAL_FLAG,
-    BatchHeader,
-    read_header,
-)
+from kafkalog.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import InvalidRecordError, RecordsError, UnsupportedCompressionTypeError
-from kafkalog.records.message_set import MIN_ENTRY_SIZE
+from kafkalog.records.peek import NO_MAGIC, RecordsView
 from kafkalog.storage.topics import INTERNAL_TOPICS
 
 logger = logging.getLogger("kafkalog.broker.api")
@@ -59,16 +49,8 @@ ZSTD_SINCE = 7
 """Producers that know zstd speak this version (KIP-110)."""
 BATCH_SINCE = 3
 """From this version on records are exactly one batch of message format v2."""
-CODEC_AT = ATTRIBUTES_AT + 1
-OLD_CODEC_AT = MAGIC_AT + 1
-"""Where a message of format v0 or v1 has its codec."""
 LARGE_BATCH = 16 * 1024
 """Bytes from which on a batch is compressed or converted on a worker; one to be decompressed always is."""
-Ahead = tuple[str, PartitionProduceData, LogConfig]
-"""Records for a worker to do what it can with before they are appended, and their topic."""
-Done = dict[int, PreparedSet | Exception | None]
-"""What workers made of message sets, by the ``id`` of their PartitionProduceData."""
-_NOTHING_DONE: Done = {}
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id of those who may produce into internal topics, as in Kafka."""
 ABORTABLE_SINCE = 11
@@ -78,6 +60,7 @@ LEADER_SINCE = 10
 _UNVERIFIED = (
     ConcurrentTransactionsError, CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError,
 )  # fmt: skip
+_ACKS = frozenset({ACKS_ALL, ACKS_NONE, ACKS_LEADER})
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 EXPECTED_ERRORS = TOO_LARGE | {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CORRUPT_MESSAGE,
@@ -144,125 +127,197 @@ class DelayedProduce(DelayedOperation):
 
 
 def handle_produce(request: Request) -> Awaitable[None] | None:
-    large = _for_workers(request)
-    if large:
-        # Before anything else runs: the connection goes on receiving into the buffer that the records lie in.
-        request.connection.keep_memory()
-        for topic in request.message.topic_data:
-            for data in topic.partition_data:
-                if data.records is not None:
-                    data.records = memoryview(bytearray(data.records))
-        return _work_and_serve(request, large)
-    _serve(request, _NOTHING_DONE)
-    return None
+    produce = Produce(request)
+    ahead = produce.append_all()
+    if not ahead:
+        produce.respond()
+        return None
+    # Before anything else runs: the connection goes on receiving into the buffer that the records lie in.
+    request.connection.keep_memory()
+    for work in ahead:
+        work.keep()
+    return _work_and_respond(produce, ahead)
 
 
-def _for_workers(request: Request) -> list[Ahead]:
-    """Records that take long: their codec is to be changed, for ``compression.type`` names another, or their format."""
-    found = []
-    for topic in request.message.topic_data:
-        for data in topic.partition_data:
-            partition = request.broker.replicas.get(topic.name, data.index)
-            records = data.records
-            if partition is None or records is None:
-                continue
-            config = partition.log.config
-            if config.message_format < MAGIC or (len(records) > MAGIC_AT and records[MAGIC_AT] < MAGIC):
-                if _is_allowed(request, records) and _takes_long(records):
-                    found.append((topic.name, data, config))
-                continue
-            if config.compression_type == "producer":
-                continue
-            codec = data.records[CODEC_AT] & CODEC_MASK if len(data.records) > CODEC_AT else Codec.NONE
-            if request.version < ZSTD_SINCE and (codec == Codec.ZSTD or config.compression_type == "zstd"):
-                # What the client sent is judged by its codec, and must be seen as it came.
-                continue
-            if (codec or len(data.records) >= LARGE_BATCH) and needs_recompression(data.records, config):
-                found.append((topic.name, data, config))
-    return found
-
-
-def _is_allowed(request: Request, records: memoryview) -> bool:
-    """Whether the version may carry such records; others must be seen as they came."""
+async def _work_and_respond(produce: Produce, ahead: list[Ahead]) -> None:
     try:
-        _check_version(request.version, records)
-    except RecordsError:
-        return False
-    return True
-
-
-def _takes_long(records: memoryview) -> bool:
-    if len(records) >= LARGE_BATCH:
-        return True
-    at = CODEC_AT if len(records) > CODEC_AT and records[MAGIC_AT] >= MAGIC else OLD_CODEC_AT
-    return len(records) > at and bool(records[at] & CODEC_MASK)
-
-
-async def _work_and_serve(request: Request, large: list[Ahead]) -> None:
-    try:
-        _serve(request, await _work(request, large))
+        for work in ahead:
+            await produce.append_later(work)
+        produce.respond()
     finally:
-        request.connection.free_memory()
+        produce.request.connection.free_memory()
 
 
-async def _work(request: Request, large: list[Ahead]) -> Done:
-    broker = request.broker
-    done: Done = {}
-    for topic, data, config in large:
-        records = data.records
-        if not is_old(records, config):
-            data.records = await broker.workers.run(recompress_ahead, records, config)
-            continue
+class Ahead:
+    """Records whose codec or format is to be changed on a worker before they are appended.
+
+    Attributes:
+        records: as the producer sent them.
+        result: their place in the response.
+    """
+
+    __slots__ = ("_config", "_view", "records", "result", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        records: memoryview,
+        view: RecordsView,
+        config: LogConfig,
+        result: PartitionProduceResponse,
+    ) -> None:
+        self.topic = topic
+        self.records = records
+        self._view = view
+        self._config = config
+        self.result = result
+
+    def keep(self) -> None:
+        """Copy the records out of the connection's buffer."""
+        self.records = memoryview(bytearray(self.records))
+
+    async def prepare(self, broker: Broker) -> memoryview | PreparedSet | None:
+        """What is to be appended: a message set ready for the log, or a batch under the topic's codec.
+
+        Raises:
+            KafkaError: the records are refused.
+        """
+        records, config = self.records, self._config
+        if _is_old(self._view, config):
+            label = f"{self.topic}-{self.result.index}"
+            return await broker.workers.run(prepare_set, records, config, broker.now_ms(), Origin.CLIENT, label)
+        return await broker.workers.run(recompress_ahead, records, config)
+
+
+class Produce:
+    """One request: its records are appended to one partition after another, and then it is answered."""
+
+    __slots__ = ("_acks", "_failed", "_now_ms", "_topics", "_version", "_waiting", "request")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._acks: int = request.message.acks
+        self._version = request.version
+        self._now_ms = request.broker.now_ms()
+        self._waiting: list[Pending] = []
+        self._failed = False
+        self._topics: list[TopicProduceResponse] = []
+
+    def append_all(self) -> list[Ahead]:
+        """Append what can be appended as it came.
+
+        Returns:
+            The others, for which a worker has something to do first.
+        """
+        ahead = []
+        message: ProduceRequest = self.request.message
+        for topic in message.topic_data:
+            results = []
+            for data in topic.partition_data:
+                result = PartitionProduceResponse(index=data.index, base_offset=-1)
+                results.append(result)
+                try:
+                    partition = self._partition(topic.name, data.index)
+                    partition.counters.total_produce += 1
+                    view = RecordsView(data.records)
+                    if view.magic != MAGIC or self._version < ZSTD_SINCE:
+                        _check_version(self._version, view)
+                    config = partition.log.config
+                    if _needs_worker(self._version, view, config):
+                        ahead.append(Ahead(topic.name, data.records, view, config, result))
+                        continue
+                    # Records that are no entry are appended as none: a producer of these versions may send them.
+                    records = data.records if view.magic != NO_MAGIC else None
+                    self._append(partition, view, data.records, records, result)
+                except Exception as error:
+                    self._fail(topic.name, result, error, data.records)
+            self._topics.append(TopicProduceResponse(name=topic.name, partition_responses=results))
+        return ahead
+
+    async def append_later(self, work: Ahead) -> None:
+        """Append records once a worker has prepared them."""
         try:
-            done[id(data)] = await broker.workers.run(
-                prepare_set, records, config, broker.now_ms(), Origin.CLIENT, f"{topic}-{data.index}"
-            )
+            prepared = await work.prepare(self.request.broker)
+            sent = prepared if isinstance(prepared, memoryview) else work.records
+            # The partition may be led elsewhere by now.
+            partition = self._partition(work.topic, work.result.index)
+            self._append(partition, RecordsView(sent), sent, prepared, work.result)
         except Exception as error:
-            done[id(data)] = error
-    return done
+            self._fail(work.topic, work.result, error, work.records)
+
+    def _partition(self, topic: str, index: int) -> Partition:
+        """The partition, if this request may append to it."""
+        if self._acks not in _ACKS:
+            raise InvalidRequiredAcksError(f"acks={self._acks} is not one of -1, 0 and 1")
+        if topic in INTERNAL_TOPICS and self.request.client_id != ADMIN_CLIENT_ID:
+            raise InvalidTopicError(f"Cannot append to internal topic {topic}")
+        return self.request.broker.replicas.require(topic, index)
+
+    def _append(
+        self,
+        partition: Partition,
+        view: RecordsView,
+        sent: memoryview,
+        records: memoryview | PreparedSet | None,
+        result: PartitionProduceResponse,
+    ) -> None:
+        in_transaction = view.is_transactional and _admit(self.request, partition, read_header(sent))
+        appended = self.request.broker.replicas.append(
+            partition, records, view.size, self._acks, self._now_ms, in_transaction=in_transaction
+        )
+        info = appended.info
+        result.base_offset = info.first_offset
+        result.log_append_time_ms = info.log_append_time
+        result.log_start_offset = info.log_start_offset
+        if partition.acknowledged(appended) is not ErrorCode.NONE:
+            self._waiting.append(Pending(appended, result, with_leader=self._version >= LEADER_SINCE))
+
+    def _fail(self, topic: str, result: PartitionProduceResponse, error: Exception, records: memoryview | None) -> None:
+        self._failed = True
+        _fill_error(self.request, topic, result, error, 0 if records is None else len(records))
+
+    def respond(self) -> None:
+        """Answer now, or once what was appended is acknowledged."""
+        request, broker = self.request, self.request.broker
+        if self._acks == ACKS_NONE:
+            if self._failed:
+                logger.info("closing connection from %s: a produce with acks=0 failed", request.connection.peer)
+                request.drop()
+            else:
+                quota = broker.quotas.produce
+                request.no_reply(request.quota_wait_ms((quota, request.nbytes), timed=False) if quota.limited else 0)
+            return
+        response = ProduceResponse(responses=self._topics)
+        if not self._waiting:
+            _reply(request, response)
+            return
+        operation = DelayedProduce(request, response, self._waiting)
+        if not operation.try_complete():
+            request.connection.state = operation
+            keys = [pending.key for pending in self._waiting]
+            timeout_ms = request.message.timeout_ms
+            # Its records are views of memory that is others' from now on.
+            request.message = None
+            broker.replicas.produce_purgatory.watch(operation, keys, timeout_ms / 1000)
 
 
-def _serve(request: Request, done: Done) -> None:
-    message: ProduceRequest = request.message
-    acks = message.acks
-    broker = request.broker
-    now_ms = broker.now_ms()
-    waiting: list[Pending] = []
-    failed = False
-    topics = []
-    for topic in message.topic_data:
-        results = []
-        for data in topic.partition_data:
-            result = PartitionProduceResponse(index=data.index, base_offset=-1)
-            try:
-                pending = _append(request, topic.name, data, done, now_ms, result)
-                if pending is not None:
-                    waiting.append(pending)
-            except Exception as error:
-                failed = True
-                size = 0 if data.records is None else len(data.records)
-                _fill_error(request, topic.name, data.index, result, error, size)
-            results.append(result)
-        topics.append(TopicProduceResponse(name=topic.name, partition_responses=results))
-    if acks == ACKS_NONE:
-        if failed:
-            logger.info("closing connection from %s: a produce with acks=0 failed", request.connection.peer)
-            request.drop()
-        else:
-            quota = broker.quotas.produce
-            request.no_reply(request.quota_wait_ms((quota, request.nbytes), timed=False) if quota.limited else 0)
-        return
-    response = ProduceResponse(responses=topics)
-    if not waiting:
-        _reply(request, response)
-        return
-    operation = DelayedProduce(request, response, waiting)
-    if not operation.try_complete():
-        request.connection.state = operation
-        keys = [pending.key for pending in waiting]
-        # Its records are views of memory that is others' from now on.
-        request.message = None
-        broker.replicas.produce_purgatory.watch(operation, keys, message.timeout_ms / 1000)
+def _is_old(view: RecordsView, config: LogConfig) -> bool:
+    """Whether records are of message format v0 or v1, or for a topic that stores these."""
+    return config.message_format < MAGIC or NO_MAGIC < view.magic < MAGIC
+
+
+def _needs_worker(version: int, view: RecordsView, config: LogConfig) -> bool:
+    """Whether it takes long to write the records under another codec or in another format, as the topic asks."""
+    if view.magic == NO_MAGIC or not (view.codec or view.size >= LARGE_BATCH):
+        return False
+    if _is_old(view, config):
+        return True
+    if config.compression_type == "producer":
+        return False
+    if version < ZSTD_SINCE and (view.codec == Codec.ZSTD or config.compression_type == "zstd"):
+        # What the client sent is judged by its codec, and must be seen as it came.
+        return False
+    return view.size >= HEADER_SIZE and view.codec != TARGET_CODECS[config.compression_type]
 
 
 def _reply(request: Request, response: ProduceResponse) -> None:
@@ -270,47 +325,6 @@ def _reply(request: Request, response: ProduceResponse) -> None:
     quotas = request.broker.quotas
     is_limited = quotas.produce.limited or quotas.request.limited
     request.reply(response, request.quota_wait_ms((quotas.produce, request.nbytes)) if is_limited else 0)
-
-
-def _append(
-    request: Request,
-    topic: str,
-    data: PartitionProduceData,
-    done: Done,
-    now_ms: int,
-    result: PartitionProduceResponse,
-) -> Pending | None:
-    """Append one partition's batch; what the acknowledgement has to wait for, if anything."""
-    acks = request.message.acks
-    if acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
-        raise InvalidRequiredAcksError(f"acks={acks} is not one of -1, 0 and 1")
-    if topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
-        raise InvalidTopicError(f"Cannot append to internal topic {topic}")
-    replicas = request.broker.replicas
-    partition = replicas.require(topic, data.index)
-    partition.counters.total_produce += 1
-    records: memoryview | PreparedSet | None = data.records
-    size = 0 if data.records is None else len(data.records)
-    if request.version < ZSTD_SINCE or size < MIN_ENTRY_SIZE or data.records[MAGIC_AT] != MAGIC:
-        _check_version(request.version, data.records)
-        if size < MIN_ENTRY_SIZE:
-            records = None
-    if done and id(data) in done:
-        made = done[id(data)]
-        if isinstance(made, Exception):
-            raise made
-        records = made
-    in_transaction = False
-    if size >= HEADER_SIZE and data.records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG and data.records[MAGIC_AT] == MAGIC:
-        in_transaction = _admit(request, partition, read_header(data.records))
-    appended = replicas.append(partition, records, size, acks, now_ms, in_transaction=in_transaction)
-    info = appended.info
-    result.base_offset = info.first_offset
-    result.log_append_time_ms = info.log_append_time
-    result.log_start_offset = info.log_start_offset
-    if partition.acknowledged(appended) is not ErrorCode.NONE:
-        return Pending(appended, result, with_leader=request.version >= LEADER_SINCE)
-    return None
 
 
 def _admit(request: Request, partition: Partition, header: BatchHeader) -> bool:
@@ -341,26 +355,25 @@ def _admit(request: Request, partition: Partition, header: BatchHeader) -> bool:
     return True
 
 
-def _check_version(version: int, records: memoryview | None) -> None:
+def _check_version(version: int, view: RecordsView) -> None:
     """Raises RecordsError for records that a produce request of that version may not carry."""
     if version < BATCH_SINCE:
         # Whatever their format, and be it nothing: Kafka never minded what clients sent in these versions.
         return
-    if records is None or len(records) < MIN_ENTRY_SIZE:
+    if view.magic == NO_MAGIC:
         raise RecordsError("Produce requests must have exactly one record batch for each partition")
-    if records[MAGIC_AT] < MAGIC:
+    if view.magic < MAGIC:
         raise InvalidRecordError(
             f"Produce requests with version {version} are only allowed to contain record batches with magic version 2"
         )
-    if version < ZSTD_SINCE and len(records) > CODEC_AT and records[CODEC_AT] & CODEC_MASK == Codec.ZSTD:
+    if version < ZSTD_SINCE and view.codec == Codec.ZSTD:
         raise UnsupportedCompressionTypeError(
             f"Produce requests before version {ZSTD_SINCE} may not carry batches compressed with zstd"
         )
 
 
-def _fill_error(
-    request: Request, topic: str, index: int, result: PartitionProduceResponse, error: Exception, size: int
-) -> None:
+def _fill_error(request: Request, topic: str, result: PartitionProduceResponse, error: Exception, size: int) -> None:
+    index = result.index
     code = error_code(error)
     counters = request.broker.replicas.counters.known(topic)
     if code not in EXPECTED_ERRORS:

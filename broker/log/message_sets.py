@@ -84,11 +84,6 @@ class PreparedSet:
             set_offset(self.data, entry.position, first + entry.last)
 
 
-def is_old(records: memoryview, config: LogConfig) -> bool:
-    """Whether a produced set is for this module: it is of v0 or v1, or for a topic that stores these."""
-    return config.message_format < MAGIC or (len(records) > MAGIC_AT and records[MAGIC_AT] < MAGIC)
-
-
 def prepare_set(records: memoryview, config: LogConfig, now_ms: int, origin: Origin, label: str) -> PreparedSet | None:
     """Check what a producer sent, and write it as the topic stores it.
 

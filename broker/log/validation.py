@@ -24,7 +24,6 @@ from kafkalog.protocol.errors import (
 )
 from kafkalog.records import errors as records_errors
 from kafkalog.records.batch import (
-    ATTRIBUTES_AT,
     CODEC_MASK,
     CONTROL_FLAG,
     HEADER_SIZE,
@@ -195,13 +194,6 @@ def recompress(records: memoryview, header: BatchHeader, target: Codec) -> memor
     body = compress(target, memoryview(section)[start:end])
     attributes = header.attributes & ~CODEC_MASK | target
     return memoryview(pack_header(header._replace(attributes=attributes), body))
-
-
-def needs_recompression(records: memoryview, config: LogConfig) -> bool:
-    """Whether a produced batch is not yet under the codec that the topic asks for."""
-    if config.compression_type == "producer" or len(records) < HEADER_SIZE:
-        return False
-    return records[ATTRIBUTES_AT + 1] & CODEC_MASK != TARGET_CODECS[config.compression_type]
 
 
 def recompress_ahead(records: memoryview, config: LogConfig) -> memoryview:

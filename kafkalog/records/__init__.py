@@ -6,6 +6,7 @@ product.
 - `batch`        record batch v2, the format's specification; single records
 - `message_set`  formats v0 and v1; `any_format` what a log holds of whatever format; `convert` between formats
 - `compression`  gzip, snappy, lz4, zstd with bounded results; `checksum` CRC-32C
+- `peek`         what produced records are, by their first bytes
 - `validate`     what a leader checks of a produced batch
 - `arrow`        whole fetches of batches to Arrow columns and back (needs pyarrow)
 - `grouping`     where rows go: hashes of keys, rows by group (needs pyarrow)

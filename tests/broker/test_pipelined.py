@@ -6,6 +6,7 @@ import socket
 from typing import Any
 
 from kafkalog.protocol.codec import decode_response, encode_request
+from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.records.batch import Record
 from kafkalog.records.compression import Codec
@@ -43,3 +44,25 @@ def test_records_that_workers_convert_keep_their_place(wire: socket.socket, topi
     found = [response.responses[0].partition_responses[0] for response in exchange_all(wire, requests)]
     assert [(each.error_code, each.base_offset) for each in found] == [(0, 0), (0, 1), (0, 2001)]
     assert end_offset(wire, topic) == 2002
+
+
+def test_a_request_may_hold_records_for_workers_and_others(wire: socket.socket, topic: str) -> None:
+    """Each partition has its own answer, in the order of the request, whatever becomes of the others."""
+    large = encode_message_set([Record(at, at, None, b"x" * 100) for at in range(2000)], magic=1, codec=Codec.GZIP)
+    damaged = bytearray(large)
+    damaged[-1] ^= 1
+    small = encode_message_set([Record(0, 0, None, b"small")], magic=1)
+    requests = [
+        (produce_request(topic, {0: large, 7: large, 1: small}), 2),
+        (produce_request(topic, {1: small, 0: damaged}), 2),
+        (produce_request(topic, {0: small, 1: large}), 2),
+    ]
+    found = [
+        [(each.index, each.error_code, each.base_offset) for each in response.responses[0].partition_responses]
+        for response in exchange_all(wire, requests)
+    ]
+    assert found == [
+        [(0, 0, 0), (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1), (1, 0, 0)],
+        [(1, 0, 1), (0, ErrorCode.CORRUPT_MESSAGE, -1)],
+        [(0, 0, 2000), (1, 0, 2)],
+    ]
