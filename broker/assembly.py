@@ -18,11 +18,17 @@ from broker.metadata.store import MetadataStore
 from broker.quota.client import ClientQuotas
 from broker.quota.connections import ConnectionRates
 from broker.quota.measures import Window
+from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 
 
 def assemble(
-    config: BrokerConfig, broker_id: int, store: MetadataStore, cache: MetadataCache, replicas: ReplicaManager
+    config: BrokerConfig,
+    broker_id: int,
+    store: MetadataStore,
+    cache: MetadataCache,
+    replicas: ReplicaManager,
+    applier: ReplicaApplier,
 ) -> Broker:
     """Make the parts that serve requests over the partitions that ``replicas`` hosts.
 
@@ -30,6 +36,7 @@ def assemble(
         config: the broker's file, without dynamic values.
         store: where the controller of this broker commits its decisions.
         cache: what the broker knows of the cluster.
+        applier: carries out what the controller decides, on the partitions of ``replicas``.
     """
     runtime = replicas.runtime
     window = Window(config["quota.window.num"], config["quota.window.size.seconds"] * 1000)
@@ -37,7 +44,7 @@ def assemble(
         config["controller.quota.window.num"], config["controller.quota.window.size.seconds"] * 1000
     )
     quotas, rates = ClientQuotas(window, controller_window), ConnectionRates(window)
-    topics, producer_ids = TopicController(store, cache, replicas), ProducerIds(store)
+    topics, producer_ids = TopicController(store, cache, replicas, applier), ProducerIds(store)
     groups = GroupCoordinator(replicas=replicas, topics=topics)
     transactions = Transactions(
         replicas=replicas,

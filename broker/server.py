@@ -25,6 +25,7 @@ from broker.config.topic import parse_topic_config
 from broker.controller.adoption import FoundLog, adopt
 from broker.controller.configs import effective_config
 from broker.controller.leadership import new_epochs
+from broker.controller.requests import roles_of
 from broker.coordinator.transaction.shard import largest_producer_id_in
 from broker.log.cleaner.cleaner import LogCleaner
 from broker.log.cold import read_largest_timestamp
@@ -40,6 +41,7 @@ from broker.metadata.model import BrokerRegistration, ClusterState, MetadataErro
 from broker.metadata.operations import ElectController, ForgetDeleted, Operation, RegisterBroker, UnregisterBroker
 from broker.net.acceptor import Acceptor
 from broker.net.disk_reads import DiskReads, on_workers
+from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from kafkalog.records import kernels
@@ -159,10 +161,10 @@ class Server:
         self.replicas = ReplicaManager(self.runtime, self.broker_id, effective, self.logs)
         cache = MetadataCache(state, self._is_offline)
         self.store.subscribe(cache.update)
-        self.broker = assemble(config, self.broker_id, self.store, cache, self.replicas)
+        applier = ReplicaApplier(self.replicas, cache.topic_config)
+        self.broker = assemble(config, self.broker_id, self.store, cache, self.replicas, applier)
         await self._remove_strays(state)
-        for topic in state.topics.values():
-            self.replicas.host(topic, is_new=False)
+        await applier.apply_leader_and_isr(state.controller_epoch, roles_of(state, self.broker_id))
         self.replicas.resume_moves()
         if not self.logs.online_dirs:
             raise LogDirUnusableError(self.all_failed)

@@ -6,6 +6,7 @@ Pure decisions, states and events in, operations out:
 - ``assignment``     which brokers hold which partitions
 - ``adoption``       registering the logs that are found in a directory without a registry
 - ``leadership``     leader epochs
+- ``requests``       what each broker has to be told of a decision
 - ``elections``      elections that administrators ask for
 - ``reassignments``  reassignments to other brokers
 

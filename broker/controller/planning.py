@@ -6,6 +6,7 @@ Checks are made in the order of Apache Kafka's ``AdminZkClient`` and ``ZkAdminMa
 from __future__ import annotations
 
 import random
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ from broker.config.definition import ConfigError
 from broker.config.topic import parse_topic_config
 from broker.controller.assignment import assign_replicas, check_manual
 from broker.metadata.model import ClusterState, PartitionState, TopicState, new_topic_id
-from broker.metadata.operations import AddPartitions, CreateTopic
+from broker.metadata.operations import AddPartitions, CreateTopic, DeleteTopic
 from kafkalog.protocol.errors import (
     InvalidConfigError,
     InvalidPartitionsError,
@@ -170,6 +171,16 @@ def creations(
         else:
             plan.add(topic)
     return [CreateTopic(topic) for topic in plan.topics.values()], refused
+
+
+def deletions(state: ClusterState, wanted: Mapping[str, uuid.UUID]) -> list[DeleteTopic]:
+    """Delete those of the topics, ids by name, that are still there."""
+    present = ((name, state.topics.get(name)) for name in wanted)
+    return [
+        DeleteTopic(name, topic.topic_id)
+        for name, topic in present
+        if topic is not None and topic.topic_id == wanted[name]
+    ]
 
 
 def growth(

@@ -1,8 +1,8 @@
 """Creating, deleting and growing topics: requests of clients become changes of the registry, and these reach the logs.
 
-The registry decides: a change is planned against the state that is known, decided against the newest one, committed,
-and only then carried out on the logs. A crash between the two is repaired at start-up, which makes the logs that the
-registry names and removes those that it says are being deleted.
+A change is planned against the state that is known, decided against the newest one, committed, and only then carried
+out on the logs. A crash between the two is repaired at start-up, which makes the logs that the registry names and
+removes those that it says are being deleted.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 
-from broker.controller.planning import NewTopic, Placement, TopicPlan, creations, growth
+from broker.controller.planning import NewTopic, Placement, TopicPlan, creations, deletions, growth
+from broker.controller.requests import ControlRequests, requests_for
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import ClusterState, TopicState
 from broker.metadata.operations import AddPartitions, CreateTopic, DeleteTopic, ForgetDeleted
 from broker.metadata.store import Decision, MetadataStore
+from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from kafkalog.protocol.errors import (
+    ErrorCode,
     KafkaError,
     KafkaStorageError,
     ThrottlingQuotaExceededError,
@@ -30,8 +33,6 @@ logger = logging.getLogger("kafkalog.broker.controller")
 
 PLANNED_AT_ONCE = 250
 """Topics that are checked before other requests get their turn."""
-HOSTED_AT_ONCE = 8
-"""Partitions whose logs are made before other requests get their turn."""
 
 Admit = Callable[[int], None]
 """Asked before so many partitions are created or deleted; raises ThrottlingQuotaExceededError where it may not be."""
@@ -56,10 +57,13 @@ class TopicController:
         on_deleted: called with the name of each topic that was deleted, once its partitions are served no more.
     """
 
-    def __init__(self, store: MetadataStore, cache: MetadataCache, replicas: ReplicaManager) -> None:
+    def __init__(
+        self, store: MetadataStore, cache: MetadataCache, replicas: ReplicaManager, applier: ReplicaApplier
+    ) -> None:
         self._store = store
         self._cache = cache
         self._replicas = replicas
+        self._applier = applier
         self.on_deleted: list[Callable[[str], None]] = []
 
     @property
@@ -95,45 +99,50 @@ class TopicController:
         results: dict[str, TopicState | KafkaError] = {}
         for number, topic in enumerate(topics, 1):
             try:
-                made = plan.plan(topic)
+                planned = plan.plan(topic)
                 if not validate_only:
-                    admit(len(made.partitions))
+                    admit(len(planned.partitions))
             except KafkaError as error:
                 results[topic.name] = error
             else:
-                results[topic.name] = made
-                plan.add(made)
+                results[topic.name] = planned
+                plan.add(planned)
             if number % PLANNED_AT_ONCE == 0:
                 await asyncio.sleep(0)
         if validate_only or not plan.topics:
             return results
         refused: dict[str, KafkaError] = {}
+        made: list[CreateTopic] = []
 
         def decide(state: ClusterState) -> Sequence[CreateTopic]:
-            nonlocal refused
-            operations, refused = creations(state, placement, plan.topics.values())
-            return operations
+            nonlocal refused, made
+            made, refused = creations(state, placement, plan.topics.values())
+            return made
 
         try:
-            await self._commit(decide)
+            state = await self._commit(decide)
         except KafkaStorageError as error:
             return {name: error if isinstance(result, TopicState) else result for name, result in results.items()}
         results.update(refused)
-        for result in results.values():
-            if isinstance(result, TopicState):
-                logger.info("created topic %s with %d partitions", result.name, len(result.partitions))
-                await self._host(result)
+        for operation in made:
+            created = operation.topic
+            logger.info("created topic %s with %d partitions", created.name, len(created.partitions))
+            await self._host(created.name, created.topic_id, state, operation)
         return results
 
-    async def _host(self, topic: TopicState) -> None:
-        """Host a topic's partitions, a few at a time: each makes files, and others are served in between."""
-        count = len(topic.partitions)
-        for first in range(0, count, HOSTED_AT_ONCE):
-            registered = self._cache.topic(topic.name)
-            if registered is None or registered.topic_id != topic.topic_id:
-                return
-            self._replicas.host(topic, range(first, min(first + HOSTED_AT_ONCE, count)))
-            await asyncio.sleep(0)
+    async def _host(
+        self, name: str, topic_id: uuid.UUID, state: ClusterState, operation: CreateTopic | AddPartitions
+    ) -> None:
+        """Have this broker take its roles in new partitions, unless their topic was deleted meanwhile.
+
+        A topic at a time: requests of others that come meanwhile take their turn between two of them.
+        """
+        registered = self._cache.topic(name)
+        if registered is None or registered.topic_id != topic_id:
+            return
+        requests = requests_for(state, [operation]).get(self._replicas.broker_id)
+        if requests is not None:
+            await self._applier.apply_leader_and_isr(state.controller_epoch, requests.leader_and_isr)
 
     async def grow(
         self,
@@ -162,12 +171,18 @@ class TopicController:
                 raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
             return [growth(topic, count, assignments, placement)]
 
-        planned = decide(self._cache.image)
+        (planned,) = decide(self._cache.image)
         if validate_only:
             return
-        admit(sum(len(operation.partitions) for operation in planned))
-        state = await self._commit(decide)
-        await self._host(state.topics[name])
+        admit(len(planned.partitions))
+        made: list[AddPartitions] = []
+
+        def decide_anew(state: ClusterState) -> Sequence[AddPartitions]:
+            made[:] = decide(state)
+            return made
+
+        state = await self._commit(decide_anew)
+        await self._host(name, state.topics[name].topic_id, state, made[0])
 
     # -- deleting
 
@@ -187,55 +202,41 @@ class TopicController:
                     wanted[name] = topic.topic_id
             if number % PLANNED_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        gone: list[TopicState] = []
+        before = self._cache.image
+        gone: list[DeleteTopic] = []
 
         def decide(state: ClusterState) -> Sequence[DeleteTopic]:
-            present = (state.topics.get(name) for name in wanted)
-            gone[:] = [topic for topic in present if topic is not None and wanted[topic.name] == topic.topic_id]
-            return [DeleteTopic(topic.name, topic.topic_id) for topic in gone]
+            nonlocal before, gone
+            before, gone = state, deletions(state, wanted)
+            return gone
 
         try:
             await self._commit(decide)
         except KafkaStorageError as error:
             return {name: result or error for name, result in results.items()}
-        for name in wanted.keys() - {topic.name for topic in gone}:
+        for name in wanted.keys() - {operation.name for operation in gone}:
             # Another request has deleted it meanwhile.
             results[name] = UnknownTopicOrPartitionError()
-        await self._remove(gone)
+        if gone:
+            await self._remove(before, gone)
         return results
 
-    async def _remove(self, gone: Sequence[TopicState]) -> None:
-        """Take the logs of topics that the registry no longer names out of service."""
-        # All of them before anything else is awaited: a topic of the same name may be made from then on.
-        complete = [self._remove_logs(topic) for topic in gone]
-        for topic in gone:
+    async def _remove(self, before: ClusterState, gone: Sequence[DeleteTopic]) -> None:
+        """Have this broker take the logs of deleted topics out of service, in one request.
+
+        A topic of the same name that is created meanwhile takes its turn after all of them.
+        """
+        requests = requests_for(before, gone).get(self._replicas.broker_id, ControlRequests())
+        results = await self._applier.stop_replica(before.controller_epoch, requests.stop_replica)
+        for operation in gone:
+            logger.info("deleted topic %s", operation.name)
             for listener in self.on_deleted:
-                listener(topic.name)
-        removed = frozenset(topic.topic_id for topic, done in zip(gone, complete, strict=True) if done)
-        if removed and await self._settle_names():
+                listener(operation.name)
+        # A log directory that is offline may hold some of their logs: the start that finds it again removes them.
+        failed = {topic for (topic, _), code in results.items() if code is not ErrorCode.NONE}
+        removed = frozenset(operation.topic_id for operation in gone if operation.name not in failed)
+        if removed and not self._replicas.logs.offline_dirs:
             await self._forget(removed)
-
-    def _remove_logs(self, topic: TopicState) -> bool:
-        """Take the logs of one topic out of service; whether all went well."""
-        logger.info("deleting topic %s", topic.name)
-        # A log directory that is offline may hold some of its logs: the start that finds it again removes them.
-        complete = not self._replicas.logs.offline_dirs
-        for partition in self._replicas.drop(topic.name):
-            try:
-                self._replicas.logs.delete(partition.topic, partition.index, sync=False)
-            except KafkaError as error:
-                logger.error("a log of a deleted topic stays until the next start: %s", error)
-                complete = False
-        return complete
-
-    async def _settle_names(self) -> bool:
-        """Force the deleted logs' new names to the device, once for all of them; whether that went well."""
-        try:
-            await self._replicas.runtime.workers.run(self._replicas.logs.sync_directories)
-        except KafkaStorageError as error:
-            logger.error("deleted topics are looked for again at the next start: %s", error)
-            return False
-        return True
 
     async def _forget(self, removed: frozenset[uuid.UUID]) -> None:
         try:

@@ -8,7 +8,7 @@ loop's thread only.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from broker.config.listeners import Endpoint
 from broker.metadata.model import NO_LEADER, BrokerRegistration, ClusterState, PartitionState, TopicState
@@ -75,6 +75,11 @@ class MetadataCache:
 
     def topic(self, name: str) -> TopicState | None:
         return self._image.topics.get(name)
+
+    def topic_config(self, name: str) -> Mapping[str, str]:
+        """The topic's overrides; none where there is no such topic."""
+        found = self._image.topics.get(name)
+        return {} if found is None else found.config
 
     def topic_names(self) -> list[str]:
         """The names of all topics, in order."""

@@ -17,6 +17,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.local import FILE_NAME, LocalStore
 from broker.metadata.model import BrokerRegistration, TopicState
 from broker.metadata.operations import RegisterBroker
+from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from kafkalog.protocol.errors import ErrorCode, KafkaStorageError
@@ -130,7 +131,9 @@ class _Cluster:
         self.replicas = ReplicaManager(Runtime.of_process(2), 0, config, self.logs)
         self.cache = MetadataCache(self.store.state)
         self.store.subscribe(self.cache.update)
-        self.topics = TopicController(self.store, self.cache, self.replicas)
+        self.topics = TopicController(
+            self.store, self.cache, self.replicas, ReplicaApplier(self.replicas, self.cache.topic_config)
+        )
 
     async def make(self, *names: str) -> dict[str, TopicState]:
         made = await self.topics.create([NewTopic(name, 1, 1) for name in names])

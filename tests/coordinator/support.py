@@ -16,6 +16,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.local import LocalStore
 from broker.metadata.model import BrokerRegistration, PartitionState
 from broker.metadata.operations import RegisterBroker
+from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from broker.runtime import Runtime
@@ -41,7 +42,9 @@ class Stored:
         self.cache = MetadataCache(state)
         self.store.subscribe(self.cache.update)
         self.run(self.store.commit(lambda state: [RegisterBroker(BrokerRegistration(0, ()))]))
-        self.topics = TopicController(self.store, self.cache, self.replicas)
+        self.topics = TopicController(
+            self.store, self.cache, self.replicas, ReplicaApplier(self.replicas, self.cache.topic_config)
+        )
         for topic in state.topics.values():
             self.replicas.host(topic, is_new=False)
         return self
