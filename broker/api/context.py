@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeVar, cast
 
+from broker.api.errors import make_encodable
 from broker.api.fetch_session import FetchSessionCache
 from broker.api.large import Lanes, Turn, Turns, release
 from broker.api.loop_time import LoopTime
@@ -29,8 +31,11 @@ from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from broker.workers import Workers
 from kafkalog.protocol.api_keys import ApiKey
-from kafkalog.protocol.codec import RequestHeader, encode_response
+from kafkalog.protocol.codec import EncodeError, RequestHeader, encode_response
+from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.schema import Response
+
+logger = logging.getLogger("kafkalog.broker.api")
 
 Entry = TypeVar("Entry")
 
@@ -92,8 +97,20 @@ class Request:
     """One request under way. Exactly one of ``reply``, ``no_reply`` and ``drop`` ends it."""
 
     __slots__ = (
-        "_began", "_counter", "_loop_time", "broker", "client_id", "connection", "correlation_id", "message", "nbytes",
-        "owns_records", "turn", "version",
+        "_began",
+        "_counter",
+        "_loop_time",
+        "broker",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "is_answered",
+        "message",
+        "nbytes",
+        "owns_records",
+        "response_type",
+        "turn",
+        "version",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +134,8 @@ class Request:
         self.correlation_id = header.correlation_id
         self.client_id = header.client_id
         self.message = message
+        self.response_type: type[Response] = type(message).response_type
+        self.is_answered = False
         self.owns_records = False
         """Whether its records lie in memory of its own, rather than in the connection's buffer."""
         self.turn: Turn | None = None
@@ -173,8 +192,29 @@ class Request:
             wait_ms: how long the client has to wait for its quotas (``quota_wait_ms``), where that is known.
         """
         self._hold_back(response, wait_ms)
+        chunks = self._encoded(response)
         self._counter.answered(perf_counter() - self._began)
-        self.connection.reply(encoded(response, self.version, self.correlation_id))
+        self.is_answered = True
+        self.connection.reply(chunks)
+
+    def fail(self) -> bool:
+        """Answer UNKNOWN_SERVER_ERROR where the response has an error of its own; False where it has none."""
+        field = next((field for field in self.response_type.fields if field.name == "error_code"), None)
+        if self.is_answered or field is None or self.version not in field.versions:
+            return False
+        response = self.response_type(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        make_encodable(response, self.version)
+        self.reply(response, 0)
+        return True
+
+    def _encoded(self, response: Response) -> list[Chunk]:
+        try:
+            return encoded(response, self.version, self.correlation_id)
+        except EncodeError as error:
+            logger.warning("a response to %s had to be changed to be sent: %s", self.connection.peer, error)
+            if not make_encodable(response, self.version):
+                raise
+            return encoded(response, self.version, self.correlation_id)
 
     async def each(self, entries: Iterable[Entry]) -> AsyncIterator[Entry]:
         """The entries one by one; other requests get their turn in between where they take long.
@@ -205,13 +245,14 @@ class Request:
         self._hold_back(response, wait_ms)
 
         def encode() -> list[Chunk]:
-            chunks = encoded(response, self.version, self.correlation_id)
+            chunks = self._encoded(response)
             for value in (response, self.message, *done_with):
                 release(value)
             return chunks
 
         chunks = await self.broker.lanes.run(self.nbytes, encode)
         self._counter.answered(perf_counter() - self._began)
+        self.is_answered = True
         self.connection.reply(chunks)
 
     def no_reply(self, wait_ms: int) -> None:
@@ -219,6 +260,7 @@ class Request:
         if wait_ms > 0:
             self.connection.hold_back(wait_ms / 1000)
         self._counter.answered(perf_counter() - self._began)
+        self.is_answered = True
         self.connection.skip_reply()
 
     def drop(self) -> None:

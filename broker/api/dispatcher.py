@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from struct import Struct
 from time import perf_counter
 from typing import Any
@@ -98,13 +98,12 @@ class ApiDispatcher:
         try:
             pending = api.handler(request)
         except Exception:
-            logger.exception("closing connection from %s: serving %s failed", connection.peer, api.key.name)
-            connection.close()
+            _failed(request, api)
             # Where the handler had kept it for a worker that it did not come to.
             connection.free_memory()
             return
         if pending is not None:
-            self._run(connection, api, pending, time)
+            self._run(_guarded(request, api, pending), time)
         elif time is not None:
             # It is answered, or waits for something.
             time.pause()
@@ -113,7 +112,7 @@ class ApiDispatcher:
         self, connection: Connection, api: Api, frame: bytes | memoryview, began: float, time: LoopTime | None
     ) -> None:
         connection.keep_memory()
-        self._run(connection, api, self._serve_large(connection, api, frame, began, time), time)
+        self._run(self._serve_large(connection, api, frame, began, time), time)
 
     async def _serve_large(
         self, connection: Connection, api: Api, frame: bytes | memoryview, began: float, time: LoopTime | None
@@ -136,9 +135,7 @@ class ApiDispatcher:
                 counter = self._counters[api.key][header.api_version]
                 request = Request(self._broker, connection, header, message, counter, began, nbytes, time)
                 request.owns_records = api.has_records
-                pending = api.handler(request)
-                if pending is not None:
-                    await pending
+                await _guarded(request, api)
             finally:
                 if api.has_records:
                     connection.free_memory()
@@ -163,23 +160,40 @@ class ApiDispatcher:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _run(self, connection: Connection, api: Api, pending: Awaitable[None], time: LoopTime | None) -> None:
+    def _run(self, work: Coroutine[Any, Any, None], time: LoopTime | None) -> None:
         if time is not None:
             time.pause()
-            pending = counted(pending, time)
-
-        async def guarded() -> None:
-            try:
-                await pending
-            except ClientGoneError:
-                logger.debug("a client left before its %s was served", api.key.name)
-            except Exception:
-                logger.exception("closing connection from %s: serving %s failed", connection.peer, api.key.name)
-                connection.close()
-
-        task = self._broker.loop.create_task(guarded())
+            work = counted(work, time)
+        task = self._broker.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _guarded(request: Request, api: Api, pending: Awaitable[None] | None = None) -> None:
+    """Serve a request, or wait for what its handler has begun already; whatever fails fails for its client only."""
+    try:
+        if pending is None:
+            pending = api.handler(request)
+        if pending is not None:
+            await pending
+    except ClientGoneError:
+        logger.debug("a client left before its %s was served", api.key.name)
+    except Exception:
+        _failed(request, api)
+
+
+def _failed(request: Request, api: Api) -> None:
+    """Tell the client where its response has a form for that, and close its connection where not."""
+    connection = request.connection
+    logger.exception("serving %s to %s failed", api.key.name, connection.peer)
+    try:
+        is_told = request.fail()
+    except Exception:
+        logger.exception("nor could its failure be told")
+        is_told = False
+    if not is_told:
+        logger.error("closing connection from %s: serving %s failed", connection.peer, api.key.name)
+        connection.close()
 
 
 def _kafka_name(api: Api) -> str:

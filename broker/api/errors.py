@@ -7,6 +7,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from kafkalog.protocol.errors import ErrorCode, KafkaError
+from kafkalog.protocol.primitives import MAX_STRING
+from kafkalog.protocol.schema import STRING, Field, Struct
 from kafkalog.records.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -26,6 +28,8 @@ _RECORD_ERRORS: tuple[tuple[type[RecordsError], ErrorCode], ...] = (
     (UnsupportedMagicError, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     (RecordsError, ErrorCode.INVALID_RECORD),
 )
+LONGEST_MESSAGE = 1024
+"""Characters that a client is told of an error."""
 
 
 def error_code(error: Exception) -> ErrorCode:
@@ -42,11 +46,19 @@ def error_code(error: Exception) -> ErrorCode:
 
 
 def error_message(error: Exception) -> str | None:
-    """What a client is told in words, if it is."""
+    """What a client is told in words, if it is: 1,024 characters at most, for a name or a list of its own may be in it.
+
+    A string of the protocol has 32,767 bytes, and with a longer one there would be no answer at all.
+    """
+    text: str | None = None
     if isinstance(error, KafkaError):
         # Without the code's name, which the response has beside it.
-        return error.message
-    return str(error) or None if isinstance(error, RecordsError) else None
+        text = error.message
+    elif isinstance(error, RecordsError):
+        text = str(error) or None
+    if text is not None and len(text) > LONGEST_MESSAGE:
+        return f"{text[: LONGEST_MESSAGE - 3]}..."
+    return text
 
 
 class Answering:
@@ -73,3 +85,42 @@ class Answering:
         if hasattr(self._result, "error_message"):
             self._result.error_message = error_message(error)
         return True
+
+
+def make_encodable(value: Struct, version: int) -> bool:
+    """Put right what keeps a response from being encoded, and whether there was anything.
+
+    A string that is too long is cut, and one that is missing is empty; the entry that it stands in is answered with
+    UNKNOWN_SERVER_ERROR where entries have errors. Bytes of a request that are no UTF-8 become three bytes each: even
+    a name that is only repeated may not fit.
+    """
+    is_changed = False
+    for field in value.fields:
+        if version not in field.versions:
+            continue
+        present = getattr(value, field.name)
+        if field.type is STRING:
+            fitting = (
+                [_fitting(text, field, version) for text in present]
+                if isinstance(present, list)
+                else _fitting(present, field, version)
+            )
+            if fitting != present:
+                setattr(value, field.name, fitting)
+                is_changed = True
+        elif isinstance(field.type, type) and present is not None:
+            for entry in present if field.is_array else [present]:
+                is_changed |= make_encodable(entry, version)
+    if is_changed:
+        for field in value.fields:
+            if field.name == "error_code" and version in field.versions and not getattr(value, field.name):
+                setattr(value, field.name, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return is_changed
+
+
+def _fitting(text: str | None, field: Field, version: int) -> str | None:
+    if text is None:
+        return None if field.is_array or version in field.nullable else ""
+    # Surrogates come from no client.
+    data = text.encode(errors="replace")
+    return text if len(data) <= MAX_STRING else data[:MAX_STRING].decode(errors="ignore")

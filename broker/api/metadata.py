@@ -36,6 +36,8 @@ ALL_TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE and both _CONFIGS: without an authorizer all are allowed."""
 ALL_CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
 ZERO_ID = uuid.UUID(int=0)
+NAMED_BY_ID_SINCE = 12
+"""Versions 10 and 11 have a field for a topic's id, and a name that may be null, but take neither (KIP-516)."""
 
 
 async def handle_metadata(request: Request) -> None:
@@ -54,6 +56,15 @@ async def handle_metadata(request: Request) -> None:
         wanted = [MetadataRequestTopic(name=name) for name in broker.metadata.topic_names()]
     else:
         wanted = message.topics
+        if request.version < NAMED_BY_ID_SINCE and await _is_named_by_id(request, wanted):
+            for_all = [
+                MetadataResponseTopic(
+                    error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id
+                )
+                async for asked in request.each(wanted)
+            ]
+            await request.answer(MetadataResponse(topics=for_all))
+            return
         if message.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]:
             await _auto_create(request, wanted)
     async for asked in request.each(wanted):
@@ -62,6 +73,13 @@ async def handle_metadata(request: Request) -> None:
             topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
         response.topics.append(topic)
     await request.answer(response)
+
+
+async def _is_named_by_id(request: Request, wanted: list[MetadataRequestTopic]) -> bool:
+    async for asked in request.each(wanted):
+        if asked.name is None or asked.topic_id != ZERO_ID:
+            return True
+    return False
 
 
 def _brokers(request: Request, kind: Any) -> list[Any]:
