@@ -91,7 +91,7 @@ def write_partition(directory: Path, records: int, keys: int, codec: Codec) -> i
         for batch in encode_arrow(
             pa.array(names.tolist(), pa.binary()), values, NOW_MS, codec=codec, max_batch_bytes=BATCH_BYTES
         ):
-            log.append(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
+            log.append_batch(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
     log.roll(NOW_MS)
     size = log.size
     log.close()

@@ -61,7 +61,7 @@ def append_cost(root: Path, size: int, total: int, *, idempotent: bool = False) 
             CRC.pack_into(buffer, CRC_AT, crc32c(buffer[ATTRIBUTES_AT:]))
     started = time.perf_counter()
     for buffer in buffers:
-        log.append(buffer, leader_epoch=0, now_ms=NOW)
+        log.append_batch(buffer, leader_epoch=0, now_ms=NOW)
     spent = (time.perf_counter() - started) / count
     log.delete()
     return spent
@@ -117,7 +117,7 @@ def fill(root: Path, partitions: int, batches: int) -> None:
     for i in range(partitions):
         log = manager.create("many", i)
         for _ in range(batches):
-            log.append(memoryview(bytearray(template)), leader_epoch=0, now_ms=NOW)
+            log.append_batch(memoryview(bytearray(template)), leader_epoch=0, now_ms=NOW)
     manager.shutdown()
 
 
@@ -144,7 +144,7 @@ def main() -> None:
         template = make_batch(16 << 10)
         per_batch = 0
         for _ in range(8192):
-            info = log.append(memoryview(bytearray(template)), leader_epoch=0, now_ms=NOW)
+            info = log.append_batch(memoryview(bytearray(template)), leader_epoch=0, now_ms=NOW)
             per_batch = info.next_offset - info.first_offset
         end = log.log_end_offset
         tail = [end - per_batch * (1 + i % 32) for i in range(20_000)]

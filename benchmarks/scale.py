@@ -183,7 +183,7 @@ def segments(root: Path, options: argparse.Namespace) -> None:
             buffer[:8] = bytes(8)
         began = time.perf_counter()
         for buffer in buffers:
-            log.append(memoryview(buffer), leader_epoch=0, now_ms=NOW_MS)
+            log.append_batch(memoryview(buffer), leader_epoch=0, now_ms=NOW_MS)
         appends.append((time.perf_counter() - began) / per_segment * 1e6)
         log.high_watermark = log.log_end_offset
         if number in wanted or number == options.segments:

@@ -37,7 +37,7 @@ def write(directory: Path, total: int, *, batch_bytes: int = 16 << 10, segment_b
     appended = 0
     while appended < total:
         _OFFSET.pack_into(buffer, 0, 0)
-        log.append(memoryview(buffer), leader_epoch=0, now_ms=NOW_MS)
+        log.append_batch(memoryview(buffer), leader_epoch=0, now_ms=NOW_MS)
         appended += len(buffer)
     log.roll(NOW_MS)
     end = log.log_end_offset

@@ -4,8 +4,8 @@ Checks in Kafka's order: acks, then for each partition that it exists, is led he
 acks=1 the response follows the append; with acks=all it waits until the high watermark has passed the batch, for at
 most ``timeout_ms``; with acks=0 there is none, and an error closes the connection so that the producer looks again.
 
-Since version 3 records are one batch of message format v2; before, message sets of v0 (0 and 1) or v1 (2). What is not
-in the format that its topic stores is converted.
+Since version 3 records are one batch of message format v2; before, message sets of v0 (0 and 1) or v1 (2). These, and
+whatever goes into a topic that stores them, leave for `produce_legacy` at the door.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable
 
-from broker.api.context import Broker, Request
+from broker.api import produce_legacy
+from broker.api.context import Request
 from broker.api.errors import error_code, error_message
 from broker.log.config import LogConfig
-from broker.log.message_sets import PreparedSet, prepare_set
-from broker.log.validation import TARGET_CODECS, Origin, recompress_ahead
+from broker.log.legacy.message_sets import PreparedSet
+from broker.log.validation import TARGET_CODECS, recompress_ahead
 from broker.replica.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Appended, Partition
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import (
@@ -50,7 +51,7 @@ ZSTD_SINCE = 7
 BATCH_SINCE = 3
 """From this version on records are exactly one batch of message format v2."""
 LARGE_BATCH = 16 * 1024
-"""Bytes from which on a batch is compressed or converted on a worker; one to be decompressed always is."""
+"""Bytes from which on a batch is compressed on a worker; one to be decompressed always is."""
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id of those who may produce into internal topics, as in Kafka."""
 ABORTABLE_SINCE = 11
@@ -153,40 +154,27 @@ class Ahead:
 
     Attributes:
         records: as the producer sent them.
+        config: of their topic.
         result: their place in the response.
     """
 
-    __slots__ = ("_config", "_view", "records", "result", "topic")
+    __slots__ = ("config", "records", "result", "topic")
 
     def __init__(
         self,
         topic: str,
         records: memoryview,
-        view: RecordsView,
         config: LogConfig,
         result: PartitionProduceResponse,
     ) -> None:
         self.topic = topic
         self.records = records
-        self._view = view
-        self._config = config
+        self.config = config
         self.result = result
 
     def keep(self) -> None:
         """Copy the records out of the connection's buffer."""
         self.records = memoryview(bytearray(self.records))
-
-    async def prepare(self, broker: Broker) -> memoryview | PreparedSet | None:
-        """What is to be appended: a message set ready for the log, or a batch under the topic's codec.
-
-        Raises:
-            KafkaError: the records are refused.
-        """
-        records, config = self.records, self._config
-        if _is_old(self._view, config):
-            label = f"{self.topic}-{self.result.index}"
-            return await broker.workers.run(prepare_set, records, config, broker.now_ms(), Origin.CLIENT, label)
-        return await broker.workers.run(recompress_ahead, records, config)
 
 
 class Produce:
@@ -224,11 +212,11 @@ class Produce:
                         _check_version(self._version, view)
                     config = partition.log.config
                     if _needs_worker(self._version, view, config):
-                        ahead.append(Ahead(topic.name, data.records, view, config, result))
-                        continue
-                    # Records that are no entry are appended as none: a producer of these versions may send them.
-                    records = data.records if view.magic != NO_MAGIC else None
-                    self._append(partition, view, data.records, records, result)
+                        ahead.append(Ahead(topic.name, data.records, config, result))
+                    elif _is_old(view, config):
+                        self._append_old(partition, view, data.records, result)
+                    else:
+                        self._append(partition, view, data.records, result)
                 except Exception as error:
                     self._fail(topic.name, result, error, data.records)
             self._topics.append(TopicProduceResponse(name=topic.name, partition_responses=results))
@@ -237,11 +225,20 @@ class Produce:
     async def append_later(self, work: Ahead) -> None:
         """Append records once a worker has prepared them."""
         try:
-            prepared = await work.prepare(self.request.broker)
-            sent = prepared if isinstance(prepared, memoryview) else work.records
-            # The partition may be led elsewhere by now.
-            partition = self._partition(work.topic, work.result.index)
-            self._append(partition, RecordsView(sent), sent, prepared, work.result)
+            broker, records = self.request.broker, work.records
+            view = RecordsView(records)
+            if _is_old(view, work.config):
+                label = f"{work.topic}-{work.result.index}"
+                prepared = await produce_legacy.prepare_on_worker(broker, records, work.config, label)
+                # The partition may be led elsewhere by now.
+                self._append_prepared(self._partition(work.topic, work.result.index), view, prepared, work.result)
+                return
+            records = await broker.workers.run(recompress_ahead, records, work.config)
+            partition, view = self._partition(work.topic, work.result.index), RecordsView(records)
+            if _is_old(view, partition.log.config):
+                self._append_old(partition, view, records, work.result)
+            else:
+                self._append(partition, view, records, work.result)
         except Exception as error:
             self._fail(work.topic, work.result, error, work.records)
 
@@ -254,17 +251,31 @@ class Produce:
         return self.request.broker.replicas.require(topic, index)
 
     def _append(
-        self,
-        partition: Partition,
-        view: RecordsView,
-        sent: memoryview,
-        records: memoryview | PreparedSet | None,
-        result: PartitionProduceResponse,
+        self, partition: Partition, view: RecordsView, records: memoryview, result: PartitionProduceResponse
     ) -> None:
-        in_transaction = view.is_transactional and _admit(self.request, partition, read_header(sent))
+        in_transaction = view.is_transactional and _admit(self.request, partition, read_header(records))
         appended = self.request.broker.replicas.append(
             partition, records, view.size, self._acks, self._now_ms, in_transaction=in_transaction
         )
+        self._note(partition, appended, result)
+
+    def _append_old(
+        self, partition: Partition, view: RecordsView, records: memoryview, result: PartitionProduceResponse
+    ) -> None:
+        if view.is_transactional:
+            _admit(self.request, partition, read_header(records))
+        label = f"{partition.topic}-{partition.index}"
+        prepared = produce_legacy.prepare(records, view, partition.log.config, self._now_ms, label)
+        self._append_prepared(partition, view, prepared, result)
+
+    def _append_prepared(
+        self, partition: Partition, view: RecordsView, prepared: PreparedSet | None, result: PartitionProduceResponse
+    ) -> None:
+        replicas = self.request.broker.replicas
+        appended = replicas.append_legacy(partition, prepared, view.size, self._acks, self._now_ms)
+        self._note(partition, appended, result)
+
+    def _note(self, partition: Partition, appended: Appended, result: PartitionProduceResponse) -> None:
         info = appended.info
         result.base_offset = info.first_offset
         result.log_append_time_ms = info.log_append_time
@@ -302,17 +313,15 @@ class Produce:
 
 
 def _is_old(view: RecordsView, config: LogConfig) -> bool:
-    """Whether records are of message format v0 or v1, or for a topic that stores these."""
-    return config.message_format < MAGIC or NO_MAGIC < view.magic < MAGIC
+    """Whether records are for `produce_legacy`: no batch of v2, or for a topic that stores an older format."""
+    return view.magic < MAGIC or config.message_format < MAGIC
 
 
 def _needs_worker(version: int, view: RecordsView, config: LogConfig) -> bool:
     """Whether it takes long to write the records under another codec or in another format, as the topic asks."""
-    if view.magic == NO_MAGIC or not (view.codec or view.size >= LARGE_BATCH):
-        return False
     if _is_old(view, config):
-        return True
-    if config.compression_type == "producer":
+        return produce_legacy.takes_long(view)
+    if config.compression_type == "producer" or not (view.codec or view.size >= LARGE_BATCH):
         return False
     if version < ZSTD_SINCE and (view.codec == Codec.ZSTD or config.compression_type == "zstd"):
         # What the client sent is judged by its codec, and must be seen as it came.

@@ -17,6 +17,7 @@ from uuid import UUID
 from broker.controller.planning import NewTopic
 from broker.controller.topics import TopicController
 from broker.coordinator.state_topic import StateTopic, partition_of
+from broker.log.legacy.message_sets import prepare_set
 from broker.log.log import Log
 from broker.log.validation import Origin
 from broker.metadata.model import TopicState
@@ -36,7 +37,7 @@ from kafkalog.protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafkalog.records.any_format import decode_any, iter_any_headers
-from kafkalog.records.batch import Record, encode_batch
+from kafkalog.records.batch import MAGIC, Record, encode_batch
 from kafkalog.records.control import ControlRecordType, parse_control_type
 from kafkalog.records.errors import RecordsError
 
@@ -259,6 +260,12 @@ class StateLog:
                 base_sequence=-1 if producer_id < 0 else 0,
                 is_transactional=transactional,
             )
+            if partition.log.config.message_format < MAGIC:
+                label = f"{self._name}-{index}"
+                prepared = prepare_set(memoryview(batch), partition.log.config, now_ms, Origin.COORDINATOR, label)
+                return self._replicas.append_legacy(
+                    partition, prepared, len(batch), ACKS_ALL, now_ms, origin=Origin.COORDINATOR
+                )
             return self._replicas.append(
                 partition, memoryview(batch), len(batch), ACKS_ALL, now_ms, origin=Origin.COORDINATOR
             )

@@ -16,6 +16,7 @@ A `Log` is made of parts, each with a state of its own; a part may touch what it
 - ``roller``               new segments
 - ``log_reader``           slices, look-ups by time and epoch, aborted transactions
 - ``log_appender``         appends of a leader and of a follower
+- ``legacy``               appends of message sets of v0 and v1
 - ``log_remover``          record deletion, retention, compacted segments
 - ``truncation``           dropping records from the end
 - ``directory_move``       another name or place for the directory
@@ -56,11 +57,12 @@ from broker.log.config import MAX_LONG, LogConfig
 from broker.log.directory_move import DirectoryMove
 from broker.log.file_ops import OS, FileOps
 from broker.log.flusher import Flusher
+from broker.log.legacy.appender import LegacyAppender
+from broker.log.legacy.message_sets import PreparedSet
 from broker.log.log_appender import LogAppender
 from broker.log.log_offsets import LogOffsets
 from broker.log.log_reader import LogReader
 from broker.log.log_remover import LogRemover
-from broker.log.message_sets import PreparedSet
 from broker.log.moving.plan import Extent
 from broker.log.partition_directory import PartitionDirectory
 from broker.log.recovery import LoadedLog
@@ -92,9 +94,9 @@ class Log:
     """
 
     __slots__ = (
-        "_appender", "_directory", "_errors", "_flusher", "_move", "_offsets", "_reader", "_remover", "_roller",
-        "_segments", "_truncation", "also_in", "being_cleaned", "being_moved", "epochs", "fetch_message_conversions",
-        "producers",
+        "_appender", "_directory", "_errors", "_flusher", "_legacy", "_move", "_offsets", "_reader", "_remover",
+        "_roller", "_segments", "_truncation", "also_in", "being_cleaned", "being_moved", "epochs",
+        "fetch_message_conversions", "producers",
     )  # fmt: skip
 
     def __init__(
@@ -125,6 +127,9 @@ class Log:
         self._reader = LogReader(directory, segments, offsets, epochs, ops)
         self._appender = LogAppender(
             directory, segments, offsets, epochs, producers, flusher, roller, errors, config, ops
+        )
+        self._legacy = LegacyAppender(
+            directory, segments, offsets, producers, flusher, roller, errors, self._appender, config
         )
         self._remover = LogRemover(
             directory, segments, offsets, epochs, producers, flusher, roller, errors, config, ops
@@ -252,7 +257,8 @@ class Log:
 
     @config.setter
     def config(self, config: LogConfig) -> None:
-        self._appender.config = self._remover.config = self._flusher.config = self._roller.config = config
+        self._appender.config = self._legacy.config = self._remover.config = config
+        self._flusher.config = self._roller.config = config
         self.producers.expiration_ms = config.producer_id_expiration_ms
         for segment in self._segments.all:
             segment.config = config
@@ -291,7 +297,7 @@ class Log:
     @property
     def produce_message_conversions(self) -> int:
         """Records converted from producers' message formats since the log was opened."""
-        return self._appender.conversions
+        return self._legacy.conversions
 
     # -- offsets ---------------------------------------------------------------------------------------------
 
@@ -352,7 +358,7 @@ class Log:
 
     def read(self, offset: int, max_bytes: int, *, max_offset: int = MAX_LONG, min_one: bool = True) -> ReadResult:
         """See `LogReader.read`."""
-        return self._reader.read(offset, max_bytes, max_offset=max_offset, min_one=min_one)
+        return self._reader.read(offset, max_bytes, max_offset, min_one)
 
     def missing(self, offset: int, max_bytes: int) -> Callable[[], None] | None:
         """See `LogReader.missing`."""
@@ -408,7 +414,7 @@ class Log:
         """See `LogAppender.assign_epoch`."""
         self._appender.assign_epoch(epoch)
 
-    def append(
+    def append_batch(
         self,
         records: memoryview,
         *,
@@ -417,16 +423,14 @@ class Log:
         origin: Origin = Origin.CLIENT,
         in_transaction: bool = False,
     ) -> AppendInfo:
-        """See `LogAppender.append`."""
-        return self._appender.append(
-            records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin, in_transaction=in_transaction
-        )
+        """Append a batch of v2 to a log that stores v2; see `LogAppender.append_batch`."""
+        return self._appender.append_batch(records, leader_epoch, now_ms, origin, in_transaction)
 
-    def append_prepared(
+    def append_legacy(
         self, prepared: PreparedSet | None, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
     ) -> AppendInfo:
-        """See `LogAppender.append_prepared`."""
-        return self._appender.append_prepared(prepared, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
+        """Append where v0 or v1 is sent or stored; see `LegacyAppender.append`."""
+        return self._legacy.append(prepared, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
 
     def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendInfo | None:
         """See `LogAppender.append_as_follower`."""

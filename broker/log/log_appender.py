@@ -13,16 +13,15 @@ from broker.log.flusher import Flusher
 from broker.log.index_file import CorruptIndexError
 from broker.log.leader_epoch import LeaderEpochCache
 from broker.log.log_offsets import LogOffsets
-from broker.log.message_sets import PreparedSet, prepare_set
 from broker.log.partition_directory import PartitionDirectory
 from broker.log.producer_state import SEQUENCE_MASK, ProducerStateManager
 from broker.log.roller import Roller
 from broker.log.segment_list import SegmentList
 from broker.log.storage_errors import StorageErrors
-from broker.log.validation import Origin, as_protocol_error, check_size, prepare
+from broker.log.validation import Origin, as_protocol_error, prepare
 from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
 from kafkalog.records.any_format import iter_any_headers, verify_any_crc
-from kafkalog.records.batch import MAGIC, MAGIC_AT, BatchHeader, assign_offsets
+from kafkalog.records.batch import MAGIC, BatchHeader, assign_offsets
 from kafkalog.records.errors import RecordsError
 
 logger = logging.getLogger(__name__)
@@ -33,12 +32,11 @@ class LogAppender:
 
     Attributes:
         config: of the log; only the log replaces it.
-        conversions: records that were converted from another message format.
     """
 
     __slots__ = (
         "_directory", "_epochs", "_errors", "_flusher", "_offsets", "_ops", "_producers", "_roller", "_segments",
-        "config", "conversions",
+        "config",
     )  # fmt: skip
 
     def __init__(
@@ -64,7 +62,6 @@ class LogAppender:
         self._errors = errors
         self._ops = ops
         self.config = config
-        self.conversions = 0
 
     def assign_epoch(self, epoch: int) -> None:
         """Note that the leader of ``epoch`` begins at the log end offset; nothing to do for the current epoch.
@@ -81,21 +78,19 @@ class LogAppender:
 
     # -- appending -------------------------------------------------------------------------------------------
 
-    def append(
+    def append_batch(
         self,
         records: memoryview,
-        *,
         leader_epoch: int,
         now_ms: int,
-        origin: Origin = Origin.CLIENT,
-        in_transaction: bool = False,
+        origin: Origin,
+        in_transaction: bool,
     ) -> AppendInfo:
-        """Append records as the leader: check them, give them offsets, write them.
+        """Append a batch of message format v2 as the leader: check it, give it offsets, write it.
 
         Args:
-            records: exactly one batch of magic 2, or messages of magic 0 or 1; writable: offsets, leader epoch and,
-                for LogAppendTime, timestamp are set in place. What is not in the format that the topic stores is
-                converted.
+            records: exactly one batch; writable: offsets, leader epoch and, for LogAppendTime, timestamp are set in
+                place.
             leader_epoch: of the leader that appends.
             in_transaction: the producer's transaction is known to cover this partition.
 
@@ -105,9 +100,6 @@ class LogAppender:
         if self._errors.offline is not None:
             raise self._errors.offline_error()
         config = self.config
-        if config.message_format < MAGIC or (len(records) > MAGIC_AT and records[MAGIC_AT] < MAGIC):
-            prepared = prepare_set(records, config, now_ms, origin, self._directory.label)
-            return self.append_prepared(prepared, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
         records, header = prepare(records, config, now_ms, origin, self._directory.label, in_transaction=in_transaction)
         producer_id = header.producer_id
         if producer_id >= 0:
@@ -134,60 +126,14 @@ class LogAppender:
         append_time = timestamp if config.message_timestamp_type == LOG_APPEND_TIME else -1
         return AppendInfo(first, last, timestamp, append_time, self._offsets.start, False)
 
-    def append_prepared(
-        self, prepared: PreparedSet | None, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
-    ) -> AppendInfo:
-        """Append as the leader what `message_sets.prepare_set` made, which may have been done on a worker.
+    def forget_epochs(self, magic: int) -> None:
+        """Clear the leader epochs, which messages of v0 and v1 do not carry.
 
-        Nothing is appended of None, a set without a whole message: ``first_offset`` is then -1.
-
-        Raises:
-            KafkaError: as `append`.
+        From here on followers go by the high watermark, as in Kafka.
         """
-        if self._errors.offline is not None:
-            raise self._errors.offline_error()
-        first = self._offsets.end
-        if prepared is None:
-            return AppendInfo(-1, first - 1, -1, -1, self._offsets.start, False)
-        if prepared.magic == MAGIC:
-            info = self.append(memoryview(prepared.data), leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
-        else:
-            prepared.assign(first)
-            info = self._append_set(prepared, now_ms)
-        self.conversions += prepared.converted
-        return info
-
-    def _append_set(self, prepared: PreparedSet, now_ms: int) -> AppendInfo:
-        config = self.config
-        first, data = self._offsets.end, memoryview(prepared.data)
-        for entry in prepared.entries:
-            check_size(entry.size, config, self._directory.label)
-        last, timestamp = first + prepared.count - 1, prepared.max_timestamp
-        try:
-            if self._segments.active.should_roll(len(data), last, timestamp, now_ms):
-                self._roller.roll(first, now_ms)
-            self._forget_epochs(prepared.magic)
-            position = self._segments.active.size
-            self._segments.active.write(data)
-            for entry in prepared.entries:
-                at = first + entry.last
-                self._segments.active.note_batch(position + entry.position, entry.size, at, at, entry.max_timestamp)
-        except OSError as error:
-            raise self._errors.report("append to", error) from error
-        self._producers.end_offset = self._offsets.end = last + 1
-        self._flusher.appended(first, now_ms)
-        append_time = -1
-        if config.message_timestamp_type == LOG_APPEND_TIME:
-            # v1 was stamped when it was checked, perhaps by a worker before now; v0 stores no time.
-            append_time = timestamp if prepared.magic else now_ms
-        return AppendInfo(first, last, timestamp, append_time, self._offsets.start, False)
-
-    def _forget_epochs(self, magic: int) -> None:
-        """Messages of v0 and v1 carry no leader epoch: from here on followers go by the high watermark, as in Kafka."""
         if self._epochs.latest_epoch >= 0:
-            logger.warning(
-                "Clearing the leader epochs of %s, which stores message format v%d now", self._directory.label, magic
-            )
+            label = self._directory.label
+            logger.warning("Clearing the leader epochs of %s, which stores message format v%d now", label, magic)
             self._epochs.clear()
 
     def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendInfo | None:
@@ -228,7 +174,7 @@ class LogAppender:
             # A wrapper of v0 or v1 tells its last offset only.
             self._roller.roll(header.base_offset if header.magic == MAGIC else self._offsets.end, now_ms)
         if header.magic < MAGIC:
-            self._forget_epochs(header.magic)
+            self.forget_epochs(header.magic)
         if header.partition_leader_epoch >= 0:
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
         self._segments.active.append(batch, header.base_offset, last, header.max_timestamp)

@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from broker.log import cold
-from broker.log.config import MAX_LONG
 from broker.log.file_ops import FileOps
 from broker.log.index_file import CorruptIndexError
 from broker.log.leader_epoch import LeaderEpochCache
@@ -48,7 +47,7 @@ class LogReader:
 
     # -- reading ---------------------------------------------------------------------------------------------
 
-    def read(self, offset: int, max_bytes: int, *, max_offset: int = MAX_LONG, min_one: bool = True) -> ReadResult:
+    def read(self, offset: int, max_bytes: int, max_offset: int, min_one: bool) -> ReadResult:
         """Slices of the log from the batch that holds ``offset`` on.
 
         Args:

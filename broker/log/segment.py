@@ -323,7 +323,7 @@ class Segment:
         """Write whole batches at the end; the caller notes each. Raises as :meth:`append` does."""
         if not self._writable:
             self.activate()
-        file = self.file
+        file = self._files.log
         fd = file.fd
         position = self.size
         try:
@@ -439,7 +439,7 @@ class Segment:
         position = self.position_of(offset)
         if position is None or position >= limit:
             return None
-        file = self.file
+        file = self._files.log
         length = limit - position
         if length > max_bytes:
             whole = batch_size(file.fd, position, limit)

@@ -1,6 +1,6 @@
 """What a leader checks of a produced batch before it assigns offsets, and what it may change in it.
 
-For what is of message format v2 and stays so; the others are for `message_sets`. In Apache Kafka's order: one batch,
+For what is of message format v2 and stays so; the others are for `legacy`. In Apache Kafka's order: one batch,
 its size, its CRC and records (by the kernel), what only the broker may write (control batches, transactional ones until
 their transaction is known here), timestamps; then the topic's codec and timestamp type are applied. Everything is
 decided before the log changes.

@@ -11,9 +11,10 @@ from uuid import UUID
 
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
+from broker.log.append_info import AppendInfo
 from broker.log.config import LogConfig
+from broker.log.legacy.message_sets import PreparedSet
 from broker.log.manager import LogManager
-from broker.log.message_sets import PreparedSet
 from broker.log.moving.mover import LogMover
 from broker.log.validation import Origin
 from broker.metadata.model import ClusterState, PartitionState, TopicState
@@ -272,7 +273,7 @@ class ReplicaManager:
     def append(
         self,
         partition: Partition,
-        records: memoryview | PreparedSet | None,
+        records: memoryview,
         nbytes: int,
         acks: int,
         now_ms: int,
@@ -280,7 +281,9 @@ class ReplicaManager:
         origin: Origin = Origin.CLIENT,
         in_transaction: bool = False,
     ) -> Appended:
-        """Append to a partition led here, begin the fsync that is due, and wake what waits for its records.
+        """Append a batch of v2 to a partition led here that stores v2.
+
+        Begin the fsync that is due, and wake what waits for its records.
 
         `Partition.acknowledged` tells what becomes of the result; `acknowledgement` waits for that.
 
@@ -292,6 +295,27 @@ class ReplicaManager:
             KafkaError: see `Partition.append`.
         """
         info = partition.append(records, acks, now_ms, origin=origin, in_transaction=in_transaction)
+        return self._note_append(partition, info, nbytes, acks)
+
+    def append_legacy(
+        self,
+        partition: Partition,
+        prepared: PreparedSet | None,
+        nbytes: int,
+        acks: int,
+        now_ms: int,
+        *,
+        origin: Origin = Origin.CLIENT,
+    ) -> Appended:
+        """`append` for what `prepare_set` made, where v0 or v1 is sent or stored.
+
+        Raises:
+            KafkaError: see `Partition.append`.
+        """
+        info = partition.append_legacy(prepared, acks, now_ms, origin=origin)
+        return self._note_append(partition, info, nbytes, acks)
+
+    def _note_append(self, partition: Partition, info: AppendInfo, nbytes: int, acks: int) -> Appended:
         if not info.duplicate:
             partition.counters.bytes_in += nbytes
             self.fetch_purgatory.notify(partition.key, nbytes)

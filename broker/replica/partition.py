@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker.log.append_info import AppendInfo
+from broker.log.legacy.message_sets import PreparedSet
 from broker.log.log import Log
-from broker.log.message_sets import PreparedSet
 from broker.log.segment_file import ReadResult
 from broker.log.transaction_index import AbortedTransaction
 from broker.log.validation import Origin
@@ -158,14 +158,14 @@ class Partition:
 
     def append(
         self,
-        records: memoryview | PreparedSet | None,
+        records: memoryview,
         acks: int,
         now_ms: int,
         *,
         origin: Origin = Origin.CLIENT,
         in_transaction: bool = False,
     ) -> AppendInfo:
-        """Append one produced record batch as the leader, or what `message_sets.prepare_set` made of older ones.
+        """Append one record batch of message format v2 as the leader, to a partition that stores v2.
 
         Coordinators of this broker append with an ``origin`` of their own: theirs may be transactional, or a marker.
         A client's transactional batch is taken where it is known to be ``in_transaction``.
@@ -175,6 +175,27 @@ class Partition:
             NotEnoughReplicasError: ``acks`` is all and the ISR is smaller than ``min.insync.replicas``.
             KafkaError: the log refuses the batch or cannot be written.
         """
+        self._check_may_append(acks)
+        info = self.log.append_batch(
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, in_transaction=in_transaction
+        )
+        self._note_append(info)
+        return info
+
+    def append_legacy(
+        self, prepared: PreparedSet | None, acks: int, now_ms: int, *, origin: Origin = Origin.CLIENT
+    ) -> AppendInfo:
+        """Append as the leader what `prepare_set` made, where v0 or v1 is sent or stored.
+
+        Raises:
+            KafkaError: as `append`.
+        """
+        self._check_may_append(acks)
+        info = self.log.append_legacy(prepared, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+        self._note_append(info)
+        return info
+
+    def _check_may_append(self, acks: int) -> None:
         if not self.is_leader:
             raise NotLeaderOrFollowerError
         if acks == ACKS_ALL and self.is_under_min_isr:
@@ -182,16 +203,11 @@ class Partition:
                 f"The size of the current ISR {sorted(self.isr)} is insufficient to satisfy the min.isr requirement "
                 f"of {self.effective_min_insync} for partition {self.topic}-{self.index}"
             )
-        if isinstance(records, memoryview):
-            info = self.log.append(
-                records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, in_transaction=in_transaction
-            )
-        else:
-            info = self.log.append_prepared(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+
+    def _note_append(self, info: AppendInfo) -> None:
         self._advance_high_watermark()
         if info.first_offset >= 0 and not info.duplicate:
             self.counters.messages_in += info.last_offset - info.first_offset + 1
-        return info
 
     def acknowledged(self, append: Appended) -> ErrorCode | None:
         """Whether an append may be acknowledged now.

@@ -136,7 +136,7 @@ def test_a_cold_log_is_looked_up_in_after_a_worker_has_read_it_in(tmp_path: Path
     log = open_log(tmp_path, LogConfig(segment_bytes=2 << 20))
     count = 3000 if size < 1000 else 60
     for _ in range(count):
-        log.append(log_batch(2, size=size), leader_epoch=0, now_ms=NOW)
+        log.append_batch(log_batch(2, size=size), leader_epoch=0, now_ms=NOW)
     log.high_watermark = log.log_end_offset
     log.close()
     log = open_log(tmp_path, clean=True)
@@ -168,7 +168,7 @@ def test_a_search_by_time_in_a_cold_log(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(segment_bytes=200_000))
     count = 3000
     for i in range(count):
-        log.append(log_batch(2, size=300, timestamp=NOW + i * 10), leader_epoch=0, now_ms=NOW)
+        log.append_batch(log_batch(2, size=300, timestamp=NOW + i * 10), leader_epoch=0, now_ms=NOW)
     log.close()
     log = open_log(tmp_path, clean=True)
     files = [path for path in log.dir.iterdir() if path.suffix in (".log", ".index", ".timeindex")]

@@ -124,7 +124,7 @@ class Judge:
     def check_append(self, partition: Partition, end: int) -> None:
         if partition.is_leader:
             data = batch(1, key=b"k")
-            info = partition.log.append(data, leader_epoch=max(partition.leader_epoch, 0), now_ms=NOW)
+            info = partition.log.append_batch(data, leader_epoch=max(partition.leader_epoch, 0), now_ms=NOW)
             assert info.first_offset == end
 
     def check_state(self, log: Log, rows: list[Row], where: str) -> None:

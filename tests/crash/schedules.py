@@ -124,7 +124,7 @@ class Driver:
         ]
         name = chance.choice(KEYS)
         data = batch(values, key=name, timestamp=NOW)
-        info = log.append(data, leader_epoch=partition.leader_epoch, now_ms=NOW)
+        info = log.append_batch(data, leader_epoch=partition.leader_epoch, now_ms=NOW)
         partition._advance_high_watermark()
         known = self.life.records.setdefault(key, {})
         known.update((info.first_offset + index, (name, value)) for index, value in enumerate(values))
@@ -140,7 +140,7 @@ class Driver:
         epoch = entry.epoch if entry is not None else 0
         if open_transaction and chance.randrange(3) == 0:
             data = marker(producer, epoch=epoch, commit=chance.randrange(2) == 0)
-            info = log.append(data, leader_epoch=partition.leader_epoch, now_ms=NOW, origin=Origin.COORDINATOR)
+            info = log.append_batch(data, leader_epoch=partition.leader_epoch, now_ms=NOW, origin=Origin.COORDINATOR)
             partition._advance_high_watermark()
         else:
             transactional = producer >= 0 and (open_transaction or chance.randrange(2) == 0)
@@ -154,7 +154,7 @@ class Driver:
                 base_sequence=(entry.next_sequence if entry else 0) if producer >= 0 else -1,
                 is_transactional=transactional,
             )  # fmt: skip
-            info = log.append(data, leader_epoch=partition.leader_epoch, now_ms=NOW, in_transaction=transactional)
+            info = log.append_batch(data, leader_epoch=partition.leader_epoch, now_ms=NOW, in_transaction=transactional)
             partition._advance_high_watermark()
         ((_, header),) = iter_headers(data)
         sequence = (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK if producer >= 0 else -1

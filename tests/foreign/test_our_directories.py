@@ -96,7 +96,7 @@ def write_transactions(directory: Path) -> Topic:
         first = log.log_end_offset
         codec = list(Codec)[first % 5]
         sent = [b"%d of %d " % (first + i, producer_id) * 20 for i in range(10)]
-        log.append(
+        log.append_batch(
             batch(
                 sent, key=b"k", timestamp=BASE_TIME + first, codec=codec, producer_id=producer_id, producer_epoch=1,
                 base_sequence=sequences[producer_id], is_transactional=True,
@@ -111,7 +111,7 @@ def write_transactions(directory: Path) -> Topic:
 
     def end(producer_id: int, *, commit: bool) -> None:
         data = marker(producer_id, epoch=1, commit=commit, coordinator_epoch=3)
-        log.append(data, leader_epoch=0, now_ms=BASE_TIME, origin=Origin.COORDINATOR)
+        log.append_batch(data, leader_epoch=0, now_ms=BASE_TIME, origin=Origin.COORDINATOR)
 
     for _ in range(8):
         data(100, kept=True)

@@ -13,11 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.log.append_info import AppendInfo
 from broker.log.config import LogConfig
 from broker.log.file_ops import OS, Buffer, FileOps
+from broker.log.legacy.message_sets import prepare_set
 from broker.log.log import Log
 from broker.log.resources import LogResources
-from kafkalog.records.batch import Record, decode_batch, encode_batch, iter_headers
+from broker.log.validation import Origin
+from kafkalog.records.batch import MAGIC, MAGIC_AT, Record, decode_batch, encode_batch, iter_headers
 from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
 
@@ -98,6 +101,16 @@ def open_log(
         ops=ops,
         resources=resources,
     )
+
+
+def append_any(
+    log: Log, records: memoryview, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
+) -> AppendInfo:
+    """Append what was produced, of whatever format, as the broker does."""
+    if log.config.message_format == MAGIC and len(records) > MAGIC_AT and records[MAGIC_AT] >= MAGIC:
+        return log.append_batch(records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
+    prepared = prepare_set(records, log.config, now_ms, origin, f"{log.topic}-{log.partition}")
+    return log.append_legacy(prepared, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
 
 
 class FaultyOps(FileOps):

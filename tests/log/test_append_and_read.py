@@ -29,7 +29,7 @@ SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_byte
 
 def append(log: Log, count: int = 1, *, timestamp: int = NOW, now_ms: int = NOW, size: int = 20) -> int:
     data = batch(count, size=size, timestamp=timestamp)
-    return log.append(data, leader_epoch=0, now_ms=now_ms).first_offset
+    return log.append_batch(data, leader_epoch=0, now_ms=now_ms).first_offset
 
 
 def test_a_batch_is_stored_as_it_came_but_for_offset_and_leader_epoch(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_batch_is_stored_as_it_came_but_for_offset_and_leader_epoch(tmp_path: 
     assert append(log, 3) == 0
     sent = batch(2, step=5)
     expected = bytearray(sent)
-    info = log.append(sent, leader_epoch=7, now_ms=NOW)
+    info = log.append_batch(sent, leader_epoch=7, now_ms=NOW)
     assert (info.first_offset, info.last_offset, info.next_offset, info.max_timestamp) == (3, 4, 5, NOW + 5)
     assert (info.log_append_time, info.log_start_offset, info.duplicate) == (-1, 0, False)
     expected[:8] = (3).to_bytes(8, "big")
@@ -210,7 +210,7 @@ def test_preallocation_gives_back_what_was_not_used(tmp_path: Path) -> None:
 def test_a_follower_keeps_the_bytes_of_the_leader(tmp_path: Path) -> None:
     leader = open_log(tmp_path / "a", SMALL)
     for epoch in range(10):
-        leader.append(batch(2), leader_epoch=epoch, now_ms=NOW)
+        leader.append_batch(batch(2), leader_epoch=epoch, now_ms=NOW)
     follower = open_log(tmp_path / "b", SMALL)
     data = leader.read(0, 1 << 20).read()
     cut_off = memoryview(bytearray(data[:-5]))
@@ -256,7 +256,7 @@ def test_reads_agree_with_a_list_of_batches(
         model: list[bytes] = []
         for count, size in sizes:
             sent = batch(count, size=size)
-            log.append(sent, leader_epoch=1, now_ms=NOW)
+            log.append_batch(sent, leader_epoch=1, now_ms=NOW)
             model.append(bytes(sent))
         spans = [(header.base_offset, header.last_offset) for header in map(read_header, model)]
         end = log.log_end_offset
@@ -289,9 +289,9 @@ def test_aborted_transactions_of_what_was_read(tmp_path: Path, interval: int) ->
             data = batch(
                 1, size=100, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True
             )
-            log.append(data, leader_epoch=0, now_ms=NOW, in_transaction=True)
+            log.append_batch(data, leader_epoch=0, now_ms=NOW, in_transaction=True)
         commit = producer_id % 3 == 0
-        log.append(marker(producer_id, commit=commit), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+        log.append_batch(marker(producer_id, commit=commit), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
         if not commit:
             aborted.append((producer_id, first))
     end = log.log_end_offset
@@ -311,7 +311,7 @@ def test_aborted_transactions_of_what_was_read(tmp_path: Path, interval: int) ->
 
 def produce(log: Log, sequence: int, count: int = 1, *, epoch: int = 0) -> AppendInfo:
     data = batch(count, size=50, producer_id=3, producer_epoch=epoch, base_sequence=sequence)
-    return log.append(data, leader_epoch=0, now_ms=NOW)
+    return log.append_batch(data, leader_epoch=0, now_ms=NOW)
 
 
 def test_a_duplicate_is_answered_with_its_first_offsets_and_not_appended(tmp_path: Path) -> None:

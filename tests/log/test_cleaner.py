@@ -24,7 +24,7 @@ from kafkalog.records.errors import CorruptRecordError
 from kafkalog.records.message_set import encode_message_set
 from kafkalog.storage import names
 from tests.log.cleaning_support import SMALL, batches_of, clean, clean_whole, keyed, records_of, table_of
-from tests.log.support import NOW, FaultyOps, marker, open_log
+from tests.log.support import NOW, FaultyOps, append_any, marker, open_log
 
 COMPACT = LogConfig(cleanup_policy=("compact",), segment_bytes=2000, index_interval_bytes=200, delete_retention_ms=1000)
 
@@ -32,7 +32,7 @@ COMPACT = LogConfig(cleanup_policy=("compact",), segment_bytes=2000, index_inter
 def append(log: Log, *pairs: tuple[bytes | None, bytes | None], **options: object) -> int:
     """Append one batch and let consumers see it; its first offset."""
     transactional = bool(options.get("transactional"))
-    info = log.append(
+    info = log.append_batch(
         keyed(pairs, **options),  # type: ignore[arg-type]
         leader_epoch=0, now_ms=NOW, in_transaction=transactional, origin=Origin.COORDINATOR,
     )  # fmt: skip
@@ -41,7 +41,7 @@ def append(log: Log, *pairs: tuple[bytes | None, bytes | None], **options: objec
 
 
 def end_transaction(log: Log, producer: int, *, commit: bool) -> int:
-    info = log.append(marker(producer, commit=commit), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+    info = log.append_batch(marker(producer, commit=commit), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
     log.high_watermark = log.log_end_offset
     return info.first_offset
 
@@ -88,7 +88,7 @@ def test_nothing_past_the_high_watermark_is_cleaned(tmp_path: Path) -> None:
     log = open_log(tmp_path, COMPACT)
     append(log, (b"a", b"1"))
     log.roll(NOW)
-    log.append(keyed([(b"a", b"2")]), leader_epoch=0, now_ms=NOW)
+    log.append_batch(keyed([(b"a", b"2")]), leader_epoch=0, now_ms=NOW)
     log.roll(NOW)
     clean(log)
     assert offsets(log) == [0, 1]
@@ -281,7 +281,7 @@ def test_old_messages_stay_in_their_format(tmp_path: Path, magic: int, codec: Co
     for index in range(3):
         pairs = [(b"a", b"%d" % index), (b"b%d" % index, b"v"), (b"c", None)]
         found = [Record(at, NOW if magic else -1, key, value) for at, (key, value) in enumerate(pairs)]
-        log.append(memoryview(encode_message_set(found, magic=magic, codec=codec)), leader_epoch=0, now_ms=NOW)
+        append_any(log, memoryview(encode_message_set(found, magic=magic, codec=codec)), leader_epoch=0, now_ms=NOW)
     log.high_watermark = log.log_end_offset
     clean_whole(log)
     assert records_of(log) == [(1, b"b0", b"v"), (4, b"b1", b"v"), (6, b"a", b"2"), (7, b"b2", b"v"), (8, b"c", None)]
@@ -291,8 +291,8 @@ def test_old_messages_stay_in_their_format(tmp_path: Path, magic: int, codec: Co
     assert not any(header.attributes & DELETE_HORIZON_FLAG for header, _ in found_batches)
     # Their tombstones go when what is clean is old enough.
     log.config = config.with_changes(delete_retention_ms=0)
-    log.append(
-        memoryview(encode_message_set([Record(0, NOW if magic else -1, b"z", b"v")], magic=magic)),
+    append_any(
+        log, memoryview(encode_message_set([Record(0, NOW if magic else -1, b"z", b"v")], magic=magic)),
         leader_epoch=0, now_ms=NOW,
     )  # fmt: skip
     clean_whole(log)
@@ -301,7 +301,7 @@ def test_old_messages_stay_in_their_format(tmp_path: Path, magic: int, codec: Co
 
 def test_a_log_of_several_formats(tmp_path: Path) -> None:
     log = open_log(tmp_path, COMPACT.with_changes(message_format=0))
-    log.append(memoryview(encode_message_set([Record(0, -1, b"a", b"1")], magic=0)), leader_epoch=0, now_ms=NOW)
+    append_any(log, memoryview(encode_message_set([Record(0, -1, b"a", b"1")], magic=0)), leader_epoch=0, now_ms=NOW)
     log.config = COMPACT
     append(log, (b"b", b"2"))
     append(log, (b"a", b"3"))

@@ -44,7 +44,7 @@ def fill(log: Log) -> None:
     """Segments of superseded keys, tombstones, aborted and committed transactions; the last segments leave nothing."""
 
     def append(*pairs: tuple[bytes, bytes | None], **options: object) -> None:
-        log.append(
+        log.append_batch(
             keyed(pairs, **options),  # type: ignore[arg-type]
             leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR, in_transaction=bool(options.get("transactional")),
         )  # fmt: skip
@@ -60,7 +60,9 @@ def fill(log: Log) -> None:
         append((b"k%d" % (index % 6), value), (b"only%d" % index, b"w") if index % 3 == 0 else (b"z", b"z"), **options)
         sequence += transactional
         if transactional:
-            log.append(marker(PRODUCER, commit=index % 8 == 1), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+            log.append_batch(
+                marker(PRODUCER, commit=index % 8 == 1), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR
+            )
     for _ in range(6):
         append((b"z", b"last"), (b"z", b"last"))
     append((b"z", b"the last"))

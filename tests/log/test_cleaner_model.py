@@ -76,13 +76,13 @@ class CompactedLog(LossyLogMachine):
             pairs, timestamp=self.now, codec=codec, producer_id=producer, transactional=transactional,
             sequence=entry.next_sequence if entry else 0,
         )  # fmt: skip
-        info = self.log.append(data, leader_epoch=0, now_ms=self.now, in_transaction=transactional)
+        info = self.log.append_batch(data, leader_epoch=0, now_ms=self.now, in_transaction=transactional)
         self.appended(Appended(info.first_offset, info.last_offset, pairs, producer, transactional))
 
     @rule(producer=st.sampled_from(PRODUCERS[1:]), commit=st.booleans())
     def end_transaction(self, producer: int, commit: bool) -> None:
         data = marker(producer, commit=commit)
-        info = self.log.append(data, leader_epoch=0, now_ms=self.now, origin=Origin.COORDINATOR)
+        info = self.log.append_batch(data, leader_epoch=0, now_ms=self.now, origin=Origin.COORDINATOR)
         self.appended(Appended(info.first_offset, info.last_offset, (), producer, True, commit))
 
     def appended(self, row: Appended) -> None:

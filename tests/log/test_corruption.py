@@ -27,7 +27,7 @@ BLOCK = 64
 def filled(directory: Path, config: LogConfig = CONFIG) -> Log:
     log = open_log(directory, config)
     for i in range(COUNT):
-        log.append(batch((b"%050d" % i,), timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch((b"%050d" % i,), timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
     return log
 
 
@@ -92,7 +92,7 @@ def test_a_damaged_log_ends_before_its_first_bad_batch(
     assert f"from offset {first_bad} on, were no valid record batches and were cut off" in caplog.text
     later = [s for s in log.segments if s.base_offset > first_bad]
     assert not any(Path(s.path(kind)).exists() for s in later for kind in (names.LOG, names.INDEX, names.TIME_INDEX))
-    assert again.append(batch((b"%050d" % first_bad,)), leader_epoch=0, now_ms=NOW).first_offset == first_bad
+    assert again.append_batch(batch((b"%050d" % first_bad,)), leader_epoch=0, now_ms=NOW).first_offset == first_bad
 
 
 @pytest.mark.parametrize("position", [*range(16, 61), 65, BATCH - 1])
@@ -146,13 +146,13 @@ INDEX_CASES = [
 def test_indexes_are_built_anew(tmp_path: Path, kind: str, damage: str, clean: bool) -> None:
     log = open_log(tmp_path, CONFIG)
     for i in range(COUNT):
-        log.append(
+        log.append_batch(
             batch((b"%050d" % i,), timestamp=NOW + i, producer_id=7, producer_epoch=0, base_sequence=i,
                   is_transactional=True),
             leader_epoch=0, now_ms=NOW, in_transaction=True,
         )  # fmt: skip
         if i % 5 == 4:
-            log.append(marker(7), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+            log.append_batch(marker(7), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
     log.high_watermark = log.log_end_offset
     aborted = log.aborted_transactions(0, log.log_end_offset)
     assert len(aborted) == COUNT // 5
@@ -209,7 +209,7 @@ def test_leader_epochs_that_do_not_read_are_begun_anew(
     again = open_log(tmp_path, CONFIG, clean=clean)
     assert str(path) in caplog.text
     assert again.epochs.entries() == ([] if clean else [(0, 0)])
-    again.append(batch((b"%050d" % COUNT,), timestamp=NOW + COUNT), leader_epoch=3, now_ms=NOW)
+    again.append_batch(batch((b"%050d" % COUNT,), timestamp=NOW + COUNT), leader_epoch=3, now_ms=NOW)
     assert again.epochs.entries()[-1] == (3, COUNT)
     is_what_was_written(again)
 
@@ -248,7 +248,7 @@ def test_what_a_crash_left_behind_changes_nothing(tmp_path: Path, name: str) -> 
     assert offsets(again) == list(range(COUNT))
     is_what_was_written(again)
     assert not path.exists() or name.endswith(".tmp")
-    again.append(batch((b"%050d" % COUNT,)), leader_epoch=1, now_ms=NOW)
+    again.append_batch(batch((b"%050d" % COUNT,)), leader_epoch=1, now_ms=NOW)
     again.close()
     assert open_log(tmp_path, CONFIG, clean=True).log_end_offset == COUNT + 1
 
@@ -268,7 +268,7 @@ def test_a_checkpoint_that_does_not_read_is_told_with_what_follows(
     logs = LogManager([tmp_path], CONFIG, clock=lambda: NOW)
     log = logs.create("t", 0)
     for i in range(COUNT):
-        log.append(batch((b"%050d" % i,), timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch((b"%050d" % i,), timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
     assert logs.shutdown()
     (tmp_path / name).write_bytes(content)
     logs = LogManager([tmp_path], CONFIG, clock=lambda: NOW)
@@ -294,7 +294,7 @@ def life(directory: Path, ops: FaultyOps) -> int:
         log = logs.create("t", 0, is_new=False)
         written = log.log_end_offset
         for i in range(written, written + 12):
-            log.append(batch((b"%050d" % i,), timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
+            log.append_batch(batch((b"%050d" % i,), timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
             written += 1
         logs.run_flushes(NOW)
         logs.checkpoint_recovery_points()

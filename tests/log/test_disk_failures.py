@@ -24,12 +24,12 @@ VALUES = (b"x" * 50,)
 
 
 def append(log: Log, epoch: int = 0) -> None:
-    log.append(batch(VALUES), leader_epoch=epoch, now_ms=NOW)
+    log.append_batch(batch(VALUES), leader_epoch=epoch, now_ms=NOW)
 
 
 def prepared(log: Log) -> None:
     """A transaction under way, and room for one more batch in the active segment."""
-    log.append(
+    log.append_batch(
         batch(VALUES, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True),
         leader_epoch=0, now_ms=NOW, in_transaction=True,
     )  # fmt: skip
@@ -38,11 +38,11 @@ def prepared(log: Log) -> None:
 
 
 def abort(log: Log) -> None:
-    log.append(marker(7), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+    log.append_batch(marker(7), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
 
 
 def roll_by_size(log: Log) -> None:
-    log.append(batch((b"y" * 800,)), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch((b"y" * 800,)), leader_epoch=0, now_ms=NOW)
 
 
 ACTS: dict[str, Callable[[Log], object]] = {
@@ -216,18 +216,18 @@ def test_a_truncation_that_fails_takes_the_log_offline_and_leaves_a_prefix(tmp_p
 def test_a_log_that_could_not_be_deleted_takes_appends_only_where_they_last(tmp_path: Path, call: str) -> None:
     """A directory that has its new name is removed at the next start, whatever was appended to it."""
     log = open_log(tmp_path, ops=(ops := FaultyOps()))
-    log.append(batch(1), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch(1), leader_epoch=0, now_ms=NOW)
     ops.fail[call] = 1
     with pytest.raises(KafkaStorageError):
         log.rename_for_delete()
     ops.heal()
     if call == "rename":
-        assert log.append(batch(1), leader_epoch=0, now_ms=NOW).first_offset == 1
+        assert log.append_batch(batch(1), leader_epoch=0, now_ms=NOW).first_offset == 1
         log.close()
         assert open_log(tmp_path, clean=True).log_end_offset == 2
     else:
         with pytest.raises(KafkaStorageError):
-            log.append(batch(1), leader_epoch=0, now_ms=NOW)
+            log.append_batch(batch(1), leader_epoch=0, now_ms=NOW)
 
 
 def test_a_directory_that_cannot_be_written_when_a_log_is_made(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_an_index_that_cannot_be_mapped_fails_no_append(tmp_path: Path, monkeypa
 
         patch.setattr(mmap, "mmap", no_memory)
         for i in range(1500):
-            log.append(batch(VALUES, timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
+            log.append_batch(batch(VALUES, timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
     assert [row.base_offset for row in stored(log)] == list(range(1500))
     assert log.active_segment.time_index.entries == 1499
     found = log.offset_for_timestamp(NOW + 1200)

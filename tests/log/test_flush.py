@@ -36,7 +36,7 @@ def test_a_flush_syncs_log_then_indexes_then_names_and_moves_the_recovery_point(
     ops = FaultyOps()
     log = open_log(tmp_path, LogConfig(index_interval_bytes=1), ops=ops)
     for _ in range(3):
-        log.append(batch(2), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch(2), leader_epoch=0, now_ms=NOW)
     assert (log.recovery_point, log.unflushed_records) == (0, 6)
     ops.calls.clear()
     log.flush()
@@ -56,9 +56,9 @@ def test_a_flush_syncs_log_then_indexes_then_names_and_moves_the_recovery_point(
 def test_a_second_flush_syncs_no_index_that_has_not_changed(tmp_path: Path) -> None:
     ops = FaultyOps()
     log = open_log(tmp_path, ops=ops)
-    log.append(batch(), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
     log.flush()
-    log.append(batch(), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
     ops.calls.clear()
     log.flush()
     assert [os.path.basename(str(what)) for call, what in ops.calls if call == "fsync"] == ["00000000000000000000.log"]
@@ -66,14 +66,14 @@ def test_a_second_flush_syncs_no_index_that_has_not_changed(tmp_path: Path) -> N
 
 def test_due_by_messages_by_time_and_by_a_roll(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(flush_messages=5, flush_ms=1000))
-    log.append(batch(4), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch(4), leader_epoch=0, now_ms=NOW)
     assert log.flush_due(NOW + 999) is None
     assert log.flush_due(NOW + 1000) == 4
-    log.append(batch(1), leader_epoch=0, now_ms=NOW + 10)
+    log.append_batch(batch(1), leader_epoch=0, now_ms=NOW + 10)
     assert log.flush_due(NOW + 10) == 5
     log.flush()
     assert log.flush_due(NOW + 5000) is None
-    log.append(batch(1), leader_epoch=0, now_ms=NOW + 6000)
+    log.append_batch(batch(1), leader_epoch=0, now_ms=NOW + 6000)
     assert log.flush_due(NOW + 6500) is None, "counted from the first unflushed append"
     log.roll(NOW + 6500)
     assert log.flush_due(NOW + 6500) == 6
@@ -85,13 +85,13 @@ def test_due_by_messages_by_time_and_by_a_roll(tmp_path: Path) -> None:
 def test_a_failed_flush_takes_the_log_offline_for_appends_but_not_for_reads(tmp_path: Path) -> None:
     ops = FaultyOps()
     log = open_log(tmp_path, ops=ops)
-    log.append(batch(3), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch(3), leader_epoch=0, now_ms=NOW)
     ops.fail["fsync"] = 1
     with pytest.raises(KafkaStorageError):
         log.flush()
     assert log.recovery_point == 0
     with pytest.raises(KafkaStorageError, match="offline"):
-        log.append(batch(), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
     with pytest.raises(KafkaStorageError, match="offline"):
         log.flush()
     with pytest.raises(KafkaStorageError, match="not closed cleanly"):
@@ -124,11 +124,11 @@ def during_a_flush(log: Log, ops: SlowSync | SlowOpen) -> Thread:
 def test_appends_and_rolls_during_a_flush_are_not_vouched_for(tmp_path: Path) -> None:
     ops = SlowSync()
     log = open_log(tmp_path, LogConfig(index_interval_bytes=1), ops=ops)
-    log.append(batch(2), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch(2), leader_epoch=0, now_ms=NOW)
     worker = during_a_flush(log, ops)
-    log.append(batch(3), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch(3), leader_epoch=0, now_ms=NOW)
     log.roll(NOW)
-    log.append(batch(1), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch(1), leader_epoch=0, now_ms=NOW)
     ops.go_on.set()
     worker.join(30)
     assert log.recovery_point == 2
@@ -144,10 +144,10 @@ def test_truncation_during_a_flush_keeps_the_recovery_point_down(tmp_path: Path)
     ops = SlowSync()
     log = open_log(tmp_path, ops=ops)
     for _ in range(3):
-        log.append(batch(2), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch(2), leader_epoch=0, now_ms=NOW)
     worker = during_a_flush(log, ops)
     log.truncate_to(2, now_ms=NOW)
-    log.append(batch(2), leader_epoch=1, now_ms=NOW)
+    log.append_batch(batch(2), leader_epoch=1, now_ms=NOW)
     ops.go_on.set()
     worker.join(30)
     assert log.recovery_point <= 2
@@ -190,13 +190,13 @@ def test_a_flush_that_ends_while_the_log_begins_anew_neither_fails_nor_vouches(t
     ops = ResumesOnUnlink(ending)
     log = open_log(tmp_path, LogConfig(index_interval_bytes=1), ops=ops)
     for _ in range(3):
-        log.append(batch(2), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch(2), leader_epoch=0, now_ms=NOW)
     ops.worker = during_a_flush(log, ops)
     log.truncate_fully_and_start_at(3, now_ms=NOW)
     assert not ops.worker.is_alive()
     assert log.offline is None
     assert log.recovery_point <= 3
-    log.append(batch(2), leader_epoch=1, now_ms=NOW)
+    log.append_batch(batch(2), leader_epoch=1, now_ms=NOW)
     log.flush()
     assert log.recovery_point == 5
 
@@ -205,7 +205,7 @@ def test_a_flush_puts_no_index_entries_back_that_a_truncation_cut_off(tmp_path: 
     ops = SlowOpen()
     log = open_log(tmp_path, LogConfig(index_interval_bytes=1), ops=ops)
     for _ in range(8):
-        log.append(batch(2), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch(2), leader_epoch=0, now_ms=NOW)
     worker = during_a_flush(log, ops)
     log.truncate_to(4, now_ms=NOW)
     log.roll(NOW)
@@ -220,10 +220,10 @@ def test_a_flush_puts_no_index_entries_back_that_a_truncation_cut_off(tmp_path: 
 def test_a_segment_deleted_during_a_flush_is_no_failure(tmp_path: Path) -> None:
     ops = SlowSync()
     log = open_log(tmp_path, LogConfig(index_interval_bytes=1, retention_ms=10), ops=ops)
-    log.append(batch(2), leader_epoch=0, now_ms=NOW)
-    log.append(batch(2), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch(2), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch(2), leader_epoch=0, now_ms=NOW)
     log.roll(NOW)
-    log.append(batch(2), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch(2), leader_epoch=0, now_ms=NOW)
     log.high_watermark = log.log_end_offset
     worker = during_a_flush(log, ops)
     log.apply_retention(NOW + 1000)
@@ -231,7 +231,7 @@ def test_a_segment_deleted_during_a_flush_is_no_failure(tmp_path: Path) -> None:
     ops.go_on.set()
     worker.join(30)
     assert log.offline is None
-    log.append(batch(1), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch(1), leader_epoch=0, now_ms=NOW)
     log.flush()
     assert log.recovery_point == 7
 
@@ -240,7 +240,7 @@ def test_a_flush_of_a_deleted_log_writes_nothing_into_the_next_one_of_its_name(t
     config = LogConfig(index_interval_bytes=1)
     log = open_log(tmp_path, config, ops=(ops := RecreatedOps()))
     for at in range(10):
-        log.append(batch(2, timestamp=NOW + at), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch(2, timestamp=NOW + at), leader_epoch=0, now_ms=NOW)
     made: list[Log] = []
 
     def recreate() -> None:
@@ -257,7 +257,7 @@ def test_closing_forces_the_indexes_that_it_trims(tmp_path: Path) -> None:
     ops = FaultyOps()
     log = open_log(tmp_path, LogConfig(index_interval_bytes=1), ops=ops)
     for i in range(3):
-        log.append(batch(2, timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch(2, timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
     log.flush()
     ops.calls.clear()
     log.close()
@@ -269,7 +269,7 @@ def test_the_indexes_of_a_rolled_segment_are_forced_though_its_records_were(tmp_
     ops = FaultyOps()
     log = open_log(tmp_path, LogConfig(index_interval_bytes=1), ops=ops)
     for i in range(3):
-        log.append(batch(2, timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch(2, timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
     log.flush()
     log.roll(NOW)
     ops.calls.clear()

@@ -29,7 +29,7 @@ EAGER = CleanerConfig(backoff_ms=1, dedupe_buffer_size=1 << 20)
 def fill(logs: LogManager, topic: str, keys: int, config: LogConfig = COMPACT) -> Log:
     log = logs.create(topic, 0, config=config)
     for index in range(100):
-        log.append(keyed([(b"%d" % (index % keys), b"v" * 50)]), leader_epoch=0, now_ms=NOW)
+        log.append_batch(keyed([(b"%d" % (index % keys), b"v" * 50)]), leader_epoch=0, now_ms=NOW)
     log.roll(NOW)
     log.high_watermark = log.log_end_offset
     return log
@@ -98,7 +98,7 @@ def test_a_log_that_is_not_dirty_enough_waits(logs: LogManager) -> None:
 
     async def act(cleaner: LogCleaner) -> None:
         await until(lambda: log.cleaned_offset == 100, "it is clean")
-        log.append(keyed([(b"1", b"v")]), leader_epoch=0, now_ms=NOW)
+        log.append_batch(keyed([(b"1", b"v")]), leader_epoch=0, now_ms=NOW)
         log.roll(NOW)
         log.high_watermark = log.log_end_offset
         await until(lambda: cleaner.metrics.max_dirty_percent > 0, "it is dirty again")

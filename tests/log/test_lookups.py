@@ -43,7 +43,7 @@ def test_times_agree_with_a_walk(
         for n, stamps in enumerate(batches):
             records = [Record(i, NOW + stamp, None, b"v" * 30, ()) for i, stamp in enumerate(stamps)]
             codec = Codec.GZIP if n % 5 == 4 else Codec.NONE
-            log.append(memoryview(encode_batch(records, codec=codec)), leader_epoch=n // 7, now_ms=NOW)
+            log.append_batch(memoryview(encode_batch(records, codec=codec)), leader_epoch=n // 7, now_ms=NOW)
         log.high_watermark = log.log_end_offset
         everything = every_record(log)
         log.delete_records(int(start * log.log_end_offset))
@@ -68,7 +68,7 @@ def test_times_agree_with_a_walk(
 def test_log_append_time_is_the_batch_s(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(message_timestamp_type=LOG_APPEND_TIME))
     for i in range(3):
-        log.append(batch(4, timestamp=5), leader_epoch=0, now_ms=NOW + i * 10)
+        log.append_batch(batch(4, timestamp=5), leader_epoch=0, now_ms=NOW + i * 10)
     for wanted, offset in ((0, 0), (NOW, 0), (NOW + 1, 4), (NOW + 20, 8)):
         found = log.offset_for_timestamp(wanted)
         assert found is not None
@@ -95,7 +95,7 @@ def test_log_append_time_where_compaction_has_left_gaps(tmp_path: Path) -> None:
 def test_records_without_timestamps_are_not_found_by_time(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     assert log.max_timestamp_offset() is None
-    log.append(batch(2, timestamp=-1), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch(2, timestamp=-1), leader_epoch=0, now_ms=NOW)
     assert log.max_timestamp_offset() is None
     assert log.offset_for_timestamp(0) is None
 
@@ -105,7 +105,7 @@ def test_earliest_latest_and_ends_of_epochs(tmp_path: Path) -> None:
     assert log.earliest_offset() == (-1, 0, -1)
     assert log.latest_offset() == (-1, 0, -1)
     for epoch in (2, 2, 5, 5, 5, 9):
-        log.append(batch(2), leader_epoch=epoch, now_ms=NOW)
+        log.append_batch(batch(2), leader_epoch=epoch, now_ms=NOW)
     assert log.earliest_offset() == (-1, 0, 2)
     assert log.latest_offset() == (-1, 12, 9)
     assert [log.end_offset_for_epoch(epoch) for epoch in (1, 2, 4, 5, 8, 9, 10)] == [
@@ -121,7 +121,7 @@ def test_earliest_latest_and_ends_of_epochs(tmp_path: Path) -> None:
 def test_legacy_offsets_are_where_segments_begin(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(segment_bytes=150))
     for _ in range(4):
-        log.append(batch(1), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch(1), leader_epoch=0, now_ms=NOW)
     assert log.legacy_offsets_before(-1, 10, NOW) == [4, 3, 2, 1, 0]
     assert log.legacy_offsets_before(-1, 2, NOW) == [4, 3]
     assert log.legacy_offsets_before(-2, 10, NOW) == [0]

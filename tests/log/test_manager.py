@@ -54,7 +54,7 @@ def start(
 def fill(manager: LogManager, topic: str, partition: int = 0, count: int = 10) -> None:
     log = manager.create(topic, partition)
     for _ in range(count):
-        log.append(batch(2, size=50), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch(2, size=50), leader_epoch=0, now_ms=NOW)
     log.high_watermark = log.log_end_offset
 
 
@@ -282,9 +282,9 @@ def test_a_directory_that_fails_goes_offline_alone(tmp_path: Path, managers: lis
     for log in manager:
         if log.dir.parent == one:
             with pytest.raises(KafkaStorageError, match="offline"):
-                log.append(batch(1), leader_epoch=0, now_ms=NOW)
+                log.append_batch(batch(1), leader_epoch=0, now_ms=NOW)
         else:
-            log.append(batch(1), leader_epoch=0, now_ms=NOW)
+            log.append_batch(batch(1), leader_epoch=0, now_ms=NOW)
     assert manager.create("u", 0).dir.parent == two
     assert not manager.shutdown()
     assert not (one / names.CLEAN_SHUTDOWN).exists()
@@ -463,9 +463,9 @@ def test_a_full_disk_does_not_flood_the_log(
     ops.fail["pwrite"] = 1
     for _ in range(50):
         with pytest.raises(KafkaStorageError):
-            log.append(batch(), leader_epoch=0, now_ms=NOW)
+            log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
     lines = [record.getMessage() for record in caplog.records if "Cannot append" in record.getMessage()]
     assert len(lines) == 1
     assert "injected failure" in lines[0]
     ops.heal()
-    assert log.append(batch(), leader_epoch=0, now_ms=NOW).first_offset == 0
+    assert log.append_batch(batch(), leader_epoch=0, now_ms=NOW).first_offset == 0

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.log.config import LOG_APPEND_TIME, LogConfig
+from broker.log.legacy.message_sets import PreparedSet, prepare_set
 from broker.log.log import Log
-from broker.log.message_sets import PreparedSet, prepare_set
 from broker.log.validation import Origin
 from kafkalog.protocol import errors
 from kafkalog.records.any_format import decode_any, iter_any_headers
@@ -22,7 +22,7 @@ from kafkalog.records.compression import Codec, compress
 from kafkalog.records.message_set import append_entry, encode_message_set, iter_entries
 from kafkalog.storage import names
 
-from .support import NOW, batch, temporary_directory
+from .support import NOW, append_any, batch, temporary_directory
 
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 FORMATS = (0, 1, 2)
@@ -76,7 +76,7 @@ def test_whatever_is_sent_is_stored_in_the_topics_format(
     log = open_log(tmp_path, config(target))
     values = [b"a", b"b" * 300, b""]
     for at in range(3):
-        info = log.append(sent(values, source, codec), leader_epoch=4, now_ms=NOW)
+        info = append_any(log, sent(values, source, codec), leader_epoch=4, now_ms=NOW)
         assert (info.first_offset, info.last_offset) == (3 * at, 3 * at + 2)
         has_time = bool(source and target)
         assert (info.max_timestamp, info.log_append_time) == (NOW + 2 if has_time else -1, -1)
@@ -94,7 +94,7 @@ def test_what_needs_no_conversion_is_stored_as_it_came(tmp_path: Path) -> None:
         log = open_log(tmp_path, config(magic), name=f"t-{number}")
         data = sent([b"a", b"b"], magic, codec)
         came = bytes(data)
-        log.append(data, leader_epoch=0, now_ms=NOW)
+        append_any(log, data, leader_epoch=0, now_ms=NOW)
         assert log.read(0, 1 << 20).read() == bytes(data)
         positions = [pos for pos, _ in iter_entries(came)]
         for pos in positions:
@@ -107,7 +107,7 @@ def test_what_needs_no_conversion_is_stored_as_it_came(tmp_path: Path) -> None:
 def test_log_append_time(tmp_path: Path, target: int, codec: Codec) -> None:
     log = open_log(tmp_path, config(target, message_timestamp_type=LOG_APPEND_TIME))
     for source in FORMATS:
-        info = log.append(sent([b"a", b"b"], source, codec), leader_epoch=0, now_ms=NOW + 1000)
+        info = append_any(log, sent([b"a", b"b"], source, codec), leader_epoch=0, now_ms=NOW + 1000)
         assert info.log_append_time == NOW + 1000
         assert info.max_timestamp == (NOW + 1000 if target else -1)
     data = log.read(0, 1 << 20).read()
@@ -123,7 +123,7 @@ def test_log_append_time_is_answered_as_it_is_stored(tmp_path: Path, codec: Code
     settings = config(1, message_timestamp_type=LOG_APPEND_TIME)
     log = open_log(tmp_path, settings)
     prepared = prepare_set(sent([b"a", b"b"], 1, codec), settings, NOW, Origin.CLIENT, "t-0")
-    info = log.append_prepared(prepared, leader_epoch=0, now_ms=NOW + 7)
+    info = log.append_legacy(prepared, leader_epoch=0, now_ms=NOW + 7)
     assert {record.timestamp for _, record in stored(log)} == {info.log_append_time} == {info.max_timestamp}
 
 
@@ -132,7 +132,7 @@ def test_the_topics_codec(tmp_path: Path, target: int) -> None:
     log = open_log(tmp_path, config(target, compression_type="gzip"))
     for source in FORMATS:
         for codec in (*CODECS, Codec.ZSTD) if source == 2 else CODECS:
-            log.append(sent([b"a", b"b"], source, codec), leader_epoch=0, now_ms=NOW)
+            append_any(log, sent([b"a", b"b"], source, codec), leader_epoch=0, now_ms=NOW)
     data = log.read(0, 1 << 20).read()
     assert {(header.magic, header.codec) for _, header in iter_any_headers(data)} == {(target, Codec.GZIP)}
     assert len(stored(log)) == 2 * (4 + 4 + 5)
@@ -142,17 +142,17 @@ def test_offsets_within_that_do_not_count_from_0_are_written_anew(tmp_path: Path
     """Some producers leave relative offsets out, or the wrapper's."""
     log = open_log(tmp_path, config(1))
     inner = b"".join(bytes(encode_message_set([Record(0, NOW, None, b"%d" % at)], magic=1)) for at in range(3))
-    log.append(wrapper(memoryview(inner)), leader_epoch=0, now_ms=NOW)
-    log.append(sent([b"x"], 1), leader_epoch=0, now_ms=NOW)
+    append_any(log, wrapper(memoryview(inner)), leader_epoch=0, now_ms=NOW)
+    append_any(log, sent([b"x"], 1), leader_epoch=0, now_ms=NOW)
     assert [(record.offset, record.value) for _, record in stored(log)] == [(0, b"0"), (1, b"1"), (2, b"2"), (3, b"x")]
 
 
 def test_an_incomplete_message_at_the_end_is_left_out(tmp_path: Path) -> None:
     log = open_log(tmp_path, config(1))
     whole = sent([b"a", b"b"], 1)
-    assert log.append(whole[:-1], leader_epoch=0, now_ms=NOW).last_offset == 0
+    assert append_any(log, whole[:-1], leader_epoch=0, now_ms=NOW).last_offset == 0
     before = log.size
-    info = log.append(sent([b"c"], 1)[:-1], leader_epoch=0, now_ms=NOW)
+    info = append_any(log, sent([b"c"], 1)[:-1], leader_epoch=0, now_ms=NOW)
     assert (info.first_offset, log.log_end_offset, log.size) == (-1, 1, before)
 
 
@@ -162,8 +162,8 @@ def test_a_prepared_set_is_appended_where_the_log_ends(tmp_path: Path) -> None:
         log = open_log(tmp_path, config(target), name=f"t-{number}")
         prepared = prepare_set(sent([b"a", b"b"], 1, codec), log.config, NOW, Origin.CLIENT, "t-0")
         assert isinstance(prepared, PreparedSet)
-        log.append(sent([b"first"], target), leader_epoch=0, now_ms=NOW)
-        assert log.append_prepared(prepared, leader_epoch=0, now_ms=NOW).first_offset == 1
+        append_any(log, sent([b"first"], target), leader_epoch=0, now_ms=NOW)
+        assert log.append_legacy(prepared, leader_epoch=0, now_ms=NOW).first_offset == 1
         assert [(record.offset, record.value) for _, record in stored(log)] == [(0, b"first"), (1, b"a"), (2, b"b")]
 
 
@@ -244,7 +244,7 @@ def test_refused(tmp_path: Path, case: str) -> None:
     data, settings, expected = REFUSED[case]
     log = open_log(tmp_path, settings)
     with pytest.raises(expected):
-        log.append(data, leader_epoch=0, now_ms=NOW + 100)
+        append_any(log, data, leader_epoch=0, now_ms=NOW + 100)
     assert (log.log_end_offset, log.size, log.produce_message_conversions) == (0, 0, 0)
 
 
@@ -253,7 +253,7 @@ def test_a_compressed_set_of_v0_that_has_become_too_large_is_refused(tmp_path: P
     log = open_log(tmp_path, config(0, compression_type="gzip", max_message_bytes=2000))
     values = [os.urandom(100) for _ in range(30)]
     with pytest.raises(errors.MessageTooLargeError):
-        log.append(sent(values, 0), leader_epoch=0, now_ms=NOW)
+        append_any(log, sent(values, 0), leader_epoch=0, now_ms=NOW)
     assert (log.log_end_offset, log.size) == (0, 0)
 
 
@@ -266,7 +266,7 @@ def mixed(directory: Path, **fields: Any) -> Log:
     for at in range(24):
         log.config = log.config.with_changes(message_format=(0, 1, 2, 1)[at // 3 % 4])
         values = [b"%03d-%d" % (at, n) * 4 for n in range(4)]
-        log.append(sent(values, log.config.message_format, CODECS[at % 4]), leader_epoch=1, now_ms=NOW + at)
+        append_any(log, sent(values, log.config.message_format, CODECS[at % 4]), leader_epoch=1, now_ms=NOW + at)
     return log
 
 
@@ -292,7 +292,7 @@ def test_it_opens_again(tmp_path: Path, clean: bool) -> None:
     again = open_log(tmp_path, log.config, clean=clean)
     assert (again.log_end_offset, again.size) == (96, size)
     assert stored(again) == rows
-    info = again.append(sent([b"on"], 0), leader_epoch=2, now_ms=NOW)
+    info = append_any(again, sent([b"on"], 0), leader_epoch=2, now_ms=NOW)
     assert (info.first_offset, stored(again, 96)[0][1].value) == (96, b"on")
 
 
@@ -301,7 +301,7 @@ def test_it_opens_again(tmp_path: Path, clean: bool) -> None:
 def test_a_torn_end_is_cut_off(tmp_path: Path, magic: int, codec: Codec) -> None:
     log = open_log(tmp_path, config(magic))
     for at in range(5):
-        log.append(sent([b"%d" % at], magic, codec), leader_epoch=0, now_ms=NOW)
+        append_any(log, sent([b"%d" % at], magic, codec), leader_epoch=0, now_ms=NOW)
     log.flush()
     path = tmp_path / "t-0" / names.segment_name(0, names.LOG)
     whole = path.read_bytes()
@@ -324,7 +324,7 @@ def test_the_least_message_at_the_end(tmp_path: Path) -> None:
     for _ in range(200):
         record = encode_message_set([Record(0, 0)], magic=0)
         assert len(record) == 26
-        log.append(memoryview(record), leader_epoch=0, now_ms=NOW)
+        append_any(log, memoryview(record), leader_epoch=0, now_ms=NOW)
     log.close()
     again = open_log(tmp_path, config(0), clean=True)
     assert again.log_end_offset == 200
@@ -339,7 +339,7 @@ def test_timestamps_are_found(tmp_path: Path) -> None:
     for at, codec in enumerate(CODECS * 3):
         records = [Record(n, NOW + 100 * at + 10 * n, None, b"v" * 20) for n in range(5)]
         data = memoryview(encode_message_set(records, magic=1, codec=codec))
-        log.append(data, leader_epoch=0, now_ms=NOW)
+        append_any(log, data, leader_epoch=0, now_ms=NOW)
     for at in range(12):
         for n in range(5):
             time = NOW + 100 * at + 10 * n
@@ -348,7 +348,7 @@ def test_timestamps_are_found(tmp_path: Path) -> None:
     assert log.offset_for_timestamp(NOW + 1141) is None
     assert log.max_timestamp_offset() == (NOW + 1140, 59, -1)
     old = open_log(tmp_path, config(0), name="t-1")
-    old.append(sent([b"a"], 1), leader_epoch=0, now_ms=NOW)
+    append_any(old, sent([b"a"], 1), leader_epoch=0, now_ms=NOW)
     assert old.offset_for_timestamp(0) is None
     assert old.max_timestamp_offset() is None
 
@@ -361,7 +361,7 @@ def test_a_mixed_log_is_truncated_and_grows_again(tmp_path: Path) -> None:
         # The batch that holds the offset goes whole.
         assert offset - 4 < log.log_end_offset <= offset
         assert stored(log) == rows[: log.log_end_offset]
-    assert log.append(sent([b"a"], 1), leader_epoch=0, now_ms=NOW).first_offset == log.log_end_offset - 1
+    assert append_any(log, sent([b"a"], 1), leader_epoch=0, now_ms=NOW).first_offset == log.log_end_offset - 1
 
 
 def test_a_follower_keeps_the_bytes_of_the_leader(tmp_path: Path) -> None:
@@ -384,15 +384,15 @@ def test_leader_epochs_are_forgotten_where_messages_have_none(tmp_path: Path) ->
     """As Kafka does: followers go by the high watermark then."""
     log = open_log(tmp_path, config(2))
     log.assign_epoch(3)
-    log.append(batch(2), leader_epoch=3, now_ms=NOW)
+    append_any(log, batch(2), leader_epoch=3, now_ms=NOW)
     assert log.latest_epoch == 3
     log.config = config(1)
-    log.append(sent([b"a"], 1), leader_epoch=3, now_ms=NOW)
+    append_any(log, sent([b"a"], 1), leader_epoch=3, now_ms=NOW)
     assert (log.latest_epoch, log.end_offset_for_epoch(3)) == (-1, (-1, -1))
     log.assign_epoch(4)
     assert log.latest_epoch == -1
     log.config = config(2)
-    log.append(batch(2), leader_epoch=4, now_ms=NOW)
+    append_any(log, batch(2), leader_epoch=4, now_ms=NOW)
     assert log.end_offset_for_epoch(4) == (4, 5)
 
 
@@ -410,7 +410,7 @@ def test_any_sequence_of_formats_is_read_back(steps: list[tuple[int, int, Codec,
         for target, source, codec, count in steps:
             log.config = log.config.with_changes(message_format=target)
             values = [b"%d" % (len(wanted) + n) for n in range(count)]
-            log.append(sent(values, source, codec), leader_epoch=0, now_ms=NOW)
+            append_any(log, sent(values, source, codec), leader_epoch=0, now_ms=NOW)
             wanted += values
         assert [record.value for _, record in stored(log)] == wanted
         log.close()

@@ -80,7 +80,7 @@ def test_many_segments_are_read_through_few_descriptors(tmp_path: Path, few: Log
     log = open_log(tmp_path, LogConfig(segment_bytes=2000, index_interval_bytes=0), resources=few)
     count = 400
     for _ in range(count):
-        log.append(batch(5, size=100), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch(5, size=100), leader_epoch=0, now_ms=NOW)
     log.high_watermark = log.log_end_offset
     assert len(log.segments) > 3 * FEW
     gc.collect()
@@ -106,7 +106,7 @@ def test_writers_of_more_logs_than_descriptors(tmp_path: Path, few: LogResources
     logs = [open_log(home, LogConfig(index_interval_bytes=0), resources=few) for home in homes]
     for _ in range(5):
         for log in logs:
-            log.append(batch(3), leader_epoch=0, now_ms=NOW)
+            log.append_batch(batch(3), leader_epoch=0, now_ms=NOW)
     for log in logs:
         log.high_watermark = log.log_end_offset
         log.flush()
@@ -123,7 +123,7 @@ def test_two_brokers_in_a_process_share_nothing(tmp_path: Path) -> None:
     managers = [LogManager([tmp_path / name], LogConfig(), clock=lambda: NOW) for name in ("a", "b")]
     busy, idle = managers
     log = busy.create("t", 0)
-    log.append(batch(3), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch(3), leader_epoch=0, now_ms=NOW)
     log.flush()
     assert (len(busy.resources.open_files), busy.resources.flush_stats.count) == (1, 1)
     assert (len(idle.resources.open_files), idle.resources.flush_stats.count) == (0, 0)

@@ -62,14 +62,14 @@ def recorded(tmp_path: Path) -> Recorded:
 def fill(log: Log, count: int) -> None:
     for _ in range(count):
         end = log.log_end_offset
-        log.append(batch((b"%050d" % end,), timestamp=NOW + end), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch((b"%050d" % end,), timestamp=NOW + end), leader_epoch=0, now_ms=NOW)
     log.high_watermark = log.log_end_offset
 
 
 def begin_transaction(log: Log) -> None:
     """One record of producer 7."""
     data = batch(1, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
-    log.append(data, leader_epoch=0, now_ms=NOW, in_transaction=True)
+    log.append_batch(data, leader_epoch=0, now_ms=NOW, in_transaction=True)
 
 
 def offsets(log: Log) -> list[int]:
@@ -157,7 +157,7 @@ def test_segments_that_recovery_removed_do_not_come_back_behind_new_records(reco
     assert again.log_end_offset < base
     while again.log_end_offset < base:
         value = b"%050d" % (again.log_end_offset + 100)
-        again.append(batch((value,), timestamp=NOW), leader_epoch=0, now_ms=NOW)
+        again.append_batch(batch((value,), timestamp=NOW), leader_epoch=0, now_ms=NOW)
     found = stored(open_log(recorded.cut(everything, nothing), CONFIG))
     assert [row.base_offset for row in found] == list(range(base))
 
@@ -166,7 +166,7 @@ def test_aborted_transactions_are_not_forgotten_by_a_crash_after_a_recovery(reco
     """Their index is built anew, though everything is flushed; after a roll no recovery looks at it again."""
     log = open_log(recorded.root, CONFIG, ops=recorded.ops)
     begin_transaction(log)
-    log.append(marker(7), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+    log.append_batch(marker(7), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
     log.flush()
     again = open_log(recorded.root, CONFIG, recovery_point=2, ops=recorded.ops)
     again.roll(NOW)
@@ -185,7 +185,7 @@ def test_a_clean_stop_forces_the_name_of_a_new_transaction_index(recorded: Recor
     log = open_log(recorded.root, CONFIG, ops=recorded.ops)
     begin_transaction(log)
     log.flush()
-    log.append(marker(7), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+    log.append_batch(marker(7), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
     log.close()
     image = open_log(recorded.cut(), CONFIG, clean=True)
     assert [row[:3] for row in image.aborted_transactions(0, 2)] == [(7, 0, 1)]
@@ -219,7 +219,7 @@ def test_damage_before_the_recovery_point_keeps_no_log_from_opening(recorded: Re
     """Producers that are known by no snapshot are learnt from the batches, and there are none to be read."""
     log = open_log(recorded.root, CONFIG, ops=recorded.ops)
     for i in range(20):
-        log.append(
+        log.append_batch(
             batch((b"%050d" % i,), timestamp=NOW, producer_id=5, producer_epoch=0, base_sequence=i),
             leader_epoch=0, now_ms=NOW,
         )  # fmt: skip

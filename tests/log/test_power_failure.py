@@ -61,13 +61,13 @@ class LogOnALossyDisk(LossyLogMachine):
             base_sequence=(entry.next_sequence if entry else 0) if producer >= 0 else -1,
             is_transactional=transactional and producer >= 0,
         )  # fmt: skip
-        info = self.log.append(data, leader_epoch=self.epoch, now_ms=NOW, in_transaction=transactional)
+        info = self.log.append_batch(data, leader_epoch=self.epoch, now_ms=NOW, in_transaction=transactional)
         self.appended(Stored(info.first_offset, info.last_offset, values), timestamp)
 
     @rule(producer=st.sampled_from(PRODUCERS[1:]), commit=st.booleans())
     def end_transaction(self, producer: int, commit: bool) -> None:
         data = marker(producer, commit=commit)
-        info = self.log.append(data, leader_epoch=self.epoch, now_ms=NOW, origin=Origin.COORDINATOR)
+        info = self.log.append_batch(data, leader_epoch=self.epoch, now_ms=NOW, origin=Origin.COORDINATOR)
         self.rows.append(stored(self.log, info.first_offset)[0])
         self.times[info.first_offset] = NOW
         self.log.high_watermark = self.log.log_end_offset

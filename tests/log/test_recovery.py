@@ -23,7 +23,7 @@ def filled(directory: Path, count: int = 30, config: LogConfig = CONFIG) -> Log:
     """A log of ``count`` batches of one record, eight or so a segment; left open, as a crash leaves it."""
     log = open_log(directory, config)
     for i in range(count):
-        log.append(batch((b"%050d" % i,), timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch((b"%050d" % i,), timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
     for segment in log.segments:
         segment.offset_index.write_pending()
         segment.time_index.write_pending()
@@ -67,7 +67,7 @@ def test_a_torn_tail_is_cut_to_whole_batches(tmp_path: Path, lost: int) -> None:
     assert offsets(again) == list(range(kept))
     assert path.stat().st_size == (kept - again.active_segment.base_offset) * BATCH
     look_ups_agree(again)
-    assert again.append(batch(), leader_epoch=0, now_ms=NOW).first_offset == kept
+    assert again.append_batch(batch(), leader_epoch=0, now_ms=NOW).first_offset == kept
 
 
 @pytest.mark.parametrize("at", [0, 8, 16, 17, 23, 40, 57, 60, 61, 70, BATCH - 1])
@@ -145,7 +145,7 @@ def test_a_clean_stop_reads_no_batch_and_the_end_is_found(tmp_path: Path) -> Non
     again = open_log(tmp_path, CONFIG, clean=True)
     assert (again.log_end_offset, again.recovery_point) == (30, 30)
     look_ups_agree(again)
-    assert again.append(batch(), leader_epoch=0, now_ms=NOW).first_offset == 30
+    assert again.append_batch(batch(), leader_epoch=0, now_ms=NOW).first_offset == 30
 
 
 def test_damage_in_spite_of_a_clean_stop_is_recovered(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_damaged_index_is_rebuilt(tmp_path: Path, kind: str, damage: str) -> N
             }[damage])  # fmt: skip
     again = open_log(tmp_path, CONFIG, clean=True)
     look_ups_agree(again)
-    assert again.append(batch(), leader_epoch=0, now_ms=NOW).first_offset == 30
+    assert again.append_batch(batch(), leader_epoch=0, now_ms=NOW).first_offset == 30
 
 
 @pytest.mark.parametrize(("kind", "size"), [(names.INDEX, 8), (names.TIME_INDEX, 12)])
@@ -232,7 +232,7 @@ def test_a_log_start_after_the_end_drops_everything(tmp_path: Path) -> None:
     filled(tmp_path)
     again = open_log(tmp_path, CONFIG, log_start_offset=50)
     assert (again.log_start_offset, again.log_end_offset) == (50, 50)
-    assert again.append(batch(), leader_epoch=0, now_ms=NOW).first_offset == 50
+    assert again.append_batch(batch(), leader_epoch=0, now_ms=NOW).first_offset == 50
     assert len(again.segments) == 1
 
 
@@ -256,7 +256,7 @@ def test_a_directory_of_another_topic_id_is_refused(tmp_path: Path) -> None:
 
 
 def produce(log: Log, sequence: int, epoch: int = 0, *, transactional: bool = False) -> int:
-    info = log.append(
+    info = log.append_batch(
         batch((b"p" * 50,), producer_id=9, producer_epoch=epoch, base_sequence=sequence,
               is_transactional=transactional),
         leader_epoch=0, now_ms=NOW, in_transaction=transactional,
@@ -272,14 +272,14 @@ def same_state(log: Log, other: Log) -> None:
 def test_a_batch_that_the_log_start_offset_lies_in_is_known_without_a_snapshot(tmp_path: Path) -> None:
     """Its producer's next try of it would be appended again."""
     log = open_log(tmp_path, CONFIG)
-    log.append(batch(5, producer_id=7, producer_epoch=0, base_sequence=0), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch(5, producer_id=7, producer_epoch=0, base_sequence=0), leader_epoch=0, now_ms=NOW)
     log.high_watermark = 5
     log.delete_records(3)
     log.close()
     for file in (tmp_path / "t-0").glob("*.snapshot"):
         file.unlink()
     again = open_log(tmp_path, CONFIG, clean=True, log_start_offset=3)
-    info = again.append(batch(5, producer_id=7, producer_epoch=0, base_sequence=0), leader_epoch=0, now_ms=NOW)
+    info = again.append_batch(batch(5, producer_id=7, producer_epoch=0, base_sequence=0), leader_epoch=0, now_ms=NOW)
     assert (info.first_offset, info.last_offset, again.log_end_offset) == (0, 4, 5)
 
 
@@ -289,7 +289,7 @@ def test_producer_state_comes_back(tmp_path: Path, clean: bool, snapshots: str) 
     log = open_log(tmp_path, CONFIG)
     for sequence in range(30):
         assert produce(log, sequence) == sequence
-    log.append(batch(2, producer_id=10, producer_epoch=3, base_sequence=0, is_transactional=True),
+    log.append_batch(batch(2, producer_id=10, producer_epoch=3, base_sequence=0, is_transactional=True),
                leader_epoch=0, now_ms=NOW, in_transaction=True)  # fmt: skip
     if clean:
         log.close()
@@ -315,7 +315,7 @@ def test_aborted_transactions_are_indexed_again(tmp_path: Path) -> None:
     for round_ in range(4):
         for i in range(5):
             produce(log, round_ * 5 + i, transactional=True)
-        log.append(marker(9, commit=round_ % 2 == 1), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+        log.append_batch(marker(9, commit=round_ % 2 == 1), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
     aborted = log.aborted_transactions(0, 100)
     assert [(row.first_offset, row.last_offset) for row in aborted] == [(0, 5), (12, 17)]
     for path in (tmp_path / "t-0").glob("*.txnindex"):
@@ -338,7 +338,7 @@ def test_a_damaged_transaction_index_is_rebuilt_when_it_is_added_to(tmp_path: Pa
         for path in (tmp_path / "t-0").glob("*.txnindex"):
             path.write_bytes(b"\x00\x09" + path.read_bytes()[2:])
         produce(log, round_, transactional=True)
-        log.append(marker(9), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+        log.append_batch(marker(9), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
     assert [(row.first_offset, row.last_offset) for row in log.aborted_transactions(0, 100)] == [(0, 1), (2, 3)]
     again = open_log(tmp_path, CONFIG)
     assert [(row.first_offset, row.last_offset) for row in again.aborted_transactions(0, 100)] == [(0, 1), (2, 3)]

@@ -26,7 +26,7 @@ def filled(directory: Path, config: LogConfig, count: int = 23, *, step: int = 0
     """Segments of five batches of one record; everything below the high watermark."""
     log = open_log(directory, config)
     for i in range(count):
-        log.append(batch(1, timestamp=NOW + i * step), leader_epoch=i // 5, now_ms=NOW)
+        log.append_batch(batch(1, timestamp=NOW + i * step), leader_epoch=i // 5, now_ms=NOW)
     log.high_watermark = log.log_end_offset
     return log
 
@@ -57,7 +57,7 @@ def test_by_time_a_segment_goes_when_its_newest_record_is_too_old(tmp_path: Path
 def test_by_time_without_timestamps_goes_by_the_file(tmp_path: Path) -> None:
     log = open_log(tmp_path, FIVE_A_SEGMENT.with_changes(retention_ms=1000))
     for _ in range(7):
-        log.append(batch(1, timestamp=-1), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch(1, timestamp=-1), leader_epoch=0, now_ms=NOW)
     log.high_watermark = 7
     os.utime(log.segments[0].path(names.LOG), (NOW / 1000, NOW / 1000))
     os.utime(log.segments[1].path(names.LOG), (NOW / 1000 + 60, NOW / 1000 + 60))
@@ -69,7 +69,7 @@ def test_not_past_the_high_watermark(tmp_path: Path) -> None:
     log = filled(tmp_path, FIVE_A_SEGMENT.with_changes(retention_ms=0))
     log.truncate_fully_and_start_at(0, now_ms=NOW)
     for _ in range(12):
-        log.append(batch(1), leader_epoch=9, now_ms=NOW)
+        log.append_batch(batch(1), leader_epoch=9, now_ms=NOW)
     log.high_watermark = 9
     log.apply_retention(NOW + 5)
     assert log.log_start_offset == 5
@@ -117,7 +117,7 @@ def test_an_idle_log_empties_itself_once(tmp_path: Path) -> None:
     assert len(log.apply_retention(NOW + 1)) == 5
     assert (log.log_start_offset, log.log_end_offset) == (23, 23)
     assert log.apply_retention(NOW + 1) == []
-    assert log.append(batch(1), leader_epoch=0, now_ms=NOW).first_offset == 23
+    assert log.append_batch(batch(1), leader_epoch=0, now_ms=NOW).first_offset == 23
 
 
 def test_retention_drops_the_epochs_that_ended(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_what_retention_leaves(
         config = LogConfig(segment_bytes=800, retention_bytes=retention_bytes, retention_ms=retention_ms)
         log = open_log(directory, config)
         for size, age in zip(sizes, ages, strict=False):
-            log.append(batch((b"v" * size,), timestamp=NOW - age), leader_epoch=0, now_ms=NOW)
+            log.append_batch(batch((b"v" * size,), timestamp=NOW - age), leader_epoch=0, now_ms=NOW)
         log.high_watermark = int(mark * log.log_end_offset)
         total, end = log.size, log.log_end_offset
         segments = [(s.base_offset, s.size, s.largest_timestamp()) for s in log.segments]
@@ -224,7 +224,7 @@ def test_truncate(tmp_path: Path, offset: int) -> None:
     assert (found.offset if found else -1) == end - 1
     assert log.offset_for_timestamp(NOW + 10 * end) is None
     for i in range(8):
-        log.append(batch(1, timestamp=NOW + 1000 + i), leader_epoch=9, now_ms=NOW)
+        log.append_batch(batch(1, timestamp=NOW + 1000 + i), leader_epoch=9, now_ms=NOW)
     assert [row.base_offset for row in stored(log)] == list(range(end + 8))
     crashed = open_log(tmp_path, FIVE_A_SEGMENT)
     assert stored(crashed) == stored(log)
@@ -234,13 +234,13 @@ def test_truncate(tmp_path: Path, offset: int) -> None:
 def test_truncation_within_a_batch_drops_it_whole(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for epoch in range(3):
-        log.append(batch(5), leader_epoch=epoch, now_ms=NOW)
+        log.append_batch(batch(5), leader_epoch=epoch, now_ms=NOW)
     log.high_watermark = 15
     log.delete_records(7)
     log.truncate_to(8, now_ms=NOW)
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
     assert log.epochs.entries() == [(0, 0)] or log.epochs.entries() == []
-    assert log.append(batch(1), leader_epoch=4, now_ms=NOW).first_offset == 5
+    assert log.append_batch(batch(1), leader_epoch=4, now_ms=NOW).first_offset == 5
 
 
 def test_truncation_before_the_log_begins_anew(tmp_path: Path) -> None:
@@ -249,28 +249,28 @@ def test_truncation_before_the_log_begins_anew(tmp_path: Path) -> None:
     assert log.truncate_to(3, now_ms=NOW)
     assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (3, 3, 1)
     assert log.epochs.entries() == []
-    assert log.append(batch(1), leader_epoch=9, now_ms=NOW).first_offset == 3
+    assert log.append_batch(batch(1), leader_epoch=9, now_ms=NOW).first_offset == 3
 
 
 def test_truncation_brings_back_the_producer_state(tmp_path: Path) -> None:
     log = open_log(tmp_path, FIVE_A_SEGMENT)
     for i in range(12):
-        log.append(batch(1, producer_id=4, producer_epoch=0, base_sequence=i), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch(1, producer_id=4, producer_epoch=0, base_sequence=i), leader_epoch=0, now_ms=NOW)
     log.truncate_to(7, now_ms=NOW)
     entry = log.producers.producers[4]
     assert (entry.next_sequence, entry.batches[-1].last_offset) == (7, 6)
     data = batch(1, producer_id=4, producer_epoch=0, base_sequence=7)
-    assert log.append(data, leader_epoch=1, now_ms=NOW).first_offset == 7
+    assert log.append_batch(data, leader_epoch=1, now_ms=NOW).first_offset == 7
 
 
 def test_truncation_reopens_a_transaction_whose_marker_is_gone(tmp_path: Path) -> None:
     log = open_log(tmp_path, FIVE_A_SEGMENT)
-    log.append(
+    log.append_batch(
         batch(1, producer_id=4, producer_epoch=0, base_sequence=0, is_transactional=True),
         leader_epoch=0, now_ms=NOW, in_transaction=True,
     )  # fmt: skip
-    log.append(batch(1), leader_epoch=0, now_ms=NOW)
-    log.append(marker(4), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+    log.append_batch(batch(1), leader_epoch=0, now_ms=NOW)
+    log.append_batch(marker(4), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
     log.high_watermark = 3
     assert log.last_stable_offset == 3
     assert len(log.aborted_transactions(0, 3)) == 1
@@ -288,5 +288,5 @@ def test_a_deleted_log_is_gone_and_takes_nothing(tmp_path: Path) -> None:
     assert target.name.endswith("-delete")
     assert not (tmp_path / "t-0").exists()
     with pytest.raises(KafkaStorageError, match="deleted"):
-        log.append(batch(1), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch(1), leader_epoch=0, now_ms=NOW)
     assert reading.read() == expected

@@ -49,7 +49,7 @@ class NeedsArguments:
 def fill(directory: Path, batches: int) -> None:
     log = open_log(directory, CONFIG)
     for index in range(batches):
-        log.append(batch(1, size=100, timestamp=NOW + index), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch(1, size=100, timestamp=NOW + index), leader_epoch=0, now_ms=NOW)
     log.close()
 
 

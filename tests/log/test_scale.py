@@ -83,7 +83,7 @@ def test_a_log_of_100_gigabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert found.offset == offsets[70][2]
     # It goes on as any other.
     end = log.log_end_offset
-    info = log.append(batch(3), leader_epoch=0, now_ms=NOW)
+    info = log.append_batch(batch(3), leader_epoch=0, now_ms=NOW)
     assert (info.first_offset, len(log.segments)) == (end, SEGMENTS + 1)
     assert int.from_bytes(log.read(end, 1).read()[:8], "big") == end
     log.high_watermark = log.log_end_offset
@@ -110,9 +110,9 @@ def opened(root: Path, monkeypatch: pytest.MonkeyPatch, *, clean: bool = True) -
 def fill(log: Log, segments: int) -> None:
     for _ in range(segments):
         for _ in range(3):
-            log.append(batch(10, size=100), leader_epoch=0, now_ms=NOW)
+            log.append_batch(batch(10, size=100), leader_epoch=0, now_ms=NOW)
         log.roll(NOW)
-    log.append(batch(10, size=100), leader_epoch=0, now_ms=NOW)
+    log.append_batch(batch(10, size=100), leader_epoch=0, now_ms=NOW)
 
 
 def test_opening_costs_the_same_whatever_a_partition_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,5 +167,5 @@ def test_any_file_opens_as_its_valid_prefix(content: bytes) -> None:
         log = open_log(directory)
         assert content.startswith(path.read_bytes()) or read_any_header(content).base_offset > 0
         rows = stored(log)
-        assert log.append(batch(1), leader_epoch=0, now_ms=NOW).first_offset == log.log_end_offset - 1
+        assert log.append_batch(batch(1), leader_epoch=0, now_ms=NOW).first_offset == log.log_end_offset - 1
         assert len(stored(log)) == len(rows) + 1

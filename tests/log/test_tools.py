@@ -61,14 +61,16 @@ def log(tmp_path: Path) -> Path:
                 base_sequence=sequence if owned else -1,
             )  # fmt: skip
             sequence += 5 * owned
-            partition.append(data, leader_epoch=segment, now_ms=NOW)
+            partition.append_batch(data, leader_epoch=segment, now_ms=NOW)
         for at, commit in enumerate((False, True)):
             data = batch(
                 2, producer_id=9, producer_epoch=0, base_sequence=segment * 4 + at * 2, is_transactional=True,
                 timestamp=NOW + 100 * segment + 50,
             )  # fmt: skip
-            partition.append(data, leader_epoch=segment, now_ms=NOW, in_transaction=True)
-            partition.append(marker(9, commit=commit), leader_epoch=segment, now_ms=NOW, origin=Origin.COORDINATOR)
+            partition.append_batch(data, leader_epoch=segment, now_ms=NOW, in_transaction=True)
+            partition.append_batch(
+                marker(9, commit=commit), leader_epoch=segment, now_ms=NOW, origin=Origin.COORDINATOR
+            )
     end = partition.log_end_offset
     partition.close()
     directory = LogDir(top)
@@ -438,13 +440,13 @@ def test_more_than_there_is(log: Path) -> None:
 
 def test_what_comes_is_followed_over_rolls_and_torn_writes(tmp_path: Path) -> None:
     writer = open_log(tmp_path, CONFIG)
-    writer.append(batch([b"old"]), leader_epoch=0, now_ms=NOW)
+    writer.append_batch(batch([b"old"]), leader_epoch=0, now_ms=NOW)
     tail = Tail(str(writer.dir))
     tail.start_last(0)
     assert list(tail.read()) == []
-    writer.append(batch([b"a"]), leader_epoch=0, now_ms=NOW)
+    writer.append_batch(batch([b"a"]), leader_epoch=0, now_ms=NOW)
     writer.roll(NOW)
-    writer.append(batch([b"b"], codec=Codec.LZ4), leader_epoch=0, now_ms=NOW)
+    writer.append_batch(batch([b"b"], codec=Codec.LZ4), leader_epoch=0, now_ms=NOW)
 
     def come() -> list[bytes | None]:
         return [record.value for found in tail.read() for record in found.records]

@@ -39,7 +39,7 @@ def make_log(logs: LogManager) -> Log:
 def fill(log: Log, count: int) -> None:
     """So many batches of one record that tells its offset."""
     for _ in range(count):
-        log.append(batch((value(log.log_end_offset),), timestamp=NOW), leader_epoch=0, now_ms=NOW)
+        log.append_batch(batch((value(log.log_end_offset),), timestamp=NOW), leader_epoch=0, now_ms=NOW)
     log.high_watermark = log.log_end_offset
 
 

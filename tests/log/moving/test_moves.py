@@ -61,9 +61,9 @@ def produce_transactions(log: Log) -> None:
                 (b"%050d" % log.log_end_offset,), producer_id=producer, producer_epoch=0, base_sequence=sequence,
                 is_transactional=True,
             )  # fmt: skip
-            log.append(data, leader_epoch=epoch, now_ms=NOW, in_transaction=True)
+            log.append_batch(data, leader_epoch=epoch, now_ms=NOW, in_transaction=True)
         if producer < 4:
-            log.append(
+            log.append_batch(
                 marker(producer, commit=producer == 2), leader_epoch=epoch, now_ms=NOW, origin=Origin.COORDINATOR
             )
     log.high_watermark = log.log_end_offset
