@@ -45,17 +45,18 @@ LOGGER_CONFIG = 6
 async def handle_describe_configs(request: Request) -> None:
     message: DescribeConfigsRequest = request.message
     # One that is asked for twice is described once: its description is 1,000 times as long as the question.
-    wanted: dict[Resource, set[str] | None] = {}
+    # Its keys are kept in the order asked, each once.
+    wanted: dict[Resource, dict[str, None] | None] = {}
     async for resource in request.each(message.resources):
         key, names = (resource.resource_type, resource.resource_name), resource.configuration_keys
-        before = wanted.get(key, set())
-        wanted[key] = None if names is None or before is None else before.union(names)
+        before = wanted.get(key, {})
+        wanted[key] = None if names is None or before is None else before | dict.fromkeys(names)
     results = []
     async for (kind, name), keys in request.each(wanted.items()):
         result = DescribeConfigsResult(error_message=None, resource_type=kind, resource_name=name)
         with Answering(result):
-            configs = _describe(request, kind, name)
-            result.configs = [config for config in configs if keys is None or config.name in keys]
+            configs = {config.name: config for config in _describe(request, kind, name)}
+            result.configs = [configs[key] for key in (configs if keys is None else keys) if key in configs]
         results.append(result)
     await request.answer(DescribeConfigsResponse(results=results), wanted)
 
