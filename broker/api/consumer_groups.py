@@ -25,11 +25,13 @@ async def handle_consumer_group_heartbeat(request: Request) -> None:
     request.reply(response)
 
 
-def handle_consumer_group_describe(request: Request) -> None:
+async def handle_consumer_group_describe(request: Request) -> None:
     message: consumer_group_describe.ConsumerGroupDescribeRequest = request.message
     operations = ALL_GROUP_OPERATIONS if message.include_authorized_operations else NO_AUTHORIZED_OPERATIONS
-    groups = []
-    for group_id in message.group_ids:
+    turn = request.take_turns()
+    response = consumer_group_describe.ConsumerGroupDescribeResponse()
+    # A group that is named twice is described once, as by DescribeGroups: it may have many members.
+    for group_id in dict.fromkeys(message.group_ids):
         try:
             group = request.broker.consumer_groups.describe(group_id)
             group.authorized_operations = operations
@@ -37,8 +39,12 @@ def handle_consumer_group_describe(request: Request) -> None:
             group = consumer_group_describe.DescribedGroup(
                 group_id=group_id, error_code=error_code(error), error_message=error_message(error)
             )
-        groups.append(group)
-    request.reply(consumer_group_describe.ConsumerGroupDescribeResponse(groups=groups))
+        response.groups.append(group)
+        if turn.is_over:
+            await turn.end()
+            if request.connection.closed:
+                return
+    await request.answer(response)
 
 
 HANDLERS = {

@@ -216,15 +216,19 @@ class Request:
                 raise
             return encoded(response, self.version, self.correlation_id)
 
+    def take_turns(self) -> Turn:
+        """Return the turns that its handler takes, for one that has something to do before each of them ends."""
+        if self.turn is None:
+            self.turn = Turn(self.broker.turns)
+        return self.turn
+
     async def each(self, entries: Iterable[Entry]) -> AsyncIterator[Entry]:
         """The entries one by one; other requests get their turn in between where they take long.
 
         Raises:
             ClientGoneError: the client has left meanwhile.
         """
-        turn = self.turn
-        if turn is None:
-            turn = self.turn = Turn(self.broker.turns)
+        turn = self.take_turns()
         for entry in entries:
             yield entry
             if turn.is_over:

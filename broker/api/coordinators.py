@@ -6,8 +6,11 @@ under the listener that the client used.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from broker.api.context import Request
 from broker.api.errors import error_code
+from broker.api.large import Turn
 from kafkalog.protocol.errors import CoordinatorNotAvailableError, ErrorCode, InvalidRequestError, KafkaError
 from kafkalog.protocol.messages.find_coordinator import (
     Coordinator,
@@ -25,38 +28,67 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 async def handle_find_coordinator(request: Request) -> None:
     message: FindCoordinatorRequest = request.message
-    keys = message.coordinator_keys if request.version >= MANY_SINCE else [message.key]
-    found = [await _find(request, key) for key in keys]
-    if request.version >= MANY_SINCE:
-        request.reply(FindCoordinatorResponse(coordinators=found))
-        return
-    only = found[0]
-    request.reply(
-        FindCoordinatorResponse(
-            error_code=only.error_code,
-            error_message=only.error_message,
-            node_id=only.node_id,
-            host=only.host,
-            port=only.port,
+    if request.version < MANY_SINCE:
+        only = (await _find(request, [message.key], request.take_turns()))[0]
+        request.reply(
+            FindCoordinatorResponse(
+                error_code=only.error_code,
+                error_message=only.error_message,
+                node_id=only.node_id,
+                host=only.host,
+                port=only.port,
+            )
         )
-    )
+        return
+    turn = request.take_turns()
+    response = FindCoordinatorResponse(coordinators=await _find(request, message.coordinator_keys, turn))
+    await request.answer(response)
 
 
-async def _find(request: Request, key: str) -> Coordinator:
-    broker = request.broker
-    kind = request.message.key_type
+async def _find(request: Request, keys: Sequence[str], turn: Turn) -> list[Coordinator]:
+    """Find the coordinators of keys of the request's type; keys in turns with other requests."""
     try:
-        if kind == SHARE and request.version >= SHARE_SINCE:
-            raise CoordinatorNotAvailableError("Share groups are not supported.")
-        if kind == GROUP:
-            await broker.groups.ready()
-            topic, index = CONSUMER_OFFSETS, broker.groups.partition_for(key)
-        elif kind == TRANSACTION:
-            await broker.transactions.ready()
-            topic, index = TRANSACTION_STATE, broker.transactions.partition_for(key)
-        else:
-            raise InvalidRequestError(f"Unknown coordinator type {kind}")
-        leader = broker.metadata.leader(topic, index)
+        topic, partition_for = await _topic_of(request)
+    except Exception as error:
+        failed = error
+
+        def partition_for(key: str) -> int:
+            raise failed
+
+        topic = ""
+    turn.begin()
+    found = []
+    for key in keys:
+        found.append(_coordinator(request, key, topic, partition_for))
+        if turn.is_over:
+            await turn.end()
+            if request.connection.closed:
+                break
+    return found
+
+
+async def _topic_of(request: Request) -> tuple[str, Callable[[str], int]]:
+    """Return the topic whose leaders coordinate keys of the request's type, and a key's partition in it.
+
+    Raises:
+        KafkaError: the topic cannot be made, or there is no such type.
+    """
+    broker, kind = request.broker, request.message.key_type
+    if kind == SHARE and request.version >= SHARE_SINCE:
+        raise CoordinatorNotAvailableError("Share groups are not supported.")
+    if kind == GROUP:
+        await broker.groups.ready()
+        return CONSUMER_OFFSETS, broker.groups.partition_for
+    if kind == TRANSACTION:
+        await broker.transactions.ready()
+        return TRANSACTION_STATE, broker.transactions.partition_for
+    raise InvalidRequestError(f"Unknown coordinator type {kind}")
+
+
+def _coordinator(request: Request, key: str, topic: str, partition_for: Callable[[str], int]) -> Coordinator:
+    broker = request.broker
+    try:
+        leader = broker.metadata.leader(topic, partition_for(key))
         endpoint = broker.metadata.endpoint(leader, request.connection.endpoint.name)
         if endpoint is None:
             raise CoordinatorNotAvailableError

@@ -2,6 +2,9 @@
 
 Partitions that do not exist are answered UNKNOWN_TOPIC_OR_PARTITION without asking the coordinator, as in Kafka.
 OffsetCommit and OffsetFetch of version 0, which were about offsets in ZooKeeper, go to the coordinator like the others.
+
+Requests of many entries are worked through in turns with other requests (`large.Turns`). All the same, a group's
+offsets are answered as they were when the handler came to the group, and a commit is stored in one batch.
 """
 
 from __future__ import annotations
@@ -11,9 +14,10 @@ from typing import Any
 
 from broker.api.context import Broker, Request
 from broker.api.errors import error_code
+from broker.api.large import Turn
 from broker.coordinator.group.membership import CommitRequest
-from broker.coordinator.group.offsets import Committed, TopicPartition
-from broker.coordinator.group.service import Admit, FetchedOffset
+from broker.coordinator.group.offsets import Committed, OffsetsView, TopicPartition
+from broker.coordinator.group.service import Admit
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages import offset_commit, offset_delete, offset_fetch, txn_offset_commit
@@ -30,40 +34,50 @@ NO_OFFSET = -1
 LAST_TIMESTAMP = (1 << 63) - 1
 
 
+Topics = Iterable[Any]
+"""Topics of a request, each with its partitions: the structures of several messages have the same fields."""
+
+
 def _exists(broker: Broker, topic: str, index: int) -> bool:
     state = broker.metadata.topic(topic)
     return state is not None and 0 <= index < len(state.partitions)
 
 
-def _all_failed(wanted: Iterable[TopicPartition], code: ErrorCode) -> dict[TopicPartition, ErrorCode]:
-    return dict.fromkeys(wanted, code)
+async def _existing(request: Request, turn: Turn) -> dict[TopicPartition, Any]:
+    """Return the partitions of a request that exist, each with what the request says of it last.
 
-
-def _unknown(broker: Broker, topics: Iterable[Any]) -> dict[TopicPartition, ErrorCode]:
-    return {at: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for at, _ in _each(topics) if not _exists(broker, *at)}
-
-
-def _each(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:
-    """The partitions of a request, each with what it says of it."""
-    for topic in topics:
+    There are at most as many as the cluster has, however many the request names.
+    """
+    found: dict[TopicPartition, Any] = {}
+    for topic in request.message.topics:
+        if turn.is_over:
+            await turn.end()
         for partition in topic.partitions:
-            yield (topic.name, partition.partition_index), partition
+            if _exists(request.broker, topic.name, partition.partition_index):
+                found[topic.name, partition.partition_index] = partition
+            if turn.is_over:
+                await turn.end()
+    return found
 
 
-def _answers(
-    topics: Iterable[Any], errors: Mapping[TopicPartition, ErrorCode], topic_kind: Any, partition_kind: Any
+async def _answers(
+    topics: Topics, codes: Mapping[TopicPartition, ErrorCode], kinds: tuple[Any, Any], turn: Turn
 ) -> list[Any]:
-    """How it went with each partition of a request, in its order."""
-    return [
-        topic_kind(
-            name=topic.name,
-            partitions=[
-                partition_kind(partition_index=index, error_code=errors.get((name, index), ErrorCode.NONE))
-                for (name, index), _ in _each([topic])
-            ],
-        )
-        for topic in topics
-    ]
+    """Return the answers to the partitions of a request, in its order; those without a code do not exist."""
+    topic_kind, partition_kind = kinds
+    answers = []
+    for topic in topics:
+        partitions: list[Any] = []
+        answers.append(topic_kind(name=topic.name, partitions=partitions))
+        if turn.is_over:
+            await turn.end()
+        for partition in topic.partitions:
+            index = partition.partition_index
+            code = codes.get((topic.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            partitions.append(partition_kind(partition_index=index, error_code=code))
+            if turn.is_over:
+                await turn.end()
+    return answers
 
 
 # -- OffsetCommit
@@ -71,21 +85,17 @@ def _answers(
 
 async def handle_offset_commit(request: Request) -> None:
     message: offset_commit.OffsetCommitRequest = request.message
-    broker = request.broker
+    broker, turn = request.broker, request.take_turns()
     now_ms = broker.now_ms()
     retention_ms = message.retention_time_ms
-    errors = _unknown(broker, message.topics)
-    offsets = {
-        at: Committed(
-            offset=partition.committed_offset,
-            leader_epoch=partition.committed_leader_epoch,
-            metadata=partition.committed_metadata or "",
-            timestamp=now_ms if partition.commit_timestamp == -1 else partition.commit_timestamp,
-            expires=-1 if retention_ms == -1 else min(now_ms + retention_ms, LAST_TIMESTAMP),
-        )
-        for at, partition in _each(message.topics)
-        if at not in errors
-    }
+    expires = -1 if retention_ms == -1 else min(now_ms + retention_ms, LAST_TIMESTAMP)
+    offsets: dict[TopicPartition, Committed] = {}
+    for at, partition in (await _existing(request, turn)).items():
+        timestamp = now_ms if partition.commit_timestamp == -1 else partition.commit_timestamp
+        offsets[at] = _committed(partition, timestamp, expires)
+        if turn.is_over:
+            await turn.end()
+    codes = dict.fromkeys(offsets, ErrorCode.NONE)
     if offsets:
         committing = CommitRequest(
             message.member_id, message.group_instance_id, message.generation_id_or_member_epoch, request.version
@@ -93,11 +103,23 @@ async def handle_offset_commit(request: Request) -> None:
         try:
             if request.version == 0:
                 await broker.groups.ready()
-            errors |= await broker.groups.commit(message.group_id, committing, offsets)
+            codes |= await broker.groups.commit(message.group_id, committing, offsets)
         except Exception as error:
-            errors |= _all_failed(offsets, error_code(error))
+            codes = dict.fromkeys(offsets, error_code(error))
+        turn.begin()
     kinds = offset_commit.OffsetCommitResponseTopic, offset_commit.OffsetCommitResponsePartition
-    request.reply(offset_commit.OffsetCommitResponse(topics=_answers(message.topics, errors, *kinds)))
+    answers = await _answers(message.topics, codes, kinds, turn)
+    await request.answer(offset_commit.OffsetCommitResponse(topics=answers))
+
+
+def _committed(partition: Any, timestamp: int, expires: int = -1) -> Committed:
+    return Committed(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        timestamp=timestamp,
+        expires=expires,
+    )
 
 
 # -- TxnOffsetCommit
@@ -105,19 +127,14 @@ async def handle_offset_commit(request: Request) -> None:
 
 async def handle_txn_offset_commit(request: Request) -> None:
     message: txn_offset_commit.TxnOffsetCommitRequest = request.message
-    broker = request.broker
+    broker, turn = request.broker, request.take_turns()
     now_ms = broker.now_ms()
-    errors = _unknown(broker, message.topics)
-    offsets = {
-        at: Committed(
-            offset=partition.committed_offset,
-            leader_epoch=partition.committed_leader_epoch,
-            metadata=partition.committed_metadata or "",
-            timestamp=now_ms,
-        )
-        for at, partition in _each(message.topics)
-        if at not in errors
-    }
+    offsets: dict[TopicPartition, Committed] = {}
+    for at, partition in (await _existing(request, turn)).items():
+        offsets[at] = _committed(partition, now_ms)
+        if turn.is_over:
+            await turn.end()
+    codes = dict.fromkeys(offsets, ErrorCode.NONE)
     if offsets:
         committing = CommitRequest(
             message.member_id, message.group_instance_id, message.generation_id, request.version, transactional=True
@@ -125,11 +142,13 @@ async def handle_txn_offset_commit(request: Request) -> None:
         producer = (message.producer_id, message.producer_epoch)
         try:
             admit = _admission(request)
-            errors |= await broker.groups.commit(message.group_id, committing, offsets, producer, admit)
+            codes |= await broker.groups.commit(message.group_id, committing, offsets, producer, admit)
         except Exception as error:
-            errors |= _all_failed(offsets, _txn_code(request, error_code(error)))
+            codes = dict.fromkeys(offsets, _txn_code(request, error_code(error)))
+        turn.begin()
     kinds = txn_offset_commit.TxnOffsetCommitResponseTopic, txn_offset_commit.TxnOffsetCommitResponsePartition
-    request.reply(txn_offset_commit.TxnOffsetCommitResponse(topics=_answers(message.topics, errors, *kinds)))
+    answers = await _answers(message.topics, codes, kinds, turn)
+    await request.answer(txn_offset_commit.TxnOffsetCommitResponse(topics=answers))
 
 
 def _admission(request: Request) -> Admit:
@@ -159,81 +178,117 @@ def _txn_code(request: Request, code: ErrorCode) -> ErrorCode:
 
 async def handle_offset_fetch(request: Request) -> None:
     message: offset_fetch.OffsetFetchRequest = request.message
+    turn = request.take_turns()
     if request.version >= GROUPS_SINCE:
-        groups = [_fetch_group(request, group) for group in message.groups]
-        request.reply(offset_fetch.OffsetFetchResponse(groups=groups))
+        await _fetch_groups(request, turn)
         return
     response = offset_fetch.OffsetFetchResponse()
-    wanted = None if message.topics is None else _wanted(message.topics)
+    topics = message.topics
     try:
         if request.version == 0:
             await request.broker.groups.ready()
-        found = request.broker.groups.fetch_offsets(message.group_id, wanted, require_stable=message.require_stable)
+        offsets = request.broker.groups.offsets_of(message.group_id, require_stable=message.require_stable)
     except Exception as error:
         code = error_code(error)
-        found = []
         if request.version >= ERROR_SINCE:
             response.error_code = code
-        else:
-            found = [FetchedOffset(topic, index, None, code) for topic, index in wanted or ()]
-    for name, offsets in _by_topic(found):
-        partitions = [_partition(request, offset, offset_fetch.OffsetFetchResponsePartition) for offset in offsets]
-        response.topics.append(offset_fetch.OffsetFetchResponseTopic(name=name, partitions=partitions))
-    request.reply(response)
+            topics = []
+        offsets = OffsetsView(None, error=code)
+    kinds = offset_fetch.OffsetFetchResponseTopic, offset_fetch.OffsetFetchResponsePartition
+    response.topics = await _fetched(request, offsets, topics, kinds, turn)
+    await request.answer(response)
 
 
-def _fetch_group(
-    request: Request, group: offset_fetch.OffsetFetchRequestGroup
-) -> offset_fetch.OffsetFetchResponseGroup:
-    response = offset_fetch.OffsetFetchResponseGroup(group_id=group.group_id)
-    try:
-        found = request.broker.groups.fetch_offsets(
-            group.group_id,
-            None if group.topics is None else _wanted(group.topics),
-            require_stable=request.message.require_stable,
-            member_id=group.member_id,
-            member_epoch=group.member_epoch,
-        )
-    except Exception as error:
-        response.error_code = error_code(error)
-        return response
-    for name, offsets in _by_topic(found):
-        partitions = [_partition(request, offset, offset_fetch.OffsetFetchResponsePartitions) for offset in offsets]
-        response.topics.append(offset_fetch.OffsetFetchResponseTopics(name=name, partitions=partitions))
-    return response
+async def _fetch_groups(request: Request, turn: Turn) -> None:
+    message: offset_fetch.OffsetFetchRequest = request.message
+    response = offset_fetch.OffsetFetchResponse()
+    kinds = offset_fetch.OffsetFetchResponseTopics, offset_fetch.OffsetFetchResponsePartitions
+    whole: set[str] = set()
+    for group in message.groups:
+        if turn.is_over:
+            await turn.end()
+            if request.connection.closed:
+                return
+        if group.topics is None:
+            if group.group_id in whole:
+                # All that it has committed is answered once: some bytes may not ask for it a million times.
+                continue
+            whole.add(group.group_id)
+        answer = offset_fetch.OffsetFetchResponseGroup(group_id=group.group_id)
+        response.groups.append(answer)
+        try:
+            offsets = request.broker.groups.offsets_of(
+                group.group_id,
+                require_stable=message.require_stable,
+                member_id=group.member_id,
+                member_epoch=group.member_epoch,
+            )
+        except Exception as error:
+            answer.error_code = error_code(error)
+            continue
+        answer.topics = await _fetched(request, offsets, group.topics, kinds, turn)
+    await request.answer(response)
 
 
-def _wanted(topics: Iterable[Any]) -> list[TopicPartition]:
-    return [(topic.name, index) for topic in topics for index in topic.partition_indexes]
+async def _fetched(
+    request: Request, offsets: OffsetsView, topics: Topics | None, kinds: tuple[Any, Any], turn: Turn
+) -> list[Any]:
+    """Return what a group has committed for these topics, or all of it, as it is now."""
+    topic_kind, partition_kind = kinds
+    partitions_of: dict[str, list[Any]] = {}
+    for at in _wanted(topics) if topics is not None else await _sorted(offsets, turn):
+        if at is not None:
+            found = _partition(request, at, offsets, partition_kind)
+            partitions_of.setdefault(at[0], []).append(found)
+        if turn.is_over:
+            offsets.freeze()
+            await turn.end()
+    answers = []
+    for name, partitions in partitions_of.items():
+        answers.append(topic_kind(name=name, partitions=partitions))
+        if turn.is_over:
+            await turn.end()
+    return answers
 
 
-def _by_topic(found: Iterable[FetchedOffset]) -> Iterable[tuple[str, list[FetchedOffset]]]:
-    topics: dict[str, list[FetchedOffset]] = {}
-    for offset in found:
-        topics.setdefault(offset.topic, []).append(offset)
-    return topics.items()
+def _wanted(topics: Topics) -> Iterator[TopicPartition | None]:
+    """Yield the partitions that a request names, and None for each of its topics, which take time as well."""
+    for topic in topics:
+        yield None
+        for index in topic.partition_indexes:
+            yield topic.name, index
 
 
-def _partition(request: Request, found: FetchedOffset, kind: Any) -> Any:
-    committed = found.committed
+async def _sorted(offsets: OffsetsView, turn: Turn) -> list[TopicPartition]:
+    """Return all partitions that the group has committed, in order."""
+    indexes_of: dict[str, list[int]] = {}
+    for topic, index in offsets.partitions():
+        indexes_of.setdefault(topic, []).append(index)
+        if turn.is_over:
+            offsets.freeze()
+            await turn.end()
+    return [(topic, index) for topic in sorted(indexes_of) for index in sorted(indexes_of[topic])]
+
+
+def _partition(request: Request, at: TopicPartition, offsets: OffsetsView, kind: Any) -> Any:
+    committed, code = offsets[at]
     if committed is None:
-        code = found.error
         if request.version == 0 and code is ErrorCode.NONE:
-            # What ZooKeeper had nothing of.
+            # ZooKeeper had no node for it.
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return kind(
-            partition_index=found.partition,
+            partition_index=at[1],
             committed_offset=NO_OFFSET,
             committed_leader_epoch=-1,
             metadata="",
             error_code=code,
         )
     return kind(
-        partition_index=found.partition,
+        partition_index=at[1],
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
-        error_code=found.error,
+        error_code=code,
     )
 
 
@@ -242,16 +297,18 @@ def _partition(request: Request, found: FetchedOffset, kind: Any) -> Any:
 
 async def handle_offset_delete(request: Request) -> None:
     message: offset_delete.OffsetDeleteRequest = request.message
-    broker = request.broker
-    errors = _unknown(broker, message.topics)
-    wanted = [at for at, _ in _each(message.topics) if at not in errors]
+    broker, turn = request.broker, request.take_turns()
+    wanted = list(await _existing(request, turn))
+    codes = dict.fromkeys(wanted, ErrorCode.NONE)
     try:
-        errors |= await broker.groups.delete_offsets(message.group_id, wanted)
+        codes |= await broker.groups.delete_offsets(message.group_id, wanted)
     except Exception as error:
         request.reply(offset_delete.OffsetDeleteResponse(error_code=error_code(error)))
         return
+    turn.begin()
     kinds = offset_delete.OffsetDeleteResponseTopic, offset_delete.OffsetDeleteResponsePartition
-    request.reply(offset_delete.OffsetDeleteResponse(topics=_answers(message.topics, errors, *kinds)))
+    answers = await _answers(message.topics, codes, kinds, turn)
+    await request.answer(offset_delete.OffsetDeleteResponse(topics=answers))
 
 
 HANDLERS = {

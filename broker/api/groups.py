@@ -4,8 +4,11 @@ either protocol: ListGroups (16), DescribeGroups (15) and DeleteGroups (42).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from broker.api.context import Request
 from broker.api.errors import error_code
+from broker.api.large import Turn
 from broker.coordinator.group.member import JoinRequest, JoinResult, Leaver, SyncRequest
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages import (
@@ -78,6 +81,12 @@ async def handle_sync_group(request: Request) -> None:
     if request.version >= PROTOCOL_REQUIRED_SINCE and (message.protocol_type is None or message.protocol_name is None):
         request.reply(sync_group.SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return
+    assignments: dict[str, bytes] = {}
+    turn = request.take_turns()
+    for each in message.assignments:
+        assignments[each.member_id] = each.assignment
+        if turn.is_over:
+            await turn.end()
     syncing = SyncRequest(
         token=request.broker.loop.create_future(),
         member_id=message.member_id,
@@ -85,7 +94,7 @@ async def handle_sync_group(request: Request) -> None:
         generation=message.generation_id,
         protocol_type=message.protocol_type,
         protocol_name=message.protocol_name,
-        assignments={each.member_id: each.assignment for each in message.assignments},
+        assignments=assignments,
     )
     response = sync_group.SyncGroupResponse()
     try:
@@ -114,84 +123,114 @@ def handle_heartbeat(request: Request) -> None:
 
 async def handle_leave_group(request: Request) -> None:
     message: leave_group.LeaveGroupRequest = request.message
-    leaving = [Leaver(member.member_id, member.group_instance_id, member.reason) for member in message.members]
-    if request.version < MANY_MEMBERS_SINCE:
-        leaving = [Leaver(message.member_id)]
+    turn = request.take_turns()
+    leaving = [Leaver(message.member_id)]
+    if request.version >= MANY_MEMBERS_SINCE:
+        leaving = []
+        for member in message.members:
+            leaving.append(Leaver(member.member_id, member.group_instance_id, member.reason))
+            if turn.is_over:
+                await turn.end()
     response = leave_group.LeaveGroupResponse()
     try:
         errors = await request.broker.groups.leave(message.group_id, leaving)
     except Exception as error:
         response.error_code = error_code(error)
     else:
+        turn.begin()
         if request.version < MANY_MEMBERS_SINCE:
             response.error_code = errors[0]
         else:
-            response.members = [
-                leave_group.MemberResponse(
-                    member_id=member.member_id, group_instance_id=member.instance_id, error_code=error
+            for leaver, code in zip(leaving, errors, strict=True):
+                left = leave_group.MemberResponse(
+                    member_id=leaver.member_id, group_instance_id=leaver.instance_id, error_code=code
                 )
-                for member, error in zip(leaving, errors, strict=True)
-            ]
-    request.reply(response)
+                response.members.append(left)
+                if turn.is_over:
+                    await turn.end()
+    await request.answer(response)
 
 
-def handle_list_groups(request: Request) -> None:
+async def handle_list_groups(request: Request) -> None:
     message: list_groups.ListGroupsRequest = request.message
-    error, listed = request.broker.groups.list_groups(message.states_filter, message.types_filter)
-    request.reply(
-        list_groups.ListGroupsResponse(
-            error_code=error,
-            groups=[
+    turn = request.take_turns()
+    states = await _lower(message.states_filter, turn)
+    kinds = await _lower(message.types_filter, turn)
+    error, listed = request.broker.groups.list_groups()
+    response = list_groups.ListGroupsResponse(error_code=error)
+    for group in listed:
+        if (not states or group.state.lower() in states) and (not kinds or group.kind in kinds):
+            response.groups.append(
                 list_groups.ListedGroup(
                     group_id=group.group_id,
                     protocol_type=group.protocol_type,
                     group_state=group.state,
                     group_type=group.kind,
                 )
-                for group in listed
-            ],
-        )
-    )
+            )
+        if turn.is_over:
+            await turn.end()
+    await request.answer(response)
 
 
-def handle_describe_groups(request: Request) -> None:
+async def _lower(names: Iterable[str], turn: Turn) -> set[str]:
+    """Return the names of a filter, which may be in upper or lower case."""
+    lower = set()
+    for name in names:
+        lower.add(name.lower())
+        if turn.is_over:
+            await turn.end()
+    return lower
+
+
+async def handle_describe_groups(request: Request) -> None:
     message: describe_groups.DescribeGroupsRequest = request.message
     operations = ALL_GROUP_OPERATIONS if message.include_authorized_operations else NO_AUTHORIZED_OPERATIONS
-    described = []
+    turn = request.take_turns()
+    response = describe_groups.DescribeGroupsResponse()
     for group_id in dict.fromkeys(message.groups):
-        group = describe_groups.DescribedGroup(group_id=group_id)
-        try:
-            summary = request.broker.groups.describe(group_id)
-        except Exception as error:
-            group.error_code = error_code(error)
-        else:
-            group.group_state, group.protocol_type = summary.state, summary.protocol_type
-            group.protocol_data = summary.protocol
-            group.authorized_operations = operations
-            group.members = [
-                describe_groups.DescribedGroupMember(
-                    member_id=member.member_id,
-                    group_instance_id=member.instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    member_metadata=member.metadata,
-                    member_assignment=member.assignment,
-                )
-                for member in summary.members
-            ]
-        described.append(group)
-    request.reply(describe_groups.DescribeGroupsResponse(groups=described))
+        response.groups.append(_described(request, group_id, operations))
+        if turn.is_over:
+            await turn.end()
+            if request.connection.closed:
+                return
+    await request.answer(response)
+
+
+def _described(request: Request, group_id: str, operations: int) -> describe_groups.DescribedGroup:
+    group = describe_groups.DescribedGroup(group_id=group_id)
+    try:
+        summary = request.broker.groups.describe(group_id)
+    except Exception as error:
+        group.error_code = error_code(error)
+        return group
+    group.group_state, group.protocol_type = summary.state, summary.protocol_type
+    group.protocol_data = summary.protocol
+    group.authorized_operations = operations
+    group.members = [
+        describe_groups.DescribedGroupMember(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.metadata,
+            member_assignment=member.assignment,
+        )
+        for member in summary.members
+    ]
+    return group
 
 
 async def handle_delete_groups(request: Request) -> None:
     message: delete_groups.DeleteGroupsRequest = request.message
-    results = [
-        delete_groups.DeletableGroupResult(
-            group_id=group_id, error_code=await request.broker.groups.delete_group(group_id)
-        )
-        for group_id in dict.fromkeys(message.groups_names)
-    ]
-    request.reply(delete_groups.DeleteGroupsResponse(results=results))
+    turn = request.take_turns()
+    response = delete_groups.DeleteGroupsResponse()
+    for group_id in dict.fromkeys(message.groups_names):
+        error = await request.broker.groups.delete_group(group_id)
+        response.results.append(delete_groups.DeletableGroupResult(group_id=group_id, error_code=error))
+        if turn.is_over:
+            await turn.end()
+    await request.answer(response)
 
 
 HANDLERS = {

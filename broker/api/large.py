@@ -75,10 +75,14 @@ class Turn:
     def is_over(self) -> bool:
         return perf_counter() - self._began > TURN_SECONDS
 
+    def begin(self) -> None:
+        """Begin a turn, after the handler has waited for something else than its turn."""
+        self._began = perf_counter()
+
     async def end(self) -> None:
         self.ended += 1
         await self._turns.end()
-        self._began = perf_counter()
+        self.begin()
 
 
 class FullCollections:

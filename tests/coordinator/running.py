@@ -59,7 +59,7 @@ class Running:
         self.run(self.groups.commit(group, ANYBODY, {T0: at(offset, timestamp)}))
 
     def committed(self, group: str) -> int | None:
-        found = self.groups.fetch_offsets(group, [T0])[0].committed
+        found, _ = self.groups.offsets_of(group)[T0]
         return None if found is None else found.offset
 
     async def joined(self, group: str, **fields: Any) -> JoinResult:

@@ -62,7 +62,7 @@ def test_nobody_is_told_anything_before_it_is_loaded(start: Start) -> None:
     async def ask() -> None:
         second.groups.start()
         with pytest.raises(CoordinatorLoadInProgressError):
-            second.groups.fetch_offsets("g", None)
+            second.groups.offsets_of("g")
         # These two are for clients that do not know the error there.
         assert second.groups.heartbeat("g", "m", None, 1) is ErrorCode.NONE
         token = second.parts.loop.create_future()
@@ -82,7 +82,7 @@ def test_groups_that_cannot_be_read_are_not_taken_for_empty(start: Start) -> Non
     running.parts.append(running.groups.log, 0, [StateRecord(b"\x00\x01broken", b"")])
     running.ready()
     with pytest.raises(NotCoordinatorError):
-        running.groups.fetch_offsets("g", None)
+        running.groups.offsets_of("g")
     running.groups.stop()
 
 
@@ -98,8 +98,7 @@ def test_a_commit_counts_once_it_is_replicated(start: Start) -> None:
         commit = asyncio.ensure_future(running.groups.commit("g", ANYBODY, {T0: at(2)}))
         await asyncio.sleep(0)
         assert running.committed("g") == 1
-        [unstable] = running.groups.fetch_offsets("g", [T0], require_stable=True)
-        assert unstable.error is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        assert running.groups.offsets_of("g", require_stable=True)[T0] == (None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         await commit
 
     running.run(slow())
@@ -249,12 +248,12 @@ def test_deleted_groups_and_topics_stay_away(start: Start) -> None:
     assert running.run(running.groups.delete_group("deleted")) is ErrorCode.NONE
     assert running.run(running.groups.delete_group("deleted")) is ErrorCode.GROUP_ID_NOT_FOUND
     assert running.run(running.groups.shards()[0].forget_topic("t")) == 1
-    assert running.groups.list_groups()[1] == []
+    assert not list(running.groups.list_groups()[1])
     running.groups.stop()
     running.parts.close()
     again = start()
     again.ready()
-    assert again.groups.list_groups()[1] == []
+    assert not list(again.groups.list_groups()[1])
     again.groups.stop()
 
 
@@ -351,7 +350,7 @@ def test_changes_that_the_disk_loses_are_forgotten(start: Start, fails: str) -> 
     assert shard.state is ShardState.FAILED
     assert not shard.groups
     with pytest.raises(NotCoordinatorError):
-        running.groups.fetch_offsets("g", [T0])
+        running.groups.offsets_of("g")
     running.groups.stop()
 
 
@@ -362,7 +361,7 @@ def test_the_groups_of_a_failed_shard_are_read_anew(start: Start, monkeypatch: p
     [shard] = running.groups.shards()
     shard.fail("are unloaded by a test")
     with pytest.raises(NotCoordinatorError):
-        running.groups.fetch_offsets("g", [T0])
+        running.groups.offsets_of("g")
     monkeypatch.setattr(service, "RETRY_LOAD_MS", 0)
     running.ready()
     assert running.committed("g") == 1

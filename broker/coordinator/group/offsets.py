@@ -12,12 +12,13 @@ or of topics that its members no longer read, after they were committed (KIP-211
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from broker.coordinator.group import records
 from broker.coordinator.group.membership import Retention
 from broker.coordinator.state_log import StateRecord
+from kafkalog.protocol.errors import ErrorCode
 
 TopicPartition = tuple[str, int]
 
@@ -99,6 +100,14 @@ class GroupOffsets:
         """Whether a commit of the partition is under way."""
         return partition in self._pending or any(partition in offsets for offsets in self.transactions.values())
 
+    def unstable(self) -> set[TopicPartition]:
+        """Return the partitions of which a commit is under way."""
+        return set(self._pending).union(*self.transactions.values())
+
+    def knows(self, partition: TopicPartition) -> bool:
+        """Whether there is anything of the partition, also a commit that is under way."""
+        return partition in self.committed or self.is_unstable(partition)
+
     # -- what was appended
 
     def appended(self, offsets: Mapping[TopicPartition, Committed], last_offset: int) -> None:
@@ -134,7 +143,7 @@ class GroupOffsets:
 
     def known(self) -> set[TopicPartition]:
         """The partitions of which there is anything, also such as is under way."""
-        return {*self.committed, *self._pending}.union(*self.transactions.values())
+        return self.unstable().union(self.committed)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget offsets, also those that are under way: their tombstones are in the log."""
@@ -158,6 +167,54 @@ class GroupOffsets:
             if due <= now_ms:
                 found.append(partition)
         return found
+
+
+class OffsetsView:
+    """A group's offsets as they are at one moment.
+
+    A view is live at first. A reader that is about to let others have their turn calls `freeze`, and what it reads
+    afterwards is as it was then.
+    """
+
+    __slots__ = ("_committed", "_error", "_frozen", "_offsets", "_unstable")
+
+    def __init__(
+        self, offsets: GroupOffsets | None, *, require_stable: bool = False, error: ErrorCode = ErrorCode.NONE
+    ) -> None:
+        """Make the view.
+
+        Args:
+            offsets: the group's, or None where there is no such group.
+            require_stable: hide offsets that a commit under way may change, with UNSTABLE_OFFSET_COMMIT.
+            error: every partition has it, where it is not NONE.
+        """
+        self._offsets = offsets if require_stable else None
+        self._committed: Mapping[TopicPartition, Committed] = {} if offsets is None else offsets.committed
+        self._unstable: Container[TopicPartition] = ()
+        self._error = error
+        self._frozen = False
+
+    def freeze(self) -> None:
+        """Keep what the group has committed now, whatever becomes of the group."""
+        if not self._frozen:
+            self._frozen = True
+            self._committed = dict(self._committed)
+            if self._offsets is not None:
+                self._unstable = self._offsets.unstable()
+                self._offsets = None
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return the partitions that the group has committed, in no order."""
+        return list(self._committed)
+
+    def __getitem__(self, partition: TopicPartition) -> tuple[Committed | None, ErrorCode]:
+        """Return the offset of a partition, or None, and the error where the offset cannot be told."""
+        if self._error is not ErrorCode.NONE:
+            return None, self._error
+        is_unstable = partition in self._unstable if self._offsets is None else self._offsets.is_unstable(partition)
+        if is_unstable:
+            return None, ErrorCode.UNSTABLE_OFFSET_COMMIT
+        return self._committed.get(partition), ErrorCode.NONE
 
 
 def tombstones(group: str, partitions: Iterable[TopicPartition]) -> list[StateRecord]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from broker.config.server import BrokerConfig
@@ -23,10 +23,10 @@ from broker.coordinator.group.classic_state import ClassicSettings, State
 from broker.coordinator.group.consumer_membership import ConsumerMembership
 from broker.coordinator.group.member import JoinRequest, JoinResult, Leaver, SyncRequest, SyncResult
 from broker.coordinator.group.membership import CommitRequest, GroupSummary, Membership, Moment
-from broker.coordinator.group.offsets import Committed, TopicPartition
-from broker.coordinator.group.shard import Shard
+from broker.coordinator.group.offsets import Committed, OffsetsView, TopicPartition
+from broker.coordinator.group.shard import TOMBSTONES_AT_ONCE, Shard
 from broker.coordinator.group.shard_parts import Group, GroupCounters, ShardParts, ShardState
-from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateLog
+from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateLog, StateRecord
 from broker.coordinator.state_topic import consumer_offsets_topic
 from broker.metadata.model import TopicState
 from broker.replica.manager import ReplicaManager
@@ -50,6 +50,12 @@ Admit = Callable[[Partition], None]
 """Lets a transactional append to a partition pass, or raises a KafkaError; called in the turn of the append."""
 
 
+OFFSETS_AT_ONCE = 500
+"""Offsets whose records are made before other requests get their turn."""
+LEAVING_AT_ONCE = 500
+"""Members that leave before other requests get their turn."""
+
+
 class ListedGroup(NamedTuple):
     """A group as ListGroups shows it."""
 
@@ -57,15 +63,6 @@ class ListedGroup(NamedTuple):
     protocol_type: str
     state: str
     kind: str
-
-
-class FetchedOffset(NamedTuple):
-    """A group's offset of a partition: None where there is none; ``error`` where it cannot be told now."""
-
-    topic: str
-    partition: int
-    committed: Committed | None
-    error: ErrorCode = ErrorCode.NONE
 
 
 class GroupCoordinator:
@@ -317,12 +314,26 @@ class GroupCoordinator:
     async def leave(self, group_id: str, members: Sequence[Leaver]) -> list[ErrorCode]:
         """LeaveGroup of members; for each how it went.
 
-        From a group of the consumer protocol all of them leave in one change, and who asked is answered once that is
-        stored.
+        From a group of the consumer protocol they leave in one change, and the answer waits until it is stored. Where a
+        request names more than `LEAVING_AT_ONCE` members, so many of them leave before others have their turn.
 
         Raises:
             KafkaError: the group cannot be asked, or the change could not be stored: none of them has left.
         """
+        errors: list[ErrorCode] = []
+        for first in range(0, max(len(members), 1), LEAVING_AT_ONCE):
+            some = members[first : first + LEAVING_AT_ONCE]
+            if first:
+                await asyncio.sleep(0)
+            try:
+                errors += await self._leave(group_id, some)
+            except KafkaError as error:
+                if not first:
+                    raise
+                errors += [error.code for _ in some]
+        return errors
+
+    async def _leave(self, group_id: str, members: Sequence[Leaver]) -> list[ErrorCode]:
         shard = self.shard_of(group_id)
         found = shard.classic(group_id, create=False)
         if found is None:
@@ -356,57 +367,73 @@ class GroupCoordinator:
         Raises:
             KafkaError: none of it was stored.
         """
-        shard = self.shard_of(group_id, may_be_nameless=producer is None)
+        may_be_nameless = producer is None
+        self.shard_of(group_id, may_be_nameless=may_be_nameless)
         limit = self.config["offset.metadata.max.bytes"]
-        fitting = {partition: offset for partition, offset in offsets.items() if len(offset.metadata) <= limit}
+        fitting: dict[TopicPartition, Committed] = {}
+        records: list[StateRecord] = []
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for number, (partition, offset) in enumerate(offsets.items(), 1):
+            if len(offset.metadata) <= limit:
+                fitting[partition] = offset
+                records.append(offset.record(group_id, partition))
+            else:
+                errors[partition] = OffsetMetadataTooLargeError.code
+            if number % OFFSETS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        # Nothing is awaited between what is checked now and the append: it is one batch, of a member that may commit.
+        shard = self.shard_of(group_id, may_be_nameless=may_be_nameless)
         if admit is not None:
             admit(shard.partition)
-        await shard.commit(group_id, request, fitting, producer)
-        return {partition: OffsetMetadataTooLargeError.code for partition in offsets if partition not in fitting}
+        await shard.commit(group_id, request, fitting, records, producer)
+        return errors
 
-    def fetch_offsets(
+    def offsets_of(
         self,
         group_id: str,
-        partitions: Iterable[TopicPartition] | None,
         *,
         require_stable: bool = False,
         member_id: str | None = None,
         member_epoch: int = -1,
-    ) -> list[FetchedOffset]:
-        """OffsetFetch of these partitions, or of all that the group has committed.
+    ) -> OffsetsView:
+        """OffsetFetch: what a group has committed.
 
         Raises:
             KafkaError: the group cannot be asked, or not by this member.
         """
         group = self.shard_of(group_id, may_be_nameless=True).groups.get(group_id)
         if group is None:
-            return [FetchedOffset(topic, index, None) for topic, index in partitions or ()]
+            return OffsetsView(None)
         group.membership.check_fetch(member_id, member_epoch)
-        offsets = group.offsets
-        found = []
-        for partition in sorted(offsets.committed) if partitions is None else partitions:
-            if require_stable and offsets.is_unstable(partition):
-                found.append(FetchedOffset(*partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-            else:
-                found.append(FetchedOffset(*partition, offsets.committed.get(partition)))
-        return found
+        return OffsetsView(group.offsets, require_stable=require_stable)
 
     async def delete_offsets(
-        self, group_id: str, partitions: Collection[TopicPartition]
+        self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """OffsetDelete; the errors of partitions that have one.
+
+        Partitions are removed some at a time, and others have their turn in between.
 
         Raises:
             GroupIdNotFoundError, NonEmptyGroupError, and what `shard_of` raises.
         """
-        shard = self.shard_of(group_id)
-        group = shard.groups.get(group_id)
-        if group is None:
-            raise GroupIdNotFoundError
-        topics = {topic for topic, _ in partitions}
-        read = {topic for topic in topics if group.membership.is_subscribed(topic)}
-        await shard.delete_offsets(group_id, [partition for partition in partitions if partition[0] not in read])
-        return {partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for partition in partitions if partition[0] in read}
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for first in range(0, max(len(partitions), 1), TOMBSTONES_AT_ONCE):
+            some = partitions[first : first + TOMBSTONES_AT_ONCE]
+            if first:
+                await asyncio.sleep(0)
+            shard = self.shard_of(group_id)
+            group = shard.groups.get(group_id)
+            if group is None:
+                if first:
+                    # It was removed meanwhile, and with it all that it had committed.
+                    break
+                raise GroupIdNotFoundError
+            # Asked each time: members may have come that read the topics.
+            read = {topic for topic in {topic for topic, _ in some} if group.membership.is_subscribed(topic)}
+            await shard.delete_offsets(group_id, [partition for partition in some if partition[0] not in read])
+            errors |= {partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for partition in some if partition[0] in read}
+        return errors
 
     def on_marker(self, producer_id: int, committed: bool, written: Appended) -> None:
         """A marker that ends a producer's transaction was appended to a partition of ``__consumer_offsets``.
@@ -423,27 +450,15 @@ class GroupCoordinator:
         """Every group that is here; may be asked for on any thread."""
         return [group for shard in list(self._shards.values()) for group in list(shard.groups.values())]
 
-    def list_groups(
-        self, states: Collection[str] = (), kinds: Collection[str] = ()
-    ) -> tuple[ErrorCode, list[ListedGroup]]:
-        """ListGroups, those in these states and of these kinds (upper or lower case), all where none is named.
+    def list_groups(self) -> tuple[ErrorCode, Iterable[ListedGroup]]:
+        """ListGroups: the groups that are here now, each as it is when it is taken.
 
         COORDINATOR_LOAD_IN_PROGRESS goes with the groups that are loaded.
         """
         if self._stopped:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         loading = any(shard.state is ShardState.LOADING for shard in self.shards())
-        wanted_states = {state.lower() for state in states}
-        wanted_kinds = {kind.lower() for kind in kinds}
-        listed = []
-        for group in self.groups():
-            membership = group.membership
-            state = membership.state_name
-            if (not wanted_states or state.lower() in wanted_states) and (
-                not wanted_kinds or membership.kind in wanted_kinds
-            ):
-                listed.append(ListedGroup(group.id, membership.protocol_type or "", state, membership.kind))
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, listed
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, map(_listed, self.groups())
 
     def describe(self, group_id: str) -> GroupSummary:
         """DescribeGroups of one group; one that does not exist is Dead.
@@ -462,6 +477,11 @@ class GroupCoordinator:
         except KafkaError as error:
             return error.code
         return ErrorCode.NONE
+
+
+def _listed(group: Group) -> ListedGroup:
+    membership = group.membership
+    return ListedGroup(group.id, membership.protocol_type or "", membership.state_name, membership.kind)
 
 
 def _result(result: object) -> object:

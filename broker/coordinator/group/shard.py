@@ -18,7 +18,7 @@ from broker.coordinator.group.membership import Answer, CommitRequest, Membershi
 from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicPartition, tombstones
 from broker.coordinator.group.replay import Replay
 from broker.coordinator.group.shard_parts import Group, ShardParts, ShardState
-from broker.coordinator.state_log import DEFAULT_TIMEOUT_MS
+from broker.coordinator.state_log import DEFAULT_TIMEOUT_MS, StateRecord
 from broker.replica.partition import Appended, Partition
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -282,9 +282,13 @@ class Shard:
         group_id: str,
         request: CommitRequest,
         offsets: Mapping[TopicPartition, Committed],
+        records: Sequence[StateRecord],
         producer: tuple[int, int] | None = None,
     ) -> None:
         """Store offsets of a group, plainly or in a ``producer``'s (id, epoch) transaction.
+
+        Args:
+            records: those of the offsets, in the same order.
 
         Raises:
             KafkaError: the member may not commit, or they could not be stored.
@@ -299,18 +303,21 @@ class Shard:
         if not offsets:
             return
         try:
-            written = self._write_offsets(group, offsets, producer)
+            written = self._write_offsets(group, offsets, records, producer)
         except (MessageTooLargeError, RecordListTooLargeError) as error:
             raise InvalidCommitOffsetSizeError from error
         await self._acknowledged(written, self._parts.commit_timeout_ms())
         self._parts.counters.offset_commits += len(offsets)
 
     def _write_offsets(
-        self, group: Group, offsets: Mapping[TopicPartition, Committed], producer: tuple[int, int] | None
+        self,
+        group: Group,
+        offsets: Mapping[TopicPartition, Committed],
+        records: Sequence[StateRecord],
+        producer: tuple[int, int] | None,
     ) -> Appended:
         """Append offsets; the group knows of them, in the order of the log, also if nobody awaits their replicas."""
         log = self._parts.log
-        records = [offset.record(group.id, partition) for partition, offset in offsets.items()]
         if producer is None:
             written = log.write(self.index, records)
             group.offsets.appended(_placed(offsets, written), written.last_offset)
@@ -364,8 +371,7 @@ class Shard:
         group = self.groups.get(group_id)
         if group is None:
             raise GroupIdNotFoundError
-        known = group.offsets.known()
-        removed = [partition for partition in dict.fromkeys(partitions) if partition in known]
+        removed = [partition for partition in dict.fromkeys(partitions) if group.offsets.knows(partition)]
         self._parts.counters.offset_deletions += len(removed)
         for written in [*self._remove_offsets(group, removed), *self._drop_if_done(group)]:
             await self._acknowledged(written)
