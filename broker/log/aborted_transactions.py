@@ -6,8 +6,9 @@ import os
 
 from broker.log.file_ops import FileOps
 from broker.log.segment_files import SegmentFiles
-from broker.log.transaction_index import AbortedTransaction, TransactionIndex
+from broker.log.transaction_index import TransactionIndex
 from kafkalog.storage import names
+from kafkalog.storage.transaction_entries import AbortedTransaction
 
 
 class AbortedTransactions:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from struct import Struct
 from typing import Any
 
 from broker.log.batch_scan import headers
 from broker.log.checkpoints import read_epochs, read_offsets
 from broker.log.control import parse_marker
-from broker.log.producer_snapshot import CorruptSnapshotError, read
+from broker.log.producer_snapshot import read
 from broker.log.producer_state import SEQUENCE_MASK, BatchMetadata
 from broker.log.transaction_index import TransactionIndex
 from kafkalog.records import message_set
@@ -24,9 +23,8 @@ from kafkalog.records.batch import MAGIC, BatchHeader, Record
 from kafkalog.records.control import parse_control_type
 from kafkalog.records.errors import RecordsError
 from kafkalog.storage import names
-
-_OFFSET_ENTRY = Struct(">ii")
-_TIME_ENTRY = Struct(">qi")
+from kafkalog.storage.index_entries import OFFSET_ENTRY, TIME_ENTRY, offset_rows, time_rows
+from kafkalog.storage.snapshots import CorruptSnapshotError
 
 
 def dump_file(
@@ -207,36 +205,30 @@ def _optional(value: int | None) -> str:
 # -- indexes -------------------------------------------------------------------------------------------------
 
 
-def _entries(file: str, entry: Struct) -> tuple[list[tuple[int, int]], int]:
-    """Whole entries of an index file, without the zeros of its reserved tail, and the file's size."""
+def _read(file: str) -> bytes:
     with open(file, "rb") as data:
-        content = data.read()
-    rows = [(row[0], row[1]) for row in entry.iter_unpack(content[: len(content) // entry.size * entry.size])]
-    while len(rows) > 1 and rows[-1] == (0, 0):
-        rows.pop()
-    if rows == [(0, 0)] and len(content) > entry.size:
-        rows = []
-    return rows, len(content)
+        return data.read()
 
 
 def offset_index_entries(file: str) -> list[tuple[int, int]]:
     """(relative offset, position) of the entries of a ``.index`` file."""
-    return _entries(file, _OFFSET_ENTRY)[0]
+    return offset_rows(_read(file))
 
 
 def time_index_entries(file: str) -> list[tuple[int, int]]:
     """(timestamp, relative offset) of the entries of a ``.timeindex`` file."""
-    return _entries(file, _TIME_ENTRY)[0]
+    return time_rows(_read(file))
 
 
 def _dump_index(file: str, verify_only: bool, sanity_only: bool, problems: list[str]) -> Iterator[str]:
     base = names.offset_of(os.path.basename(file)) or 0
-    rows, size = _entries(file, _OFFSET_ENTRY)
+    data = _read(file)
+    rows = offset_rows(data)
     if not rows:
         yield f"{file} is empty."
         return
     if sanity_only:
-        yield from _sanity(file, size % _OFFSET_ENTRY.size == 0 and rows[-1][0] >= 0, problems)
+        yield from _sanity(file, len(data) % OFFSET_ENTRY.size == 0 and rows[-1][0] >= 0, problems)
         return
     mismatches: list[str] = []
     fd = os.open(file.removesuffix(names.INDEX) + names.LOG, os.O_RDONLY | os.O_CLOEXEC)
@@ -270,13 +262,14 @@ def _sanity(file: str, sane: bool, problems: list[str]) -> Iterator[str]:
 
 def _dump_time_index(file: str, verify_only: bool, sanity_only: bool, problems: list[str]) -> Iterator[str]:
     base = names.offset_of(os.path.basename(file)) or 0
-    rows, size = _entries(file, _TIME_ENTRY)
+    data = _read(file)
+    rows = time_rows(data)
     if sanity_only:
-        sane = size % _TIME_ENTRY.size == 0 and (not rows or rows[-1][0] >= rows[0][0])
+        sane = len(data) % TIME_ENTRY.size == 0 and (not rows or rows[-1][0] >= rows[0][0])
         yield from _sanity(file, sane, problems)
         return
     stem = file.removesuffix(names.TIME_INDEX)
-    positions, _ = _entries(stem + names.INDEX, _OFFSET_ENTRY)
+    positions = offset_index_entries(stem + names.INDEX)
     full = os.path.abspath(file)
     mismatched: list[str] = []
     out_of_order: list[str] = []

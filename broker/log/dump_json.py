@@ -14,7 +14,6 @@ from broker.log.checkpoints import read_partition_metadata as read_metadata
 from broker.log.control import parse_marker
 from broker.log.dump import is_valid, time_index_entries
 from broker.log.dump import offset_index_entries as index_entries
-from broker.log.producer_snapshot import CorruptSnapshotError
 from broker.log.transaction_index import TransactionIndex
 from kafkalog.records.any_format import decode_any, timestamp_type
 from kafkalog.records.batch import MAGIC, BatchHeader, Record
@@ -22,6 +21,7 @@ from kafkalog.records.errors import RecordsError
 from kafkalog.storage import names
 from kafkalog.storage.checkpoints import CorruptCheckpointError
 from kafkalog.storage.properties import encode_uuid
+from kafkalog.storage.snapshots import CorruptSnapshotError
 
 _TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
 

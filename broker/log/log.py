@@ -74,11 +74,11 @@ from broker.log.segment_file import ReadResult
 from broker.log.segment_list import SegmentList
 from broker.log.storage_errors import StorageErrors
 from broker.log.time_search import TimestampOffset
-from broker.log.transaction_index import AbortedTransaction
 from broker.log.truncation import Truncation
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
 from kafkalog.storage import names
+from kafkalog.storage.transaction_entries import AbortedTransaction
 
 
 class Log:

@@ -18,10 +18,11 @@ from broker.log.segment import UNKNOWN_TIMESTAMP, Segment
 from broker.log.segment_file import FileSlice, ReadResult
 from broker.log.segment_list import SegmentList
 from broker.log.time_search import TimestampOffset, find_in_segment
-from broker.log.transaction_index import AbortedTransaction, TransactionIndex
+from broker.log.transaction_index import TransactionIndex
 from kafkalog.protocol.errors import CorruptMessageError, KafkaStorageError, OffsetOutOfRangeError
 from kafkalog.records.errors import RecordsError
 from kafkalog.storage import names
+from kafkalog.storage.transaction_entries import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 

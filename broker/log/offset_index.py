@@ -1,31 +1,15 @@
-"""The offset index: from an offset to a position in the segment's ``.log`` file.
-
-File ``<base offset>.index``, entries of 8 bytes, big-endian::
-
-    0  int32  relative offset: the last offset of a record batch, less the segment's base offset
-    4  int32  position of that batch in the .log file, in bytes
-
-Sparse: an entry is added for the first batch after each ``index.interval.bytes`` of log, so relative offsets
-and positions both grow strictly. Offsets are relative so that four bytes do; a segment is rolled before an
-offset would lie more than 2^31 - 1 past its base. A look-up finds the last entry at or before the offset; the
-reader scans batch headers from there.
-"""
+"""The offset index of a segment, as a file: `kafkalog.storage.index_entries` has its format."""
 
 from __future__ import annotations
 
-from struct import Struct
-
 from broker.log.index_file import BLOCK_BYTES, CorruptIndexError, IndexFile
-
-_ENTRY = Struct(">ii")
-_INT = Struct(">i")
-MAX_RELATIVE_OFFSET = (1 << 31) - 1
+from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET, OFFSET_ENTRY, RELATIVE_OFFSET
 
 
 class OffsetIndex(IndexFile):
-    """Offset index of one segment. See the module for the file's format."""
+    """Offset index of one segment. Entries are in the order of their offsets."""
 
-    ENTRY_SIZE = 8
+    ENTRY_SIZE = OFFSET_ENTRY.size
 
     __slots__ = ()
 
@@ -49,7 +33,7 @@ class OffsetIndex(IndexFile):
         if not 0 <= relative <= MAX_RELATIVE_OFFSET:
             raise CorruptIndexError(f"{self.path}: offset {offset} cannot be relative to {self.base_offset}")
         pending = self._tail[1]
-        pending += _ENTRY.pack(relative, position)
+        pending += OFFSET_ENTRY.pack(relative, position)
         if len(pending) >= BLOCK_BYTES:
             self._spill()
 
@@ -59,14 +43,14 @@ class OffsetIndex(IndexFile):
         """
         view, written, pending = self._view()
         target = offset - self.base_offset
-        if pending and _INT.unpack_from(pending, 0)[0] <= target:
+        if pending and RELATIVE_OFFSET.unpack_from(pending, 0)[0] <= target:
             slot = _floor(pending, len(pending), target)
-            relative, position = _ENTRY.unpack_from(pending, slot)
+            relative, position = OFFSET_ENTRY.unpack_from(pending, slot)
         else:
             slot = _floor(view, written, target) if written else -1
             if slot < 0:
                 return self.base_offset, 0
-            relative, position = _ENTRY.unpack_from(view, slot)
+            relative, position = OFFSET_ENTRY.unpack_from(view, slot)
         return self.base_offset + relative, position
 
     def lookup_position_after(self, position: int) -> int | None:
@@ -108,7 +92,9 @@ class OffsetIndex(IndexFile):
     def _entry(self, slot: int) -> tuple[int, int]:
         view, written, pending = self._view()
         at = slot * 8
-        relative, position = _ENTRY.unpack_from(view, at) if at < written else _ENTRY.unpack_from(pending, at - written)
+        relative, position = (
+            OFFSET_ENTRY.unpack_from(view, at) if at < written else OFFSET_ENTRY.unpack_from(pending, at - written)
+        )
         return relative, position
 
 
@@ -117,7 +103,7 @@ def _floor(entries: bytearray, size: int, target: int) -> int:
     -1.
     """
     low, high = 0, size // 8
-    unpack = _INT.unpack_from
+    unpack = RELATIVE_OFFSET.unpack_from
     while low < high:
         middle = (low + high) >> 1
         if unpack(entries, middle << 3)[0] <= target:

@@ -26,8 +26,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from broker.log.file_ops import OS, FileOps
-from broker.log.producer_snapshot import CorruptSnapshotError, SnapshotEntry, read, write
-from broker.log.transaction_index import AbortedTransaction
+from broker.log.producer_snapshot import read, write
 from kafkalog.protocol.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
@@ -35,6 +34,8 @@ from kafkalog.protocol.errors import (
     TransactionCoordinatorFencedError,
 )
 from kafkalog.storage import names
+from kafkalog.storage.snapshots import CorruptSnapshotError, SnapshotEntry
+from kafkalog.storage.transaction_entries import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 

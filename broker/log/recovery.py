@@ -29,13 +29,13 @@ from broker.log.config import LogConfig
 from broker.log.control import parse_marker
 from broker.log.file_ops import OS, FileOps
 from broker.log.leader_epoch import LeaderEpochCache
-from broker.log.offset_index import MAX_RELATIVE_OFFSET
 from broker.log.producer_state import SEQUENCE_MASK, ProducerStateManager
 from broker.log.resources import LogResources
 from broker.log.segment import Segment
 from kafkalog.records.batch import HEADER_SIZE, BatchHeader
 from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.storage import names
+from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)
 

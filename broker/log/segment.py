@@ -23,7 +23,7 @@ from broker.log.config import LogConfig
 from broker.log.file_ops import write_all
 from broker.log.index_file import CorruptIndexError, IndexFile
 from broker.log.moving.plan import Extent
-from broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from broker.log.offset_index import OffsetIndex
 from broker.log.resources import LogResources
 from broker.log.segment_file import FileSlice, SegmentFile
 from broker.log.segment_files import SegmentFiles, SegmentWriteError
@@ -31,6 +31,7 @@ from broker.log.time_index import NO_TIMESTAMP, TimeIndex
 from kafkalog.records.batch import MAGIC, MAGIC_AT
 from kafkalog.records.errors import CorruptRecordError
 from kafkalog.storage import names
+from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)
 

@@ -1,34 +1,19 @@
-"""The time index: from a timestamp to an offset.
-
-File ``<base offset>.timeindex``, entries of 12 bytes, big-endian::
-
-    0  int64  timestamp in ms: the largest of the segment so far
-    8  int32  relative offset: the last offset of the batch that holds it, less the segment's base offset
-
-An entry ``(t, o)`` says that no record of the segment at or before offset ``o`` is later than ``t``.
-Timestamps grow strictly, so a look-up may start its scan at the last entry earlier than the wanted time. An
-entry is added with each offset-index entry when the largest timestamp has grown, and once more when the
-segment is rolled or closed: the last entry of a closed segment is its largest timestamp, which retention goes
-by.
-"""
+"""The time index of a segment, as a file: `kafkalog.storage.index_entries` has its format."""
 
 from __future__ import annotations
 
-from struct import Struct
-
 from broker.log.file_ops import OS, FileOps
 from broker.log.index_file import BLOCK_BYTES, CorruptIndexError, IndexFile
-from broker.log.offset_index import MAX_RELATIVE_OFFSET
 from broker.log.open_files import OpenFiles
+from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET, TIME_ENTRY
 
-_ENTRY = Struct(">qi")
 NO_TIMESTAMP = -1
 
 
 class TimeIndex(IndexFile):
-    """Time index of one segment. See the module for the file's format."""
+    """Time index of one segment. Entries are in the order of their timestamps."""
 
-    ENTRY_SIZE = 12
+    ENTRY_SIZE = TIME_ENTRY.size
 
     __slots__ = ("_last",)
 
@@ -85,7 +70,7 @@ class TimeIndex(IndexFile):
             raise CorruptIndexError(f"{self.path}: offset {offset} cannot be relative to {self.base_offset}")
         self._last = timestamp, offset
         pending = self._tail[1]
-        pending += _ENTRY.pack(timestamp, relative)
+        pending += TIME_ENTRY.pack(timestamp, relative)
         if len(pending) >= BLOCK_BYTES:
             self._spill()
 
@@ -137,6 +122,6 @@ class TimeIndex(IndexFile):
         view, written, pending = self._view()
         at = slot * 12
         timestamp, relative = (
-            _ENTRY.unpack_from(view, at) if at < written else _ENTRY.unpack_from(pending, at - written)
+            TIME_ENTRY.unpack_from(view, at) if at < written else TIME_ENTRY.unpack_from(pending, at - written)
         )
         return timestamp, relative

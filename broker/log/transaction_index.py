@@ -1,40 +1,18 @@
-"""The transaction index: which transactions that touch a segment were aborted.
-
-File ``<base offset>.txnindex``, present only where a transaction was aborted, entries of 34 bytes,
-big-endian::
-
-     0  int16  version, 0
-     2  int64  producer id
-    10  int64  first offset of the transaction
-    18  int64  last offset: that of the abort marker, which lies in this segment
-    26  int64  last stable offset when the marker was written
-
-Entries are in the order of their last offset. A reader of committed records that fetches [from, to) needs
-those whose last offset is at or after ``from`` and whose first offset is before ``to``; it may stop at the
-first entry whose last stable offset is at or after ``to``. Rebuilt with the segment after an unclean stop.
-"""
+"""The transaction index of a segment, as a file: `kafkalog.storage.transaction_entries` has its format."""
 
 from __future__ import annotations
 
 import os
-from struct import Struct
-from typing import NamedTuple
 
 from broker.log.file_ops import OS, FileOps, write_all
 from broker.log.index_file import CorruptIndexError
-
-_ENTRY = Struct(">hqqqq")
-ENTRY_SIZE = _ENTRY.size
-VERSION = 0
-
-
-class AbortedTransaction(NamedTuple):
-    """One row of the index; all offsets inclusive but the last stable one."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
+from kafkalog.storage.transaction_entries import (
+    ENTRY_SIZE,
+    AbortedTransaction,
+    CorruptEntryError,
+    encode_aborted,
+    parse_aborted,
+)  # fmt: skip
 
 
 class TransactionIndex:
@@ -58,7 +36,7 @@ class TransactionIndex:
             raise CorruptIndexError(f"{self.path}: {transaction} does not follow {rows[-1]}")
         fd = self._ops.open(self.path, os.O_WRONLY | os.O_CREAT)
         try:
-            write_all(self._ops, fd, _ENTRY.pack(VERSION, *transaction), len(rows) * ENTRY_SIZE)
+            write_all(self._ops, fd, encode_aborted(transaction), len(rows) * ENTRY_SIZE)
         finally:
             os.close(fd)
         return not rows
@@ -74,15 +52,10 @@ class TransactionIndex:
                 data = file.read()
         except FileNotFoundError:
             return []
-        rows = []
-        for version, *values in _ENTRY.iter_unpack(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE]):
-            row = AbortedTransaction(*values)
-            if version != VERSION:
-                raise CorruptIndexError(f"{self.path}: version {version} of an aborted transaction")
-            if row.last_offset < self.base_offset:
-                raise CorruptIndexError(f"{self.path}: {row} ends before the segment at {self.base_offset} begins")
-            rows.append(row)
-        return rows
+        try:
+            return parse_aborted(data, self.base_offset)
+        except CorruptEntryError as error:
+            raise CorruptIndexError(f"{self.path}: {error}") from error
 
     def collect(self, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
         """Rows that touch offsets [start, end), and whether later segments need not be asked."""

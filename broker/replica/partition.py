@@ -12,7 +12,6 @@ from broker.log.append_info import AppendInfo
 from broker.log.legacy.message_sets import PreparedSet
 from broker.log.log import Log
 from broker.log.segment_file import ReadResult
-from broker.log.transaction_index import AbortedTransaction
 from broker.log.validation import Origin
 from broker.metadata.model import PartitionState
 from broker.metrics.counters import TopicCounters
@@ -25,6 +24,7 @@ from kafkalog.protocol.errors import (
     PolicyViolationError,
     UnknownLeaderEpochError,
 )
+from kafkalog.storage.transaction_entries import AbortedTransaction
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1

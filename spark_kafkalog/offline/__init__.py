@@ -1,7 +1,6 @@
 """Kafka log directories read without a broker: ``spark.read.format("kafkalog").load("/var/lib/kafka/data")``.
 
 - `options`       which directories, and the source's options that apply
-- `layout`        names and small files of a log directory
 - `segment`       the batches of a segment file, whole or damaged
 - `transactions`  what read_committed leaves out
 - `partition`     one replica's directory, looked at by the driver

@@ -7,20 +7,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-import numpy as np
-
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.any_format import decode_any
 from kafkalog.records.batch import HEADER_SIZE, BatchHeader
 from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.records.message_set import MIN_ENTRY_SIZE
 from kafkalog.storage import names as file_names
+from kafkalog.storage import snapshots as producer_snapshots
 from kafkalog.storage.checkpoints import parse_epochs
+from kafkalog.storage.index_arrays import NO_ENTRIES, OffsetEntries, usable_offset_entries, usable_time_entries
+from kafkalog.storage.index_entries import OFFSET_ENTRY, TIME_ENTRY
 from kafkalog.storage.listing import Listing, SegmentName, listing, snapshots, swapped
 from spark_kafkalog.fs.interface import Entry, File, FileSystem
 
-from . import layout, transactions
-from .layout import OffsetEntries
+from . import transactions
 from .plan import Check, Segment, floor
 from .segment import Batches, after_damage
 
@@ -32,8 +32,6 @@ _INDEX_TRIES = 16
 _LISTINGS = 5
 _SMALL_FILE = 64 << 20
 """Checkpoints, snapshots and other indexes beyond this are taken for damaged; of offset indexes no more is used."""
-
-NO_INDEX = OffsetEntries(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -88,9 +86,9 @@ def load_index(fs: FileSystem, segment: Segment) -> OffsetEntries:
     path = _beside(segment.path, file_names.INDEX)
     try:
         with closing(fs.open(path)) as file:
-            return layout.parse_index(_filled(file), segment.base, segment.file_size)
+            return usable_offset_entries(_filled(file), segment.base, segment.file_size)
     except FileNotFoundError:
-        return NO_INDEX
+        return NO_ENTRIES
 
 
 @contextmanager
@@ -166,7 +164,7 @@ def _filled(file: File) -> bytes:
     data = bytearray()
     while len(data) < _SMALL_FILE and (block := file.read(len(data), _INDEX_BLOCK)):
         data += block
-        if not any(data[-layout.INDEX_ENTRY :]):
+        if not any(data[-OFFSET_ENTRY.size :]):
             break
     return bytes(data)
 
@@ -176,12 +174,12 @@ def _filled(file: File) -> bytes:
 
 def _end(fs: FileSystem, log: Entry, name: SegmentName, files: dict[str, Entry]) -> tuple[int, int, int]:
     """Of a last segment: the offset behind its last sound batch, the position there, and that batch's epoch."""
-    entries = NO_INDEX
+    entries = NO_ENTRIES
     index = files.get(name.file(file_names.INDEX))
     with closing(fs.open(log.path)) as file:
         if index is not None:
             with closing(fs.open(index.path)) as index_file:
-                entries = layout.parse_index(_filled(index_file), name.base, file.size)
+                entries = usable_offset_entries(_filled(index_file), name.base, file.size)
         # The size of the listing: what is appended meanwhile is for the next query.
         batches = Batches(file, log.path, log.size)
         at = 0
@@ -254,10 +252,17 @@ def _snapshot(fs: FileSystem, log: PartitionLog) -> tuple[dict[int, int], int]:
             continue
         path = f"{log.directory.rstrip('/')}/{file_names.segment_name(offset, file_names.SNAPSHOT)}"
         try:
-            return layout.parse_open_transactions(read_small(fs, path)), offset
+            entries = producer_snapshots.decode(read_small(fs, path))
+            return _open_transactions(entries), offset
         except (FileNotFoundError, ValueError) as error:
             _log.warning("%s is not used: %s", path, error)
     return {}, log.start
+
+
+def _open_transactions(entries: Iterable[producer_snapshots.SnapshotEntry]) -> dict[int, int]:
+    """First offsets of the transactions under way, by producer id."""
+    rows = ((entry.producer_id, entry.transaction_first_offset) for entry in entries)
+    return {producer_id: first for producer_id, first in rows if first >= 0}
 
 
 def walk(fs: FileSystem, segments: Iterable[Segment], since: int, at: int | None = None) -> transactions.Walk:
@@ -334,5 +339,5 @@ def _times(fs: FileSystem, segment: Segment) -> tuple[list[tuple[int, int]], boo
         data = read_small(fs, _beside(segment.path, file_names.TIME_INDEX))
     except (FileNotFoundError, ValueError):
         return [], False
-    found = layout.parse_time_index(data, segment.base)
-    return found, len(found) * layout.TIME_ENTRY == len(data)
+    found = usable_time_entries(data, segment.base)
+    return found, len(found) * TIME_ENTRY.size == len(data)

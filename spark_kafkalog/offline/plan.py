@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .layout import OffsetEntries
+from kafkalog.storage.index_arrays import OffsetEntries
 
 OPEN_COST = 4 << 20
 """Bytes that opening a file counts for when tasks are filled, as ``spark.sql.files.openCostInBytes``."""
@@ -173,6 +173,19 @@ def pack(pieces: Iterable[Piece], most_bytes: int, most_records: int | None) -> 
         filled += cost
         offsets += count
     return tasks
+
+
+class Replica(NamedTuple):
+    """What decides between directories of the same partition."""
+
+    directory: str
+    epoch: int
+    end: int
+
+
+def choose(replicas: Iterable[Replica]) -> Replica:
+    """The directory of a partition to read: that of the latest leader epoch, then the longest, then by name."""
+    return min(replicas, key=lambda each: (-each.epoch, -each.end, each.directory))
 
 
 def task_bytes(total: int, most_bytes: int, min_tasks: int | None) -> int:

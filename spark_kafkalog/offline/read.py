@@ -27,17 +27,17 @@ from kafkalog.records.convert import upgraded
 from kafkalog.records.errors import RecordsError
 from kafkalog.records.message_set import MIN_ENTRY_SIZE
 from kafkalog.storage.names import TXN_INDEX, segment_name
+from kafkalog.storage.transaction_entries import usable_aborted
 from spark_kafkalog import worker
 from spark_kafkalog.data_loss import Condition, reporter
 from spark_kafkalog.fs.interface import File, FileSystem
 from spark_kafkalog.fs.opening import file_system
 
-from .layout import Aborted, parse_aborted
 from .options import OfflineOptions
 from .partition import inspect, load_index, read_small, walk
 from .plan import Piece, Segment
 from .segment import Batches, CorruptLogError, after_damage
-from .transactions import aborted_before
+from .transactions import Aborted, aborted_before
 
 _log = logging.getLogger(__name__)
 
@@ -278,7 +278,8 @@ class _PieceReader:
         for entry in self._fs.entries(self._directory):
             if entry.name.endswith(TXN_INDEX) and entry.name >= segment_name(self._segment.base, ""):
                 try:
-                    found += parse_aborted(read_small(self._fs, entry.path))
+                    rows = usable_aborted(read_small(self._fs, entry.path))
+                    found += [Aborted(row.producer_id, row.first_offset, row.last_offset) for row in rows]
                 except (FileNotFoundError, ValueError) as error:
                     _log.warning("%s is not used: %s", entry.path, error)
         return found

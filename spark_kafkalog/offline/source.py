@@ -26,7 +26,7 @@ from spark_kafkalog.options import EARLIEST, LATEST, Assign, OptionsError, Strat
 from spark_kafkalog.patterns import compile_java
 from spark_kafkalog.schema import columns_of
 
-from . import layout, partition, plan
+from . import partition, plan
 from .options import OfflineOptions
 from .partition import PartitionLog
 from .plan import Piece
@@ -228,8 +228,8 @@ def _log_starts(fs: FileSystem, parent: str) -> dict[TopicPartition, int]:
 
 
 def _chosen(tp: TopicPartition, replicas: Any) -> str:
-    found = [layout.Replica(log.directory, log.epoch, log.end) for log in replicas]
-    best = layout.choose(found)
+    found = [plan.Replica(log.directory, log.epoch, log.end) for log in replicas]
+    best = plan.choose(found)
     if len(found) > 1:
         others = "; ".join(f"{each.directory} (leader epoch {each.epoch}, end {each.end})" for each in found)
         _log.warning("%s is in %d directories: %s. Only %s is read.", tp, len(found), others, best.directory)

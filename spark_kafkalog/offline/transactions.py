@@ -11,13 +11,22 @@ last stable offset).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import NamedTuple
 
 from kafkalog.records.batch import BatchHeader, decode_batch
 from kafkalog.records.control import ControlRecordType, parse_control_type
 from kafkalog.records.errors import RecordsError
 
-from .layout import Aborted
 from .segment import Batches, CorruptLogError
+
+
+class Aborted(NamedTuple):
+    """An aborted transaction: its first offset, and that of its marker."""
+
+    producer_id: int
+    first: int
+    last: int
+
 
 Walk = Generator[tuple[Batches, int, BatchHeader | None], None, None]
 """Batches of a partition in order: the segment each is in, its position, its header. None for a header: bytes from

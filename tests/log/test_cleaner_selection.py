@@ -11,8 +11,8 @@ from broker.log.cleaner.grouping import MOST_MEMBERS, SegmentSize, group
 from broker.log.cleaner.selection import Cleanable, LogFacts, examine, filthiest
 from broker.log.cleaner.throttle import Throttle
 from broker.log.cleaner.transactions import CleanedTransactions
-from broker.log.transaction_index import AbortedTransaction
 from kafkalog.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
+from kafkalog.storage.transaction_entries import AbortedTransaction
 
 NOW = 1_700_000_000_000
 MAX = (1 << 63) - 1

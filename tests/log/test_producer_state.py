@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.log import producer_snapshot
-from broker.log.producer_snapshot import CorruptSnapshotError, SnapshotEntry
 from broker.log.producer_state import SEQUENCE_MASK, ProducerStateManager
-from broker.log.transaction_index import AbortedTransaction, TransactionIndex
+from broker.log.transaction_index import TransactionIndex
 from kafkalog.protocol.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
 )
+from kafkalog.storage.snapshots import CorruptSnapshotError, SnapshotEntry, decode, encode
+from kafkalog.storage.transaction_entries import AbortedTransaction
 
 DAY = 86_400_000
 
@@ -153,14 +154,14 @@ GOLDEN_ENTRY = SnapshotEntry(1, 2, 3, 4, 5, 6, -1, -1)
 
 
 def test_snapshot_bytes() -> None:
-    assert producer_snapshot.encode([GOLDEN_ENTRY]).hex() == GOLDEN.hex()
-    assert producer_snapshot.decode(GOLDEN) == [GOLDEN_ENTRY]
+    assert encode([GOLDEN_ENTRY]).hex() == GOLDEN.hex()
+    assert decode(GOLDEN) == [GOLDEN_ENTRY]
 
 
 @pytest.mark.parametrize("cut", range(0, len(GOLDEN), 5))
 def test_torn_snapshots_are_refused(cut: int) -> None:
     with pytest.raises(CorruptSnapshotError):
-        producer_snapshot.decode(GOLDEN[:cut])
+        decode(GOLDEN[:cut])
 
 
 @pytest.mark.parametrize("at", range(len(GOLDEN)))
@@ -168,7 +169,7 @@ def test_flipped_bits_are_refused(at: int) -> None:
     data = bytearray(GOLDEN)
     data[at] ^= 0x10
     with pytest.raises(CorruptSnapshotError):
-        producer_snapshot.decode(bytes(data))
+        decode(bytes(data))
 
 
 def test_state_comes_back_from_a_snapshot(tmp_path: Path, manager: ProducerStateManager) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from broker.log.config import LogConfig
 from broker.log.index_file import CorruptIndexError
 from broker.log.segment import Segment
-from broker.log.transaction_index import AbortedTransaction, TransactionIndex
+from broker.log.transaction_index import TransactionIndex
+from kafkalog.storage.transaction_entries import AbortedTransaction
 from tests.log.support import temporary_directory
 
 

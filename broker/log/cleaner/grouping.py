@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.log.offset_index import MAX_RELATIVE_OFFSET
+from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
 
 MOST_MEMBERS = 64
 """Segments that become one at most: some 250 names are changed, which takes a few milliseconds."""

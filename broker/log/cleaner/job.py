@@ -10,7 +10,7 @@ from broker.log.cleaner.selection import Cleanable, LogFacts
 from broker.log.config import LogConfig
 from broker.log.log import Log
 from broker.log.segment import Segment
-from broker.log.transaction_index import AbortedTransaction
+from kafkalog.storage.transaction_entries import AbortedTransaction
 
 
 class LastRecord(NamedTuple):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from broker.log.config import LogConfig
 from broker.log.resources import LogResources
 from broker.log.segment import Segment
-from broker.log.transaction_index import AbortedTransaction
 from kafkalog.storage import names
+from kafkalog.storage.transaction_entries import AbortedTransaction
 
 if TYPE_CHECKING:
     from kafkalog.records.cleaning import BatchFilter, Written

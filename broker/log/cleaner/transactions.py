@@ -10,8 +10,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from broker.log.transaction_index import AbortedTransaction
 from kafkalog.records.batch import BatchHeader
+from kafkalog.storage.transaction_entries import AbortedTransaction
 
 
 class CleanedTransactions:

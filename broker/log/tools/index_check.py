@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 
 from broker.log.tools.findings import Finding, Level, Remedy
+from kafkalog.storage.index_arrays import OFFSET_ROW, TIME_ROW
 
 SHOWN = 3
 """How many wrong entries of one file are told one by one."""
-
-_OFFSET_ENTRY = np.dtype([("relative", ">i4"), ("position", ">i4")])
-_TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("relative", ">i4")])
 
 
 class _IndexCheck:
@@ -75,7 +73,7 @@ class _IndexCheck:
 class OffsetIndexCheck(_IndexCheck):
     """Each entry must be a batch's position and last offset, and both must grow."""
 
-    entry = _OFFSET_ENTRY
+    entry = OFFSET_ROW
     what = "position"
 
     @property
@@ -105,7 +103,7 @@ class OffsetIndexCheck(_IndexCheck):
 class TimeIndexCheck(_IndexCheck):
     """Each entry must be the largest timestamp so far and an offset of the batch that has it, and both must grow."""
 
-    entry = _TIME_ENTRY
+    entry = TIME_ROW
     what = "timestamp"
 
     def __init__(self, path: str, base: int, *, may_have_zeros: bool) -> None:

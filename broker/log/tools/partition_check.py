@@ -10,13 +10,14 @@ from itertools import pairwise
 from broker.log import producer_snapshot
 from broker.log.checkpoints import read_epochs, read_offsets, read_partition_metadata
 from broker.log.index_file import CorruptIndexError
-from broker.log.producer_snapshot import CorruptSnapshotError, SnapshotEntry
 from broker.log.tools.findings import Finding, Level, Remedy
 from broker.log.tools.segment_check import SegmentReport
 from broker.log.tools.targets import PartitionDir, is_segment_file
 from broker.log.transaction_index import TransactionIndex
 from kafkalog.storage import names
 from kafkalog.storage.checkpoints import CorruptCheckpointError
+from kafkalog.storage.snapshots import CorruptSnapshotError, SnapshotEntry
+from kafkalog.storage.transaction_entries import ENTRY_SIZE
 
 
 @dataclass
@@ -204,8 +205,8 @@ class _Producers:
             size = os.path.getsize(path) if os.path.exists(path) else 0
         except CorruptIndexError as error:
             return _of(error, path)
-        if size % 34:
-            return f"{size} bytes are not whole entries of 34"
+        if size % ENTRY_SIZE:
+            return f"{size} bytes are not whole entries of {ENTRY_SIZE}"
         said = {(row.producer_id, row.last_offset): row.first_offset for row in rows}
         found = {(producer_id, last): first for producer_id, first, last in aborted}
         for (producer_id, last), first in found.items():

@@ -8,7 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from broker.log import producer_snapshot
-from broker.log.producer_snapshot import CorruptSnapshotError
 from broker.log.tools import segment_check, targets
 from broker.log.tools.directory_check import by_key, check_directory
 from broker.log.tools.findings import Finding, Level, Remedy
@@ -17,6 +16,7 @@ from broker.log.tools.segment_check import SegmentReport
 from broker.log.tools.targets import PartitionDir, Targets
 from kafkalog.records import checking
 from kafkalog.storage import names
+from kafkalog.storage.snapshots import CorruptSnapshotError
 
 SMALL_BYTES = 8 << 20
 """Of no more than this plain Python is through before the kernels are loaded."""

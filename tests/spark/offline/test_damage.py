@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from kafkalog.records.batch import read_header
 from kafkalog.records.compression import Codec
+from kafkalog.storage.index_arrays import OffsetEntries
 from spark_kafkalog.data_loss import DataLossError
 from spark_kafkalog.fs.interface import FileSystem
 from spark_kafkalog.offline import partition, read
-from spark_kafkalog.offline.layout import OffsetEntries
 from spark_kafkalog.offline.plan import Segment
 from spark_kafkalog.offline.segment import CorruptLogError
 from spark_kafkalog.options import OptionsError

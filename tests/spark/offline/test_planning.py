@@ -10,9 +10,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafkalog.offline import layout, plan
-from spark_kafkalog.offline.layout import OffsetEntries, Replica
-from spark_kafkalog.offline.plan import Segment
+from kafkalog.storage.index_arrays import OffsetEntries
+from spark_kafkalog.offline import plan
+from spark_kafkalog.offline.plan import Replica, Segment
 from tests.log.support import temporary_directory
 from tests.spark.offline import written
 from tests.spark.offline.written import batch, write_segment
@@ -175,6 +175,6 @@ def test_min_partitions_makes_tasks_smaller() -> None:
 
 def test_the_replica_of_the_latest_epoch_then_the_longest_is_read() -> None:
     old, short, long = Replica("a", 3, 900), Replica("b", 4, 100), Replica("c", 4, 120)
-    assert layout.choose([old, short, long]) == long
-    assert layout.choose([old, short]) == short
-    assert layout.choose([Replica("z", 4, 120), long]) == long
+    assert plan.choose([old, short, long]) == long
+    assert plan.choose([old, short]) == short
+    assert plan.choose([Replica("z", 4, 120), long]) == long

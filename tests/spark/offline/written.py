@@ -59,7 +59,7 @@ def write_segment(
 
 def write_snapshot(directory: Path, offset: int, under_way: dict[int, int]) -> None:
     """A producer snapshot with these transactions (producer id to first offset)."""
-    from broker.log.producer_snapshot import SnapshotEntry, encode
+    from kafkalog.storage.snapshots import SnapshotEntry, encode
 
     entries = [SnapshotEntry(pid, 0, 0, first, 0, T0_MS, 0, first) for pid, first in under_way.items()]
     (directory / f"{offset:020d}.snapshot").write_bytes(encode(entries))
