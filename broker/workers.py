@@ -43,3 +43,19 @@ class ThreadWorkers:
 
     def close(self, *, wait: bool) -> None:
         self._executor.shutdown(wait=wait)
+
+
+class WorkerShare:
+    """At most so many of a set of workers, in the order of asking: the others stay free for shorter work."""
+
+    def __init__(self, workers: Workers, limit: int) -> None:
+        self._workers = workers
+        self._free = asyncio.Semaphore(limit)
+
+    def run(self, work: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        """See `Workers.run`."""
+        return asyncio.get_running_loop().create_task(self._run(work, *args))
+
+    async def _run(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
+        async with self._free:
+            return await self._workers.run(work, *args)

@@ -100,7 +100,7 @@ class FetchConversion:
 
     def _go_on(self, wanted: dict[int, _Wanted]) -> None:
         if wanted:
-            self._request.broker.workers.run(_convert_all, wanted).add_done_callback(self._take)
+            self._request.broker.replicas.conversions.run(_convert_all, wanted).add_done_callback(self._take)
         elif any(data.records or data.error_code for data in self._results):
             self._send()
         elif not self._request.connection.closed:

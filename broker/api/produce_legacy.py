@@ -35,4 +35,4 @@ def prepare(records: memoryview, view: RecordsView, config: LogConfig, now_ms: i
 
 async def prepare_on_worker(broker: Broker, records: memoryview, config: LogConfig, label: str) -> PreparedSet | None:
     """`prepare` for a set that takes long."""
-    return await broker.workers.run(prepare_set, records, config, broker.now_ms(), Origin.CLIENT, label)
+    return await broker.replicas.conversions.run(prepare_set, records, config, broker.now_ms(), Origin.CLIENT, label)

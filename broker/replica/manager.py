@@ -22,6 +22,7 @@ from broker.metrics.counters import BrokerCounters
 from broker.replica.partition import Appended, Partition
 from broker.replica.purgatory import Purgatory
 from broker.runtime import Runtime
+from broker.workers import WorkerShare
 from kafkalog.protocol.errors import (
     InconsistentTopicIdError,
     InvalidTopicError,
@@ -57,6 +58,8 @@ class ReplicaManager:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: set[tuple[str, int]] = set()
         self.runtime = runtime
+        self.conversions = WorkerShare(runtime.workers, max(1, config["background.threads"] // 2))
+        """Workers that write records in another message format, which takes long."""
         self.moves = LogMover(
             logs,
             runtime.loop,
