@@ -237,6 +237,7 @@ class Server:
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        self.replicas.stop_retries()
         await self.replicas.moves.stop()
         await self.cleaner.stop()
         # Before connections are closed: members wait for their groups, and are told to look for them elsewhere.

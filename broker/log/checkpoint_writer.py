@@ -15,6 +15,7 @@ from pathlib import Path
 from broker.log.file_ops import NO_SPACE
 from broker.log.log import Log
 from broker.log.log_dir import LogDir
+from broker.log.room import OUT_OF_DESCRIPTORS
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class CheckpointWriter:
             try:
                 write(directory, rows[directory.path])
             except OSError as error:
-                if error.errno not in NO_SPACE:
+                if error.errno not in NO_SPACE | OUT_OF_DESCRIPTORS:
                     self._fail(directory.path, f"cannot write a checkpoint: {error}")
                     continue
                 # The older one says less, and nothing that is wrong: appends go on when there is room again.

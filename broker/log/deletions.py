@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from broker.log.file_ops import FileOps
+from broker.log.room import OUT_OF_DESCRIPTORS
 from kafkalog.protocol.errors import KafkaStorageError
 
 TopicPartition = tuple[str, int]
@@ -56,7 +57,8 @@ class Deletions:
         try:
             self._ops.fsync_dir(str(log_dir))
         except OSError as error:
-            self._fail(log_dir, f"cannot force it to the device: {error}")
+            if error.errno not in OUT_OF_DESCRIPTORS:
+                self._fail(log_dir, f"cannot force it to the device: {error}")
             raise KafkaStorageError(f"Cannot force {log_dir} to the device: {error}") from error
         for key, target in covered.items():
             if renamed.get(key) == target:

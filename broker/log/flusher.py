@@ -15,6 +15,7 @@ from broker.log.index_file import NoSpaceError
 from broker.log.log_offsets import LogOffsets
 from broker.log.partition_directory import PartitionDirectory
 from broker.log.producer_state import ProducerStateManager
+from broker.log.room import OUT_OF_DESCRIPTORS
 from broker.log.segment import Segment
 from broker.log.segment_list import SegmentList
 from broker.log.storage_errors import StorageErrors
@@ -117,7 +118,8 @@ class Flusher:
 
         Raises:
             KafkaStorageError: it could not be forced. The log is offline from then on: what the kernel kept of the data
-                is unknown, and a second try would not tell. But not when there was no room for index entries.
+                is unknown, and a second try would not tell. But not when there was no room for index entries, or no
+                descriptor left.
         """
         # One at a time: a second one would find the directory's flag taken, and vouch for names that are not safe yet.
         with self.lock:
@@ -150,6 +152,10 @@ class Flusher:
             self._errors.complain(f"Cannot flush {self._directory.path}: {error}")
             raise KafkaStorageError(f"Cannot flush {label}: {error}") from error
         except OSError as error:
+            if error.errno in OUT_OF_DESCRIPTORS:
+                self.names_unsynced = True
+                self._errors.complain(f"Cannot flush {self._directory.path}: {error}")
+                raise KafkaStorageError(f"Cannot flush {label}: {error}") from error
             if self.leaving and isinstance(error, FileNotFoundError):
                 raise KafkaStorageError(f"{label} was deleted while it was flushed") from error
             self._errors.go_offline(f"cannot flush it: {error}")

@@ -176,7 +176,11 @@ class IndexFile:
         if not (self._tail[1] or self._unsynced):
             return
         self._unsynced = False
-        fd = self._ops.open(self.path, os.O_RDWR)
+        try:
+            fd = self._ops.open(self.path, os.O_RDWR)
+        except OSError:
+            self._unsynced = True
+            raise
         try:
             with self._cutting:
                 written, pending = self._tail

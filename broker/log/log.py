@@ -69,6 +69,7 @@ from broker.log.recovery import LoadedLog
 from broker.log.resources import LogResources
 from broker.log.retention import TIME_AND_SIZE, RetentionPolicy
 from broker.log.roller import Roller
+from broker.log.room import OUT_OF_DESCRIPTORS
 from broker.log.segment import Segment
 from broker.log.segment_file import ReadResult
 from broker.log.segment_list import SegmentList
@@ -517,6 +518,8 @@ class Log:
                     self._flusher.rolled()
                 self._flusher.flush()
         except OSError as error:
+            if error.errno in OUT_OF_DESCRIPTORS:
+                raise KafkaStorageError(f"{self._directory.label} was not closed cleanly: {error}") from error
             self._errors.go_offline(f"cannot close it: {error}")
         finally:
             for segment in self._segments.all:

@@ -36,6 +36,7 @@ from broker.log.moving.startup import forget_moves, settle_moves
 from broker.log.open_files import OpenFiles
 from broker.log.resources import LogResources
 from broker.log.retention import TIME_AND_SIZE, RetentionPolicy
+from broker.log.room import RoomMakingOps
 from kafkalog.protocol.errors import KafkaError, KafkaStorageError
 from kafkalog.storage import names
 
@@ -78,8 +79,12 @@ class LogManager:
         self.retention_policy: RetentionPolicy = TIME_AND_SIZE
         self._clock = clock
         self._threads = max(1, num_recovery_threads)
+        open_files = open_files or OpenFiles()
+        ops = RoomMakingOps(ops, open_files)
         self._ops = ops
-        self.resources = LogResources(ops, open_files or OpenFiles())
+        self.resources = LogResources(ops, open_files)
+        # Where a log is that could not be made whole: there it is tried again, for a partition has one directory.
+        self._begun: dict[TopicPartition, Path] = {}
         self._logs: dict[TopicPartition, Log] = {}
         self._counts: Counter[Path] = Counter()
         self._failing = threading.Lock()
@@ -241,7 +246,9 @@ class LogManager:
                 resources=self.resources,
             )
         except OSError as error:
+            self._begun[topic, partition] = directory.path
             raise KafkaStorageError(f"Cannot create {topic}-{partition} in {directory.path}: {error}") from error
+        self._begun.pop((topic, partition), None)
         log.when_offline(self.fail_directory)
         self._logs[topic, partition] = log
         self._counts[log.log_dir] += 1
@@ -253,7 +260,7 @@ class LogManager:
 
     def _place(self, key: TopicPartition, online: Sequence[LogDir]) -> LogDir:
         """Where a new log is made: where it was asked for, if that is online, or else in the one with the fewest."""
-        preferred = self.futures.take_preferred(key)
+        preferred = self._begun.get(key) or self.futures.take_preferred(key)
         wanted = [directory for directory in online if directory.path == preferred]
         return min(wanted or online, key=lambda directory: self._counts[directory.path])
 

@@ -24,6 +24,8 @@ DEFAULT_SHARE = 0.4
 """Of the process's limit of open files; connections, checkpoints and everything else have the rest."""
 MAX_DEFAULT = 30_000
 """Linux allows a process 65,530 maps unless told otherwise (vm.max_map_count)."""
+ROOM = 8
+"""Holders that close when an open fails for want of descriptors."""
 SECOND_CHANCES = 8
 """Holders in use that are passed over in one search for something to close."""
 
@@ -95,6 +97,20 @@ class OpenFiles:
                 entries[key] = entry
             else:
                 holder.close_idle()
+
+    def make_room(self) -> bool:
+        """Have some holders close, used or not, for the process has no descriptor left; whether there were any."""
+        closed = False
+        for _ in range(ROOM):
+            try:
+                _, entry = self._entries.popitem(last=False)
+            except KeyError:
+                break
+            holder = entry()
+            if holder is not None:
+                holder.close_idle()
+                closed = True
+        return closed
 
     # -- segment files, those included that only responses on their way hold
 

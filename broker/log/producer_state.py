@@ -336,9 +336,12 @@ class ProducerStateManager:
         while self._unsynced:
             path = self._unsynced.pop(0)
             try:
-                fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+                fd = self._ops.open(path, os.O_RDWR)
             except FileNotFoundError:
                 continue
+            except OSError:
+                self._unsynced.insert(0, path)
+                raise
             try:
                 self._ops.fsync(fd)
             finally:

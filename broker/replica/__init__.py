@@ -2,6 +2,7 @@
 
 - ``purgatory``        operations that wait for a condition on partitions, or a deadline
 - ``partition``        one partition as this broker holds it
+- ``hosting_retries``  partitions whose log could not be used are tried again
 - ``manager``          all of them; produce and fetch over many partitions at once
 - ``applier``          a controller's decisions, carried out on this broker's partitions and logs
 - ``acknowledgement``  waiting until an append is acknowledged

@@ -19,6 +19,7 @@ from broker.log.moving.mover import LogMover
 from broker.log.validation import Origin
 from broker.metadata.model import ClusterState, PartitionState, TopicState
 from broker.metrics.counters import BrokerCounters
+from broker.replica.hosting_retries import HostingRetries
 from broker.replica.partition import Appended, Partition
 from broker.replica.purgatory import Purgatory
 from broker.runtime import Runtime
@@ -45,6 +46,15 @@ class TopicConfig(NamedTuple):
     min_insync: int
 
 
+class _Unhosted(NamedTuple):
+    """What `ReplicaManager.host_partition` was asked for, in vain."""
+
+    topic_id: UUID | None
+    assigned: PartitionState
+    config: TopicConfig
+    is_new: bool
+
+
 class ReplicaManager:
     """See the module. Used on the event loop's thread only."""
 
@@ -56,7 +66,8 @@ class ReplicaManager:
         self.fetch_purgatory = Purgatory(runtime.loop)
         self.counters = BrokerCounters()
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self._offline: set[tuple[str, int]] = set()
+        self._offline: dict[tuple[str, int], _Unhosted] = {}
+        self._retries = HostingRetries(runtime.loop, self._host_again)
         self.runtime = runtime
         self.conversions = WorkerShare(runtime.workers, max(1, config["background.threads"] // 2))
         """Workers that write records in another message format, which takes long."""
@@ -97,6 +108,7 @@ class ReplicaManager:
         partition = self._partitions.get((topic, index))
         if partition is None:
             if (topic, index) in self._offline:
+                self._retries.asked((topic, index))
                 raise KafkaStorageError
             raise UnknownTopicOrPartitionError
         if partition.log.offline is not None:
@@ -158,20 +170,47 @@ class ReplicaManager:
         if partition is None:
             try:
                 log = self.logs.create(topic, index, topic_id, config.log, is_new=is_new)
-            except (KafkaStorageError, InconsistentTopicIdError):
-                self._offline.add(key)
+            except (KafkaStorageError, InconsistentTopicIdError) as error:
+                # It may lie in a log directory by now that fails before the next attempt.
+                self._offline[key] = _Unhosted(topic_id, assigned, config, is_new=False)
+                if isinstance(error, KafkaStorageError):
+                    self._retries.add(key)
                 raise
             counters = self.counters.topic(topic)
             partition = Partition(topic, index, self.broker_id, log, config.min_insync, counters)
             self._partitions[key] = partition
-            self._offline.discard(key)
+            self._offline.pop(key, None)
+            self._retries.discard(key)
         partition.become(assigned)
         self._role_changed(partition)
         return partition
 
+    def _host_again(self, key: tuple[str, int]) -> bool:
+        """Try once more to host an offline partition; whether that is settled."""
+        unhosted = self._offline.get(key)
+        if unhosted is None:
+            return True
+        topic_id, assigned, config, is_new = unhosted
+        try:
+            self.host_partition(*key, topic_id, assigned, config, is_new=is_new)
+        except KafkaStorageError:
+            return False
+        except InconsistentTopicIdError as error:
+            logger.error("partition %s-%d is offline: its log cannot be used: %s", *key, error)
+            return True
+        logger.info("partition %s-%d is hosted now", *key)
+        return True
+
+    def stop_retries(self) -> None:
+        """Leave partitions offline that are: the broker stops."""
+        self._retries.close()
+
     def reconfigure(self, state: TopicState) -> None:
         """Apply the topic's changed configuration to its partitions."""
         config = self.topic_config(state.config)
+        for key, unhosted in self._offline.items():
+            if key[0] == state.name:
+                self._offline[key] = unhosted._replace(config=config)
         for partition in self.partitions_of(state.name):
             partition.log.config = config.log
             partition.min_insync = config.min_insync
@@ -194,13 +233,16 @@ class ReplicaManager:
             partition = self.stop_partition(*key)
             if partition is not None:
                 dropped.append(partition)
-        self._offline = {key for key in self._offline if key[0] != topic}
+        for key in [key for key in self._offline if key[0] == topic]:
+            del self._offline[key]
+            self._retries.discard(key)
         self.counters.forget(topic)
         return dropped
 
     def stop_partition(self, topic: str, index: int) -> Partition | None:
         """Stop serving a partition, if it is hosted here; its log stays open."""
-        self._offline.discard((topic, index))
+        self._offline.pop((topic, index), None)
+        self._retries.discard((topic, index))
         partition = self._partitions.pop((topic, index), None)
         if partition is not None:
             partition.stop()

@@ -256,3 +256,24 @@ def test_an_index_that_cannot_be_mapped_fails_no_append(tmp_path: Path, monkeypa
     found = log.offset_for_timestamp(NOW + 1200)
     assert found is not None
     assert found.offset == 1200
+
+
+def test_a_flush_without_descriptors_takes_nothing_offline(tmp_path: Path) -> None:
+    """It says nothing about the device, and the next flush makes up for it."""
+    ops = FaultyOps(errno.EMFILE)
+    log = open_log(tmp_path, ops=ops)
+    failed = 0
+    for at in range(1, 20):
+        append(log)
+        log.roll(NOW)
+        ops.fail["open"] = at
+        try:
+            log.flush()
+        except KafkaStorageError:
+            failed += 1
+            assert log.recovery_point < log.log_end_offset
+        ops.heal()
+        assert log.offline is None
+        log.flush()
+        assert (log.recovery_point, log.names_unsynced) == (log.log_end_offset, False)
+    assert failed

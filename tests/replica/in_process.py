@@ -89,14 +89,18 @@ class InProcess:
 
     async def create_topic(self, name: str, **config: str) -> Partition:
         """A topic of one partition."""
+        await self.ask_for_topic(name, **config)
+        partition = self.server.replicas.get(name, 0)
+        assert partition is not None
+        return partition
+
+    async def ask_for_topic(self, name: str, **config: str) -> None:
+        """`create_topic`, be its partition hosted or not."""
         configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in config.items()]
         topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=configs)
         wire = await self.connect()
         answer = await wire.exchange(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
         assert answer.topics[0].error_code == 0, answer.topics[0].error_message
-        partition = self.server.replicas.get(name, 0)
-        assert partition is not None
-        return partition
 
     def assign(self, partition: Partition, **changes: Any) -> None:
         """Give the partition another state, as a controller does."""
@@ -112,16 +116,20 @@ class InProcess:
 
 
 def with_broker(
-    directory: Path, work: Callable[[InProcess], Coroutine[Any, Any, None]], settings: dict[str, str] | None = None
+    directory: Path,
+    work: Callable[[InProcess], Coroutine[Any, Any, None]],
+    settings: dict[str, str] | None = None,
+    *,
+    disk: SlowDisk | None = None,
 ) -> None:
     """Run ``work`` with a broker, which is stopped afterwards."""
 
     async def main() -> None:
         texts = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(directory), **(settings or {})}
-        disk = SlowDisk()
-        server = Server(BrokerConfig(texts), Runtime.of_process(4, disk))
+        files = disk or SlowDisk()
+        server = Server(BrokerConfig(texts), Runtime.of_process(4, files))
         await server.start()
-        broker = InProcess(server, disk)
+        broker = InProcess(server, files)
         try:
             async with asyncio.timeout(DEADLINE_S):
                 await work(broker)
