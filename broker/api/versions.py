@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from broker.api.context import Request, encoded
@@ -13,14 +14,20 @@ from kafkalog.protocol.messages.api_versions import ApiVersion, ApiVersionsReque
 if TYPE_CHECKING:
     from broker.api.registry import Api
 
-_served: list[ApiVersion] = []
-
 
 def announced(apis: Mapping[int, Api]) -> list[ApiVersion]:
     """The served APIs in the response's form."""
     return [
         ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version) for api in apis.values()
     ]
+
+
+@cache
+def _served() -> tuple[ApiVersion, ...]:
+    """What every broker of this release serves: a constant, made once, for the registry imports this module."""
+    from broker.api.registry import served_apis
+
+    return tuple(announced(served_apis()))
 
 
 def handle_api_versions(request: Request) -> None:
@@ -32,12 +39,8 @@ def handle_api_versions(request: Request) -> None:
         session = request.connection.session
         session.client_software_name = message.client_software_name
         session.client_software_version = message.client_software_version
-    if not _served:
-        from broker.api.registry import served_apis
-
-        _served.extend(announced(served_apis()))
     # The broker keeps no features that clients could finalize (KIP-584): epoch -1 says so.
-    request.reply(ApiVersionsResponse(api_keys=_served, finalized_features_epoch=-1))
+    request.reply(ApiVersionsResponse(api_keys=list(_served()), finalized_features_epoch=-1))
 
 
 def reply_unsupported(connection: Connection, correlation_id: int, apis: Mapping[int, Api]) -> None:

@@ -66,7 +66,8 @@ _INT32 = struct.Struct(">i")
 _LENGTH_SIZE = 4
 _MAX_FRAME = 0x7FFFFFFF
 
-# (decoding function, whether the message holds records) and encoding functions, by class and version.
+# Caches, shared by everybody in the process: the functions of a class and version are generated at their first use, are
+# always the same, and keep nothing. (decoding function, whether the message holds records) and encoding functions.
 _decoders: dict[tuple[type[Message], int], tuple[Callable[..., tuple[Any, int]], bool]] = {}
 _encoders: dict[tuple[type[Message], int], Callable[..., None]] = {}
 _bounded_decoders: dict[tuple[type[Message], int], Callable[..., tuple[Any, int]]] = {}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.group import records, replay
+from broker.coordinator.group import records
 from broker.coordinator.group.membership import Retention
 from broker.coordinator.group.offsets import Committed, GroupOffsets, Offsets, tombstones
-from broker.coordinator.group.replay import Replay
+from broker.coordinator.group.replay import Reader, Replay
 from broker.coordinator.state_log import StateBatch, StateRecord
 from kafkalog.records.batch import Record
 from kafkalog.records.control import ControlRecordType
@@ -47,8 +48,8 @@ class Log:
         self.batches.append(StateBatch(self.end, self.end, producer_id, 0, True, kind, []))
         self.end += 1
 
-    def replayed(self) -> Replay:
-        result = Replay()
+    def replayed(self, readers: Mapping[int, Reader] | None = None) -> Replay:
+        result = Replay(readers or {})
         result.apply(self.batches)
         result.finish()
         return result
@@ -237,7 +238,7 @@ def test_the_last_record_of_a_group_holds() -> None:
     assert log.replayed().group_ids() == set()
 
 
-def test_unknown_types_are_counted_and_registered_ones_are_read() -> None:
+def test_unknown_types_are_counted_and_those_with_a_reader_are_read() -> None:
     log = Log()
     log.append([StateRecord(b"\x7f\x01key", b"value"), StateRecord(b"\x7f\x01key", None)])
     assert log.replayed().unknown == {0x7F01: 2}
@@ -245,11 +246,7 @@ def test_unknown_types_are_counted_and_registered_ones_are_read() -> None:
     def read(target: Replay, key: bytes, value: bytes | None) -> None:
         target.others["g"] = (key, value)
 
-    replay.register([0x7F01], read)
-    try:
-        found = log.replayed()
-    finally:
-        replay._readers.pop(0x7F01)
+    found = log.replayed({0x7F01: read})
     assert found.others == {"g": (b"\x7f\x01key", None)}
     assert not found.unknown
 

@@ -14,6 +14,7 @@ from broker.coordinator.group.consumer_membership import ConsumerMembership
 from broker.coordinator.group.consumer_service import ConsumerGroups
 from broker.coordinator.group.modern.config import ConsumerGroupConfig
 from broker.metadata.model import PartitionState, TopicState
+from broker.metadata.operations import CreateTopic
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.coordinator.classic_world import SESSION_MS
@@ -44,7 +45,7 @@ class Matching:
     async def make(self, *names: str) -> None:
         for name in names:
             topic = TopicState(name, UUID(bytes=name.encode().rjust(16)), (PartitionState((0,), (0,), 0, 0),), {})
-            await self.running.parts.store.commit(lambda state, topic=topic: state.with_topics(topic))  # type: ignore[misc]
+            await self.running.parts.store.commit(lambda state, topic=topic: [CreateTopic(topic)])  # type: ignore[misc]
 
     async def heartbeat(self, group: str, epoch: int, regex: str | None = None) -> Any:
         request = ConsumerGroupHeartbeatRequest(

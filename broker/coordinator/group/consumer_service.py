@@ -12,7 +12,6 @@ from typing import Any
 
 from broker.config.group import GROUP_CONFIG
 from broker.config.server import BrokerConfig
-from broker.coordinator.group import replay
 from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.cluster_topics import ClusterTopics
 from broker.coordinator.group.consumer_membership import ConsumerMembership
@@ -29,9 +28,10 @@ from broker.coordinator.group.modern.log_records import TYPES, decode_record
 from broker.coordinator.group.modern.model import JOIN_EPOCH, LEAVE_EPOCH, Member, ResolvedRegex
 from broker.coordinator.group.offsets import GroupOffsets
 from broker.coordinator.group.records import UnreadableRecordError
+from broker.coordinator.group.replay import Replay
 from broker.coordinator.group.service import GroupCoordinator
 from broker.coordinator.group.shard import Shard
-from broker.coordinator.group.shard_parts import Group
+from broker.coordinator.group.shard_parts import Group, GroupKind
 from broker.metadata.cache import MetadataCache
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -78,8 +78,7 @@ class ConsumerGroups:
         self._cache = cache
         self._topics = ClusterTopics(cache, coordinator.runtime.workers)
         self._config: tuple[BrokerConfig | None, ConsumerGroupConfig] = (None, ConsumerGroupConfig())
-        coordinator.load_membership = self._load
-        replay.register(TYPES, _read)
+        coordinator.kinds.append(GroupKind(TYPES, ConsumerGroup, _read, self._load))
 
     async def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, version: int, client_id: str, client_host: str
@@ -319,7 +318,7 @@ class ConsumerGroups:
         return membership
 
 
-def _read(loading: replay.Replay, key: bytes, value: bytes | None) -> None:
+def _read(loading: Replay, key: bytes, value: bytes | None) -> None:
     """Read a record of a group of the consumer protocol."""
     try:
         record = decode_record(key, value)

@@ -2,7 +2,7 @@
 
 A shard holds groups of either kind: classic ones (`classic.ClassicGroup`) and those of the consumer protocol of
 KIP-848. What a group has committed is beside it (`offsets.GroupOffsets`), the same for both. A kind of group is a
-class with these methods; its records are registered with `replay.register`.
+class with these methods; how it is loaded says a `shard_parts.GroupKind`.
 """
 
 from __future__ import annotations

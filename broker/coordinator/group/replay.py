@@ -1,13 +1,14 @@
 """The groups of a partition of ``__consumer_offsets``, made of its records.
 
 Later records take the place of earlier ones with the same key. Offsets of a transaction wait for its marker, and those
-without one are handed over as pending. Types of records that nobody registered are counted and left where they are: a
+without one are handed over as pending. Types of records that have no reader are counted and left where they are: a
 newer release, or another kind of group that this one does not know, may have written them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from broker.coordinator.group import records
 from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicPartition
@@ -16,18 +17,9 @@ from kafkalog.records.batch import Record
 from kafkalog.records.control import ControlRecordType
 
 Reader = Callable[["Replay", bytes, bytes | None], None]
-"""Takes the key and the value (None: a tombstone) of a record of a registered type; what it makes of them, it keeps in
-`Replay.others`.
-"""
+"""Reads a record of its types, given the key and the value (None: a tombstone), into `Replay.others`."""
 
 _OFFSET_PREFIXES = frozenset(kind.to_bytes(2, "big") for kind in records.OFFSET_COMMIT_TYPES)
-_readers: dict[int, Reader] = {}
-
-
-def register(types: Iterable[int], reader: Reader) -> None:
-    """Have records of these types read, such as those of groups of the consumer protocol (KIP-848)."""
-    for kind in types:
-        _readers[kind] = reader
 
 
 class Replay:
@@ -40,7 +32,13 @@ class Replay:
         unknown: how many records there were of each type that nobody reads.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, readers: Mapping[int, Reader] = MappingProxyType({})) -> None:
+        """Begin with nothing.
+
+        Args:
+            readers: of types of records that are not read here, by type.
+        """
+        self._readers = readers
         self.classic: dict[str, records.GroupMetadataValue] = {}
         self.offsets: dict[str, GroupOffsets] = {}
         self.others: dict[str, object] = {}
@@ -89,8 +87,8 @@ class Replay:
                 self.classic.pop(key.group, None)
             else:
                 self.classic[key.group] = records.decode_versioned(records.GroupMetadataValue, record.value)
-        elif key.type in _readers:
-            _readers[key.type](self, record.key or b"", record.value)
+        elif key.type in self._readers:
+            self._readers[key.type](self, record.key or b"", record.value)
         else:
             self.unknown[key.type] = self.unknown.get(key.type, 0) + 1
 

@@ -22,10 +22,10 @@ from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.classic_state import ClassicSettings, State
 from broker.coordinator.group.consumer_membership import ConsumerMembership
 from broker.coordinator.group.member import JoinRequest, JoinResult, Leaver, SyncRequest, SyncResult
-from broker.coordinator.group.membership import CommitRequest, GroupSummary, Membership, Moment
+from broker.coordinator.group.membership import CommitRequest, GroupSummary, Moment
 from broker.coordinator.group.offsets import Committed, OffsetsView, TopicPartition
 from broker.coordinator.group.shard import TOMBSTONES_AT_ONCE, Shard
-from broker.coordinator.group.shard_parts import Group, GroupCounters, ShardParts, ShardState
+from broker.coordinator.group.shard_parts import Group, GroupCounters, GroupKind, ShardParts, ShardState
 from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateLog, StateRecord
 from broker.coordinator.state_topic import consumer_offsets_topic
 from broker.metadata.model import TopicState
@@ -69,8 +69,7 @@ class GroupCoordinator:
     """See the module. Used on the event loop's thread only.
 
     Attributes:
-        load_membership: makes a membership of what a reader of records other than classic groups' kept
-            (`replay.register`, `replay.Replay.others`).
+        kinds: of groups beside classic ones; to be added before the first shard is loaded.
         counters: what was counted since the start.
     """
 
@@ -85,7 +84,7 @@ class GroupCoordinator:
         self._replicas = replicas
         self._now_ms = now_ms = self.runtime.now_ms
         self.counters = GroupCounters()
-        self.load_membership: Callable[[str, object, Moment], Membership] = _no_other_kind
+        self.kinds: list[GroupKind] = []
         self.log = StateLog(
             lambda: consumer_offsets_topic(self.config, len(topics.brokers)),
             replicas=replicas,
@@ -102,7 +101,7 @@ class GroupCoordinator:
             new_member_id=lambda start: f"{start}-{uuid.uuid4()}",
             commit_timeout_ms=lambda: int(self.config["offsets.commit.timeout.ms"]),
             counters=self.counters,
-            load_membership=lambda *loaded: self.load_membership(*loaded),
+            kinds=self.kinds,
         )
         self._shards: dict[int, Shard] = {}
         self._looked_at: TopicState | None = None
@@ -489,7 +488,3 @@ def _result(result: object) -> object:
     if isinstance(result, KafkaError):
         raise result
     return result
-
-
-def _no_other_kind(group_id: str, loaded: object, now: Moment) -> Membership:
-    raise TypeError(f"group {group_id} was loaded as a {type(loaded).__name__}, which nobody knows")

@@ -83,7 +83,7 @@ class Shard:
         """Read the groups; the state afterwards says how it went."""
         parts = self._parts
         began = parts.now().ms
-        replay = Replay()
+        replay = Replay(parts.readers())
         try:
             async for _ in parts.log.replay(self.index, replay.apply):
                 if self.state is not ShardState.LOADING:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from broker.coordinator.group.classic_state import ClassicSettings
 from broker.coordinator.group.membership import Membership, Moment
 from broker.coordinator.group.offsets import GroupOffsets
+from broker.coordinator.group.replay import Reader
 from broker.coordinator.state_log import StateLog
 
 
@@ -47,6 +48,23 @@ class GroupCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupKind:
+    """How groups of a kind other than the classic one are loaded.
+
+    Attributes:
+        types: of its records in ``__consumer_offsets``.
+        value: what ``read`` keeps of a group in `Replay.others`.
+        read: reads such a record while a shard is loaded.
+        load: makes a membership of what ``read`` kept.
+    """
+
+    types: frozenset[int]
+    value: type
+    read: Reader
+    load: Callable[[str, object, Moment], Membership]
+
+
+@dataclass(frozen=True, slots=True)
 class ShardParts:
     """What shards share.
 
@@ -54,7 +72,7 @@ class ShardParts:
         settings: of classic groups.
         new_member_id: an id that nobody has, which begins with the text given.
         commit_timeout_ms: how long a commit waits for its replicas.
-        load_membership: makes a membership of what a reader of other records kept (`replay.Replay.others`).
+        kinds: of groups beside classic ones.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -64,4 +82,13 @@ class ShardParts:
     new_member_id: Callable[[str], str]
     commit_timeout_ms: Callable[[], int]
     counters: GroupCounters
-    load_membership: Callable[[str, object, Moment], Membership]
+    kinds: Sequence[GroupKind]
+
+    def readers(self) -> dict[int, Reader]:
+        """Return the readers of records of other kinds, by the type of the record."""
+        return {number: kind.read for kind in self.kinds for number in kind.types}
+
+    def load_membership(self, group_id: str, loaded: object, now: Moment) -> Membership:
+        """Return the membership of a group of another kind, of which its reader kept ``loaded``."""
+        load = next(kind.load for kind in self.kinds if isinstance(loaded, kind.value))
+        return load(group_id, loaded, now)

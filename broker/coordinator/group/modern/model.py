@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
 from typing import TypeAlias
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from broker.coordinator.group.modern import log_records as log
 Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 """Partitions by topic id; a topic without partitions does not appear."""
 
-NO_PARTITIONS: Assignment = {}
+NO_PARTITIONS: Assignment = MappingProxyType({})
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
