@@ -361,3 +361,33 @@ def test_a_response_of_any_number_of_chunks_is_sent(connect: Connect) -> None:
     finally:
         connection.close()
         peer.close()
+
+
+@pytest.mark.parametrize("connect", TRANSPORTS)
+def test_requests_without_response_that_come_at_once_are_all_served(connect: Connect) -> None:
+    """Though others get their turn in between, and no response that is sent brings the next request on."""
+    chance = random.Random(1)
+    loop, memory = SimulatedLoop(chance), RequestMemory(-1)
+    served = []
+
+    class Silent:
+        def dispatch(self, connection: Connection, frame: memoryview) -> None:
+            served.append(bytes(frame))
+            connection.skip_reply()
+
+    transport, peer = connect(loop, chance)
+    disk = DiskReads(loop.run_on_worker)
+    connection = Connection(
+        loop, transport, Session(ENDPOINT, ""), Silent(), memory, disk, LARGEST, on_close=lambda _: None
+    )
+    unsent = bytearray(b"".join(NUMBER.pack(1) + bytes([number]) for number in range(100)))
+    for _ in range(STEPS):
+        del unsent[: peer.send(bytes(unsent))]
+        loop.step()
+        if len(served) == 100:
+            break
+    try:
+        assert served == [bytes([number]) for number in range(100)]
+    finally:
+        connection.close()
+        peer.close()
