@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol, TypeAlias
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
-BYTES = (bytes, bytearray, memoryview)
+BYTES = (memoryview, bytes, bytearray)
 """The types of `Bytes`, for ``isinstance``: a chunk of any other type is a `FileSlice`."""
 
 

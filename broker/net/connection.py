@@ -120,7 +120,8 @@ class Connection:
         if self._unanswered or throttle.active or writer.waits_for is not None:
             return
         budget = FRAMES_PER_EVENT
-        next_frame = self._reader.frames.next_frame
+        reader = self._reader
+        next_frame = reader.frames.next_frame
         writer.is_corked = True
         try:
             # `_is_busy` written out, for it is asked before each frame.
@@ -140,7 +141,8 @@ class Connection:
         finally:
             writer.is_corked = False
         if not self.closed:
-            self._reader.release(is_answered=not self._unanswered)
+            if reader.is_bounded:
+                reader.release(not self._unanswered)
             writer.flush()
 
     def _schedule_resume(self) -> None:
@@ -157,11 +159,14 @@ class Connection:
             self._reader.resume()
 
     def _request_done(self) -> None:
-        """Go on with the next request, now that the responses before it are with the transport."""
+        """Go on with the next request, now that all responses are with the transport."""
+        if self._unanswered:
+            return
         reader = self._reader
-        if not self._unanswered:
-            reader.release(is_answered=True, is_quiet=self._throttle.active)
-        if self._is_busy or self._writer.is_corked:
+        is_held_back = self._throttle.active
+        if reader.is_bounded or is_held_back:
+            reader.release(True, is_quiet=is_held_back)
+        if is_held_back or self._writer.is_corked:
             return
         if reader.frames.buffered or not reader.is_receiving:
             self._schedule_resume()

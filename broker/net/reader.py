@@ -23,13 +23,15 @@ class Reader:
 
     Attributes:
         frames: what was received.
+        is_bounded: whether memory is to be given back as soon as requests are done with it, for others may wait for it;
+            otherwise the buffer keeps its size for the next frame.
         is_receiving: whether bytes are received as they come.
         last_active: the time when bytes came last.
     """
 
     __slots__ = (
-        "_is_closed", "_is_copied", "_memory", "_on_end", "_on_received", "_recv_into", "_share", "_throttle", "_time",
-        "_transport", "frames", "is_receiving", "last_active",
+        "_is_closed", "_is_copied", "_on_end", "_on_received", "_recv_into", "_share", "_throttle", "_time",
+        "_transport", "frames", "is_bounded", "is_receiving", "last_active",
     )  # fmt: skip
 
     def __init__(
@@ -44,7 +46,7 @@ class Reader:
     ) -> None:
         self._transport = transport
         self._recv_into = transport.recv_into
-        self._memory = memory
+        self.is_bounded = memory.bounded
         self._share = memory.share(self._on_granted)
         self._throttle = throttle
         self._time = time
@@ -111,7 +113,7 @@ class Reader:
 
     def keep_copy(self) -> None:
         """Keep what is taken until the frame's copy is gone or the request is answered."""
-        self._is_copied = self._share.taken > 0
+        self._is_copied = self.is_bounded and self._share.taken > 0
 
     def copy_gone(self) -> None:
         """Give back what was kept for a copy, though the request may not be answered yet."""
@@ -120,13 +122,11 @@ class Reader:
         self._is_copied = False
         if self._is_closed:
             self._share.keep(0)
-        elif self._memory.bounded:
+        else:
             self._give_back()
 
     def release(self, is_answered: bool, is_quiet: bool = False) -> None:
         """Give back memory that no frame takes any more, before the next frame is begun.
-
-        Without a bound nobody waits for it, so the buffer keeps its size for the next frame.
 
         Args:
             is_answered: the request under way has its response, so nobody needs its copy.
@@ -134,7 +134,7 @@ class Reader:
         """
         if is_answered:
             self._is_copied = False
-        if is_quiet or (self._memory.bounded and self._share.taken):
+        if is_quiet or self._share.taken:
             self._give_back()
 
     def trim(self) -> None:

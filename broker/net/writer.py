@@ -97,20 +97,22 @@ class Writer:
             self._flush()
 
     def _flush(self) -> None:
-        was_blocked = self.waits_for is Wait.PEER
-        if was_blocked:
+        waited_for = self.waits_for
+        if waited_for is not None:
+            # It was the peer: a worker's read begins here with nothing to wait for.
             self.last_active = self._time()
         try:
             wait = self._write_out()
         except OSError as error:
             self._fail(error)
             return
-        self.waits_for = wait
-        if wait is Wait.PEER:
-            if not was_blocked:
+        # Members of an enumeration take long to look up: not where nothing has to be waited for, as is usual.
+        if wait is not waited_for:
+            self.waits_for = wait
+            if wait is Wait.PEER:
                 self._transport.watch_writable(self._flush)
-        elif was_blocked:
-            self._transport.unwatch_writable()
+            elif waited_for is not None:
+                self._transport.unwatch_writable()
         if wait is None:
             self._queued = 0
             self._on_sent()
@@ -143,13 +145,13 @@ class Writer:
         out = self._out
         while count:
             chunk = out[0]
-            assert isinstance(chunk, BYTES)
-            if count >= len(chunk):
-                count -= len(chunk)
-                out.popleft()
-            else:
+            size = len(chunk)
+            if count < size:
+                assert isinstance(chunk, BYTES)
                 out[0] = memoryview(chunk)[count:]
                 return
+            count -= size
+            out.popleft()
 
     # -- slices
 
