@@ -41,7 +41,6 @@ $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
-	@$(BIN)/kafkalog spark precompile >/dev/null || echo "Spark's Python processes will start more slowly"
 	@touch $@
 
 install: $(BIN)/.installed
