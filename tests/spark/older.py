@@ -1,4 +1,7 @@
-"""The oldest PySpark that the source supports, in an environment of its own; Spark's own Kafka connector fits it."""
+"""Other versions of PySpark that the source supports, each in an environment of its own.
+
+Spark's own Kafka connector fits the oldest.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,6 @@ CONNECTOR = (
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
 )
 _PACKAGES = (
-    f"pyspark=={PYSPARK}",
     "pyarrow>=18,<27",
     "numpy>=1.26,<3",
     "numba>=0.61,<1",
@@ -24,14 +26,20 @@ _PACKAGES = (
     "crcmod>=1.7,<2",
     "cramjam>=2.9,<3",
     "lz4>=4.3,<5",
+    "prometheus-client>=0.21,<1",
+    "fastavro>=1.9,<2",
     "confluent-kafka>=2.6,<3",
+    "pytest>=8.3,<10",
+    "pytest-timeout>=2.3,<3",
+    "hypothesis>=6.115,<7",
+    "psutil>=6,<8",
 )
 _IN_SPARK = ("hadoop-client-", "scala-library-", "slf4j-api-")
 _INSTALL_TIMEOUT_S = 1800
 
 
-def python() -> Path:
-    """The interpreter of an environment with PySpark 4.2 and what kafkalog needs, but not kafkalog itself.
+def python(version: str = PYSPARK) -> Path:
+    """The interpreter of an environment with a PySpark and what kafkalog and its tests need, but not kafkalog itself.
 
     Raises MissingPeerError when it cannot be installed.
     """
@@ -39,14 +47,14 @@ def python() -> Path:
     def install(directory: Path) -> None:
         for command in (
             [sys.executable, "-m", "venv", str(directory)],
-            [str(directory / "bin" / "python"), "-m", "pip", "install", "--quiet", *_PACKAGES],
+            [str(directory / "bin" / "python"), "-m", "pip", "install", "--quiet", f"pyspark=={version}", *_PACKAGES],
         ):
             done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S, check=False)
             if done.returncode != 0:
-                raise MissingPeerError(f"missing because PySpark {PYSPARK} cannot be installed: {done.stderr[-1500:]}")
+                raise MissingPeerError(f"missing because PySpark {version} cannot be installed: {done.stderr[-1500:]}")
 
     tag = f"{sys.version_info.major}{sys.version_info.minor}"
-    return cached(f"venv/pyspark-{PYSPARK}-py{tag}", install) / "bin" / "python"
+    return cached(f"venv/pyspark-{version}-with-tests-py{tag}", install) / "bin" / "python"
 
 
 def connector() -> list[Path]:
@@ -54,12 +62,12 @@ def connector() -> list[Path]:
     return [jar for jar in maven.classpath(CONNECTOR) if not jar.name.startswith(_IN_SPARK)]
 
 
-def missing() -> str | None:
-    """Why PySpark 4.2 cannot run here, or None. Installs it the first time."""
+def missing(version: str = PYSPARK) -> str | None:
+    """Why a version of PySpark cannot run here, or None. Installs it the first time."""
     if reason := java.missing():
         return reason
     try:
-        python()
+        python(version)
     except MissingPeerError as error:
         return str(error)
     return None

@@ -22,6 +22,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.functions import udf
 
 from spark_kafkalog.batch import FilteringBatchReader, KafkalogBatchReader
 from spark_kafkalog.compat import avro, errors, file_sink, filters, micro_batch, prefetched, processes, queries
@@ -166,17 +167,16 @@ def test_errors_keep_the_stack_trace_of_the_jvm(spark: SparkSession) -> None:
 def test_a_query_its_tasks_and_what_it_leaves(spark: SparkSession, tmp_path: Path) -> None:
     """The local properties of tasks, the words of a query's status, and the directories of the file sink."""
 
-    def note(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            known = [micro_batch.query_id()] * batch.num_rows, [micro_batch.batch_id()] * batch.num_rows
-            yield pa.record_batch({"query": pa.array(known[0], pa.string()), "batch": pa.array(known[1], pa.int64())})
+    def note(_: int) -> tuple[str | None, int | None]:
+        return micro_batch.query_id(), micro_batch.batch_id()
 
     rows = tmp_path / "rows"
     spark.sql(NUMBERS).write.parquet(str(rows))
     out, checkpoint = str(tmp_path / "out"), str(tmp_path / "checkpoint")
     assert file_sink.has_written(spark, out) is False
     frame = spark.readStream.schema("id LONG, value LONG").parquet(str(rows))
-    writer = frame.mapInArrow(note, "query STRING, batch LONG").writeStream.format("parquet")
+    noted = udf(note, "query STRING, batch LONG", useArrow=False)("id").alias("noted")
+    writer = frame.select(noted).select("noted.*").writeStream.format("parquet")
     query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(out)
     query.awaitTermination(120)
     assert not queries.is_initializing(query)

@@ -1,4 +1,4 @@
-"""PySpark 4.2, the oldest that is supported; and a query that changes from Spark's own source to this one."""
+"""Other versions of PySpark than the installed one; and a query that changes from Spark's own source to this one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_kafkalog.compat.versions import TESTED
 from tests.peers.cache import MissingPeerError, require
 from tests.spark import older
 from tests.spark.topics import Topics, numbers, values_of
@@ -19,10 +21,31 @@ pytestmark = [pytest.mark.peer, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 
 
-def run(topics: Topics, topic: str, directory: Path, source: str, jars: list[Path]) -> Any:
+@pytest.mark.parametrize("version", sorted(TESTED - {pyspark.__version__}))
+def test_canaries(version: str) -> None:
+    """What is private in PySpark is as it is taken to be, in each version that the table names."""
+    require(older.missing(version))
+    done = subprocess.run(
+        [str(older.python(version)), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/spark/test_compat.py"],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        cwd=ROOT,
+        env=clean_environment(),
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+
+
+def clean_environment() -> dict[str, str]:
+    """The environment without what names an installation of Spark."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     for name in ("SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         environment.pop(name, None)
+    return environment
+
+
+def run(topics: Topics, topic: str, directory: Path, source: str, jars: list[Path]) -> Any:
     command = [str(older.python()), "-m", "tests.spark.drill.older", topics.bootstrap, topic, str(directory), source]
     done = subprocess.run(
         [*command, ",".join(map(str, jars))],
@@ -31,7 +54,7 @@ def run(topics: Topics, topic: str, directory: Path, source: str, jars: list[Pat
         timeout=300,
         check=False,
         cwd=ROOT,
-        env=environment,
+        env=clean_environment(),
     )
     assert done.returncode == 0, done.stderr[-6000:]
     return json.loads(done.stdout.splitlines()[-1])
