@@ -13,8 +13,10 @@ import os
 import resource
 import signal
 import sys
+import threading
 from typing import NoReturn
 
+from broker import compiler_pages
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
 from broker.log.file_ops import OS, FileOps
@@ -24,9 +26,12 @@ from broker.metadata.model import MetadataError
 from broker.runtime import Runtime
 from broker.server import Server
 from kafkalog.protocol.errors import KafkaStorageError
+from kafkalog.records import kernels
 
 logger = logging.getLogger("kafkalog.broker")
 
+KERNEL_DELAY = 0.5
+"""Seconds after start before the record kernels are loaded, so that they do not delay the first requests."""
 START_ERRORS = (
     ConfigError,
     DuplicateLogError,
@@ -73,6 +78,7 @@ async def _serve(config: BrokerConfig, ops: FileOps) -> None:
     await server.start()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.call_later(KERNEL_DELAY, _load_kernels)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     # What start-up made lives as long as the process: keep the collector from walking it again and again.
@@ -87,6 +93,18 @@ async def _serve(config: BrokerConfig, ops: FileOps) -> None:
     logger.info("stopping")
     await server.stop()
     runtime.workers.close(wait=True)
+
+
+def _load_kernels() -> None:
+    """Load the record kernels, which all brokers of a process share, on a thread of their own."""
+    loading = kernels.load_in_background()
+
+    def settle() -> None:
+        loading.join()
+        compiler_pages.release()
+
+    # None of the broker's workers: a stop waits for those, and compiling may take many seconds.
+    threading.Thread(target=settle, name="settle-kernels", daemon=True).start()
 
 
 def _halt(reason: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What a broker takes from the world around it: an event loop, clocks, workers, files, and chance.
+"""What a broker takes from the world around it: an event loop, clocks, workers, network, files, and chance.
 
 Each broker has one ``Runtime`` and hands it to its parts. Nothing in ``broker`` reads a clock, starts a thread or
 draws a random number by another way where the outcome matters, so that several brokers can run in one process, and a
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from broker.log.file_ops import OS, FileOps
+from broker.net.network import LoopNetwork, Network
 from broker.workers import ThreadWorkers, Workers
 
 
@@ -30,12 +31,14 @@ class Runtime:
         loop: the event loop, whose ``time`` is the clock that never jumps.
         workers: threads for what would block the loop.
         now_ms: the clock on the wall, milliseconds since the epoch. Called on any thread.
+        network: connections to other brokers, and listeners.
         files: the calls by which files are changed.
         random: the source of every choice that is left to chance. Used on the loop's thread.
     """
 
     loop: asyncio.AbstractEventLoop
     workers: Workers
+    network: Network
     now_ms: Callable[[], int] = wall_clock_ms
     files: FileOps = OS
     random: random.Random = field(default_factory=random.Random)
@@ -44,7 +47,7 @@ class Runtime:
     def of_process(cls, threads: int, files: FileOps = OS) -> Runtime:
         """Make the runtime of a broker that has the process to itself; called on its event loop."""
         loop = asyncio.get_running_loop()
-        return cls(loop, ThreadWorkers(threads), files=files)
+        return cls(loop, ThreadWorkers(threads), LoopNetwork(loop), files=files)
 
     def monotonic_ms(self) -> int:
         """Milliseconds of a clock that goes on evenly, whatever becomes of the one on the wall."""

@@ -10,12 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker import compiler_pages
 from broker.api.dispatcher import ApiDispatcher
 from broker.assembly import assemble
 from broker.config.definition import ConfigError
@@ -44,7 +42,6 @@ from broker.net.disk_reads import DiskReads, on_workers
 from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
-from kafkalog.records import kernels
 from kafkalog.storage import names
 from kafkalog.storage.topics import TRANSACTION_STATE
 
@@ -53,8 +50,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kafkalog.broker")
 
-KERNEL_DELAY = 0.5
-"""Seconds after start before the record kernels are loaded, so that they do not delay the first requests."""
 FLUSH_CHECK_SECONDS = 1.0
 """Logs that are due for a flush are looked for this often, or as log.flush.scheduler.interval.ms says when it is less:
 a segment that was rolled is forced to the device soon, whatever that says."""
@@ -171,6 +166,7 @@ class Server:
         self.dispatcher = ApiDispatcher(self.broker)
         self.acceptor = Acceptor(
             loop,
+            self.runtime.network,
             lambda: self.broker.config,
             self.dispatcher,
             self.broker.connection_rates,
@@ -388,17 +384,6 @@ class Server:
         expiry_check = config["producer.id.expiration.check.interval.ms"] / 1000
         self._every(expiry_check, self._expire_producers, on_loop=True)
         self.broker.log_starts_changed = lambda: self._soon(self.logs.checkpoint_log_start_offsets)
-        loop.call_later(KERNEL_DELAY, self._load_kernels)
-
-    def _load_kernels(self) -> None:
-        loading = kernels.load_in_background()
-
-        def settle() -> None:
-            loading.join()
-            compiler_pages.release()
-
-        # Not the loop's executor: a stop waits for that, and compiling may take many seconds.
-        threading.Thread(target=settle, name="settle-kernels", daemon=True).start()
 
     async def _retain(self) -> None:
         # Taking segments out changes state, which is the loop's; removing their files is a worker's (run_deletions),

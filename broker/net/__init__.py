@@ -14,6 +14,6 @@
 - ``event_loop``   the types of what connections need of a loop
 - ``link``         requests to another broker: connects, again after failures; ``link_channel`` one of its connections,
                    ``link_errors`` how it can fail
-- ``network``      how outgoing connections are opened
+- ``network``      how connections are opened and listeners bound; ``listening`` a listener's socket
 - ``host_lookup``  addresses of hosts
 """

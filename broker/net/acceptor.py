@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import resource
-import socket
 import sys
 from collections import Counter
 from collections.abc import Callable
 
-from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.net.connection import Connection, Dispatcher
 from broker.net.disk_reads import DiskReads
+from broker.net.listening import Incoming, Listening
 from broker.net.memory import RequestMemory
+from broker.net.network import Network
 from broker.net.session import Session
 from broker.net.transport.interface import Transport
-from broker.net.transport.plain import PlainTransport
 from broker.quota.connections import ConnectionRates
 from broker.quota.entities import MAX_INT
 
@@ -41,6 +39,7 @@ class Acceptor:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        network: Network,
         config: Callable[[], BrokerConfig],
         dispatcher: Dispatcher,
         rates: ConnectionRates,
@@ -48,21 +47,22 @@ class Acceptor:
         now_ms: Callable[[], int],
     ) -> None:
         self._loop = loop
+        self._network = network
         self._current_config = config
         self._dispatcher = dispatcher
         self._rates = rates
         self._disk = disk
         self._now_ms = now_ms
-        self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._refused: dict[Incoming, asyncio.TimerHandle] = {}
         """Connections beyond their address's rate, left alone until they are closed."""
         self._refused_from: Counter[str] = Counter()
         self._memory = RequestMemory(self._config["queued.max.request.bytes"])
-        self._retries: dict[int, asyncio.TimerHandle] = {}
+        self._retries: dict[Listening, asyncio.TimerHandle] = {}
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if limit == resource.RLIM_INFINITY:
             limit = sys.maxsize
         self._max_descriptor = limit - min(RESERVED_DESCRIPTORS, limit // 4)
-        self._sockets: list[tuple[socket.socket, Endpoint]] = []
+        self._sockets: list[tuple[Listening, Endpoint]] = []
         self._per_address: Counter[str] = Counter()
         self._sweep: asyncio.TimerHandle | None = None
         self.connections: set[Connection] = set()
@@ -85,27 +85,27 @@ class Acceptor:
             ConfigError: an address cannot be bound.
         """
         for endpoint in self._config.listeners:
-            sock = _listen(endpoint, self._config["socket.listen.backlog.size"])
-            self._sockets.append((sock, endpoint.with_port(sock.getsockname()[1])))
+            listening = self._network.listen(endpoint, self._config["socket.listen.backlog.size"])
+            self._sockets.append((listening, endpoint.with_port(listening.port)))
         return [endpoint for _, endpoint in self._sockets]
 
     def start(self) -> None:
         """Begin to accept connections."""
-        for sock, endpoint in self._sockets:
-            self._loop.add_reader(sock.fileno(), self._accept, sock, endpoint)
+        for listening, endpoint in self._sockets:
+            self._watch(listening, endpoint)
         self._schedule_sweep()
 
     def stop_accepting(self) -> None:
         for retry in self._retries.values():
             retry.cancel()
         self._retries.clear()
-        for sock, _ in self._sockets:
-            self._loop.remove_reader(sock.fileno())
-            sock.close()
+        for listening, _ in self._sockets:
+            listening.unwatch()
+            listening.close()
         self._sockets.clear()
-        for sock, closing in self._refused.items():
+        for incoming, closing in self._refused.items():
             closing.cancel()
-            sock.close()
+            incoming.close()
         self._refused.clear()
 
     async def close(self, timeout: float) -> None:
@@ -119,10 +119,13 @@ class Acceptor:
         for connection in list(self.connections):
             connection.close()
 
-    def _accept(self, listening: socket.socket, endpoint: Endpoint) -> None:
+    def _watch(self, listening: Listening, endpoint: Endpoint) -> None:
+        listening.watch(lambda: self._accept(listening, endpoint))
+
+    def _accept(self, listening: Listening, endpoint: Endpoint) -> None:
         for _ in range(ACCEPTS_PER_EVENT):
             try:
-                sock, address = listening.accept()
+                incoming = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -132,23 +135,23 @@ class Acceptor:
                 self._pause(listening, endpoint)
                 return
             # A new descriptor is the lowest that is free.
-            if sock.fileno() >= self._max_descriptor:
-                sock.close()
+            if incoming.descriptor >= self._max_descriptor:
+                incoming.close()
                 logger.error("refusing connections on %s: too few file descriptors are left (ulimit -n)", endpoint)
                 self._pause(listening, endpoint)
                 return
-            if not self._admit(str(address[0])):
-                sock.close()
+            if not self._admit(incoming.peer):
+                incoming.close()
                 continue
-            refused_ms = self._rates.refused_ms(str(address[0]), self._now_ms())
+            refused_ms = self._rates.refused_ms(incoming.peer, self._now_ms())
             if refused_ms:
-                self._refuse(sock, str(address[0]), refused_ms / 1000)
+                self._refuse(incoming, refused_ms / 1000)
                 continue
-            self._open(sock, endpoint)
+            self._open(incoming, endpoint)
             if self._beyond_rate(listening, endpoint):
                 return
 
-    def _beyond_rate(self, listening: socket.socket, endpoint: Endpoint) -> bool:
+    def _beyond_rate(self, listening: Listening, endpoint: Endpoint) -> bool:
         """Whether others have to wait, for connections come faster than ``max.connection.creation.rate``."""
         limit = self._config["max.connection.creation.rate"]
         paused_ms = self._rates.paused_ms(limit, self._now_ms()) if limit < MAX_INT else 0
@@ -156,31 +159,31 @@ class Acceptor:
             self._pause(listening, endpoint, paused_ms / 1000)
         return paused_ms > 0
 
-    def _refuse(self, sock: socket.socket, address: str, seconds: float) -> None:
+    def _refuse(self, incoming: Incoming, seconds: float) -> None:
         """Close later, for a client would be back at once; at once, where its address floods the broker."""
+        address = incoming.peer
         if self._refused_from[address] >= REFUSED_PER_ADDRESS or len(self._refused) >= MAX_REFUSED:
-            sock.close()
+            incoming.close()
             return
 
         def close() -> None:
-            del self._refused[sock]
+            del self._refused[incoming]
             self._refused_from[address] -= 1
             if not self._refused_from[address]:
                 del self._refused_from[address]
-            sock.close()
+            incoming.close()
 
         self._refused_from[address] += 1
-        self._refused[sock] = self._loop.call_later(seconds, close)
+        self._refused[incoming] = self._loop.call_later(seconds, close)
 
-    def _pause(self, listening: socket.socket, endpoint: Endpoint, seconds: float = ACCEPT_RETRY_SECONDS) -> None:
-        fd = listening.fileno()
-        self._loop.remove_reader(fd)
+    def _pause(self, listening: Listening, endpoint: Endpoint, seconds: float = ACCEPT_RETRY_SECONDS) -> None:
+        listening.unwatch()
 
         def resume() -> None:
-            del self._retries[fd]
-            self._loop.add_reader(fd, self._accept, listening, endpoint)
+            del self._retries[listening]
+            self._watch(listening, endpoint)
 
-        self._retries[fd] = self._loop.call_later(seconds, resume)
+        self._retries[listening] = self._loop.call_later(seconds, resume)
 
     def _admit(self, address: str) -> bool:
         if len(self.connections) >= self._config["max.connections"]:
@@ -191,23 +194,13 @@ class Acceptor:
             return False
         return True
 
-    def _open(self, sock: socket.socket, endpoint: Endpoint) -> None:
-        sock.setblocking(False)
+    def _open(self, incoming: Incoming, endpoint: Endpoint) -> None:
+        config = self._config
         try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            send, receive = (
-                self._config["socket.send.buffer.bytes"],
-                self._config["socket.receive.buffer.bytes"],
-            )
-            if send > 0:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send)
-            if receive > 0:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
+            transport = incoming.open(config["socket.send.buffer.bytes"], config["socket.receive.buffer.bytes"])
         except OSError:
-            sock.close()
             return
-        self.connect(PlainTransport(self._loop, sock), endpoint)
+        self.connect(transport, endpoint)
 
     def connect(self, transport: Transport, endpoint: Endpoint) -> None:
         """Serve a peer that came through a listener."""
@@ -238,37 +231,3 @@ class Acceptor:
             elif quiet > QUIET_SECONDS:
                 connection.trim()
         self._schedule_sweep()
-
-
-_REMEDIES = {
-    errno.EADDRINUSE: "Is another broker running there? Stop it, or choose another port in listeners",
-    errno.EACCES: "Ports below 1024 need privileges; choose another port in listeners",
-}
-"""What to do about it, by errno."""
-
-
-def _listen(endpoint: Endpoint, backlog: int) -> socket.socket:
-    host = endpoint.host
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock: socket.socket | None = None
-    try:
-        if not host and socket.has_dualstack_ipv6():
-            return _nonblocking(
-                socket.create_server(("", endpoint.port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
-            )
-        info = socket.getaddrinfo(host or None, endpoint.port, family, socket.SOCK_STREAM, 0, socket.AI_PASSIVE)[0]
-        sock = socket.socket(info[0], info[1], info[2])
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(info[4])
-        sock.listen(backlog)
-        return _nonblocking(sock)
-    except OSError as error:
-        if sock is not None:
-            sock.close()
-        remedy = _REMEDIES.get(error.errno or 0, "Name an address of this machine in listeners")
-        raise ConfigError(f"Socket server failed to bind to {endpoint}: {error.strerror or error}. {remedy}") from error
-
-
-def _nonblocking(sock: socket.socket) -> socket.socket:
-    sock.setblocking(False)
-    return sock

@@ -12,7 +12,7 @@ The kind of error matters to a cluster. `LinkRefusedError` is evidence that no p
 `LinkTimeoutError` is evidence of nothing: the peer may be slow, or the network between.
 
 A link takes everything from outside: the event loop with its clock, workers for long computations, chance for the
-pauses, and a `Network` that opens connections. All calls belong to the loop's thread.
+pauses, and a `Dialer` that opens connections. All calls belong to the loop's thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from broker.net.link_errors import (
     LinkRefusedError,
     LinkTimeoutError,
 )
-from broker.net.network import LoopNetwork, Network
+from broker.net.network import Dialer, LoopNetwork
 from broker.workers import Workers
 from kafkalog import __version__
 from kafkalog.protocol.api_keys import ApiKey
@@ -105,7 +105,7 @@ class Link:
         loop: asyncio.AbstractEventLoop,
         workers: Workers,
         chance: random.Random,
-        network: Network | None = None,
+        network: Dialer | None = None,
         make_mechanism: Callable[[], Mechanism] | None = None,
     ) -> None:
         self.peer = f"{host}:{port}"

@@ -1,4 +1,4 @@
-"""How outgoing connections are opened: the interface, and the one by the event loop's own sockets."""
+"""The network as a broker sees it: connections out, and listeners; and the one by the system's sockets."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import socket
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from broker.config.listeners import Endpoint
+from broker.net.listening import Listening, SocketListening
+
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
-class Network(Protocol):
+class Dialer(Protocol):
     """Opens connections. A simulator has its own, and so has a transport that puts TLS below the protocol."""
 
     async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
@@ -26,8 +29,19 @@ class Network(Protocol):
         """
 
 
+class Network(Dialer, Protocol):
+    """Opens connections, and accepts those of others."""
+
+    def listen(self, endpoint: Endpoint, backlog: int) -> Listening:
+        """Bind a listener, without accepting yet.
+
+        Raises:
+            ConfigError: The address cannot be bound.
+        """
+
+
 class LoopNetwork:
-    """Opens plain TCP connections on an event loop.
+    """Plain TCP on an event loop.
 
     Args:
         loop: The event loop.
@@ -46,8 +60,12 @@ class LoopNetwork:
             *((socket.SOL_SOCKET, socket.SO_RCVBUF, size) for size in (receive_buffer_bytes,) if size >= 0),
         ]
 
+    def listen(self, endpoint: Endpoint, backlog: int) -> Listening:
+        """See `Network`."""
+        return SocketListening(self._loop, endpoint, backlog)
+
     async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
-        """See `Network`. The host's addresses are tried one after the other."""
+        """See `Dialer`. The host's addresses are tried one after the other."""
         failures: list[OSError] = []
         for family, address in await self._addresses(host, port):
             try:

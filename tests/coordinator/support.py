@@ -16,6 +16,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.local import LocalStore
 from broker.metadata.model import BrokerRegistration, PartitionState
 from broker.metadata.operations import RegisterBroker
+from broker.net.network import LoopNetwork
 from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
@@ -32,7 +33,7 @@ class Stored:
         self.now = 1_700_000_000_000
         self.loop = asyncio.new_event_loop()
         self.logs = LogManager([directory], self.config.log_config({}), clock=lambda: self.now)
-        self.runtime = Runtime(self.loop, ThreadWorkers(2), lambda: self.now)
+        self.runtime = Runtime(self.loop, ThreadWorkers(2), LoopNetwork(self.loop), lambda: self.now)
         self.store = LocalStore(directory, workers=self.runtime.workers)
 
     def __enter__(self) -> Self:

@@ -15,6 +15,7 @@ from broker.log.batch_scan import verified_batches
 from broker.log.file_ops import Buffer, FileOps
 from broker.log.log import Log
 from broker.log.producer_state import SEQUENCE_MASK
+from broker.net.network import LoopNetwork
 from broker.replica.partition import Partition
 from broker.runtime import Runtime
 from broker.server import Server
@@ -50,7 +51,7 @@ class Host:
             "log.dirs": directories,
             **{name: value for name, value in settings.items() if name != "directories"},
         }
-        self.server = Server(BrokerConfig(texts), Runtime(loop, InlineWorkers(loop), files=ops))
+        self.server = Server(BrokerConfig(texts), Runtime(loop, InlineWorkers(loop), LoopNetwork(loop), files=ops))
         self.run(self.server.start())
 
     def run(self, work: Any) -> Any:

@@ -13,6 +13,7 @@ import pytest
 from broker.config.server import BrokerConfig
 from broker.log.manager import LogManager
 from broker.metadata.model import PartitionState
+from broker.net.network import LoopNetwork
 from broker.replica.applier import (
     DELETION_EPOCH,
     NO_TOPIC_ID,
@@ -39,7 +40,8 @@ class World:
         config = BrokerConfig({"log.dirs": ",".join(map(str, directories))})
         self.logs = LogManager(list(directories), config.log_config({}), clock=lambda: NOW)
         self.logs.load_all({})
-        self.runtime = Runtime(asyncio.get_running_loop(), ThreadWorkers(1), lambda: NOW)
+        loop = asyncio.get_running_loop()
+        self.runtime = Runtime(loop, ThreadWorkers(1), LoopNetwork(loop), lambda: NOW)
         self.replicas = ReplicaManager(self.runtime, HERE, config, self.logs)
         self.applier = ReplicaApplier(self.replicas, lambda topic: {"max.message.bytes": "777"})
 

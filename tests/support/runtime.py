@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple
 
+from broker.net.network import LoopNetwork
 from broker.runtime import Runtime, wall_clock_ms
 from broker.workers import Workers
 
@@ -36,4 +37,4 @@ class InlineWorkers:
 
 def inline_runtime(loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int] = wall_clock_ms) -> Runtime:
     """A runtime whose workers work inline."""
-    return Runtime(loop, InlineWorkers(loop), now_ms)
+    return Runtime(loop, InlineWorkers(loop), LoopNetwork(loop), now_ms)
