@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import selectors
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from kafkalog.protocol.messages.metadata import (
 )
 from kafkalog.protocol.schema import Response
 from tests.client.scripted import REQUESTS, api_versions
+from tests.simulation.virtual_time import VirtualLoop, run
 from tests.support.runtime import InlineWorkers
 
 MAX_IN_FLIGHT = 3
@@ -35,41 +35,6 @@ CONNECT_TIMEOUT = 2.0
 KINDS = (LinkBrokenError, LinkProtocolError, LinkRefusedError, LinkTimeoutError)
 LATE = 1e-6
 """Timers of the same moment run one after another."""
-
-
-class SkippingSelector(selectors.BaseSelector):
-    """Never waits: it moves the loop's clock instead."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        assert timeout is not None, "the loop would wait for ever"
-        self.now += max(timeout, 0.0)
-        return []
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        return selectors.SelectorKey(fileobj, -1, events, data)
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        return selectors.SelectorKey(fileobj, -1, 0, None)
-
-    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
-        raise KeyError(fileobj)
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        return {}
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop without sockets whose time goes on only when nothing else is left to do."""
-
-    def __init__(self) -> None:
-        self._skipping = SkippingSelector()
-        super().__init__(self._skipping)
-
-    def time(self) -> float:
-        return self._skipping.now
 
 
 class Peer:
@@ -195,14 +160,6 @@ class Wire(asyncio.Transport):
         else:
             self.closed = True
             self.protocol.connection_lost(error)
-
-
-def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, None]]) -> None:
-    loop = VirtualLoop()
-    try:
-        loop.run_until_complete(main(loop))
-    finally:
-        loop.close()
 
 
 @pytest.mark.parametrize("seed", range(60))

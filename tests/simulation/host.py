@@ -1,0 +1,68 @@
+"""A broker on a simulated host, and links to it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+from broker.config.server import BrokerConfig
+from broker.net.link import Link, LinkSettings
+from broker.runtime import Runtime
+from broker.server import Server
+from kafkalog.protocol.schema import Request
+from tests.simulation.network import SimulatedNetwork
+from tests.simulation.workers import SimulatedWorkers
+
+EPOCH_MS = 1_700_000_000_000
+PORT = 9092
+
+
+class SimulatedHost:
+    """A host named ``name``, whose broker keeps its log in ``directory``.
+
+    Attributes:
+        link: requests to the broker, from another host.
+    """
+
+    def __init__(
+        self, network: SimulatedNetwork, name: str, directory: Path, settings: dict[str, str], chance: random.Random
+    ) -> None:
+        self._network = network
+        self._chance = chance
+        self._config = BrokerConfig({"listeners": f"PLAINTEXT://{name}:{PORT}", "log.dirs": str(directory), **settings})
+        self.name = name
+        self.link = self._link()
+
+    def _link(self) -> Link:
+        loop = self._network.loop
+        return Link(
+            self.name,
+            PORT,
+            LinkSettings("simulation"),
+            loop=loop,
+            workers=SimulatedWorkers(loop, self._chance),
+            chance=self._chance,
+            network=self._network.host("client"),
+        )
+
+    async def start(self) -> None:
+        loop = self._network.loop
+        runtime = Runtime(
+            loop,
+            SimulatedWorkers(loop, self._chance),
+            self._network.host(self.name),
+            now_ms=lambda: EPOCH_MS + int(loop.time() * 1000),
+            random=self._chance,
+        )
+        self.server = Server(self._config, runtime)
+        await self.server.start()
+
+    async def stop(self) -> None:
+        await self.server.stop()
+        self.server.runtime.workers.close(wait=True)
+
+    async def ask(self, request: Request, version: int) -> Any:
+        """Send a request to the broker; its response."""
+        return await asyncio.wait_for(self.link.send(request, max_version=version), 60)
