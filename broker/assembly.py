@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.api.context import Broker
 from broker.api.fetch_session import FetchSessionCache
-from broker.api.large import Lanes, Turns
+from broker.api.large import CHECKED_AT_ONCE, Few, Lanes, Turns
 from broker.config.server import BrokerConfig
 from broker.controller.configs import ConfigController
 from broker.controller.producer_ids import ProducerIds
@@ -70,5 +70,6 @@ def assemble(
         transactions=transactions,
         fetch_sessions=FetchSessionCache(config["max.incremental.fetch.session.cache.slots"]),
         lanes=Lanes(runtime.workers),
+        checking=Few(runtime.workers, CHECKED_AT_ONCE),
         turns=Turns(),
     )

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from broker.api.errors import make_encodable
 from broker.api.fetch_session import FetchSessionCache
-from broker.api.large import Lanes, Turn, Turns, release
+from broker.api.large import Few, Lanes, Turn, Turns, release
 from broker.api.loop_time import LoopTime
 from broker.config.server import BrokerConfig
 from broker.controller.configs import ConfigController
@@ -69,6 +69,7 @@ class Broker:
     transactions: Transactions
     fetch_sessions: FetchSessionCache
     lanes: Lanes
+    checking: Few
     turns: Turns
     log_starts_changed: Callable[[], None] = lambda: None
 

@@ -3,6 +3,7 @@
 - `Lanes` gives large requests a worker, one after the other, for what is decoded and encoded in one piece. Such work
   holds the interpreter's lock most of the time: two pieces at once would be no faster, and the event loop would wait
   for the lock behind both.
+- `Few` bounds how many workers do what takes much memory.
 - `Turns` gives handlers their turns on the event loop.
 - `FullCollections` keeps the garbage collector from walking all entries again and again.
 - `release` frees many entries a few at a time.
@@ -28,6 +29,8 @@ TURN_SECONDS = 0.005
 """How long a handler serves entries before other requests get their turn."""
 PUT_OFF_SECONDS = 60.0
 """The longest time that full collections are put off while large requests are under way."""
+CHECKED_AT_ONCE = 2
+"""Workers that check batches which expand far."""
 NEVER = 1 << 30
 RELEASED_AT_ONCE = 1000
 
@@ -42,6 +45,18 @@ class Lanes:
     async def run(self, nbytes: int, work: Callable[[], Result]) -> Result:
         """Do ``work`` for a request of so many bytes on a worker, after those that came before."""
         async with self._lanes[nbytes > MEDIUM]:
+            return await self._workers.run(work)
+
+
+class Few:
+    """So many workers at most, for work that takes much memory: a batch may expand to 128 MiB."""
+
+    def __init__(self, workers: Workers, most: int) -> None:
+        self._workers = workers
+        self._free = asyncio.Semaphore(most)
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        async with self._free:
             return await self._workers.run(work)
 
 

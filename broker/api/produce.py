@@ -10,15 +10,17 @@ whatever goes into a topic that stores them, leave for `produce_legacy` at the d
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from broker.api import produce_legacy
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
 from broker.log.config import LogConfig
 from broker.log.legacy.message_sets import PreparedSet
-from broker.log.validation import TARGET_CODECS, recompress_ahead
+from broker.log.validation import TARGET_CODECS, CheckedBatch, Origin, prepare_ahead
 from broker.replica.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Appended, Partition
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import (
@@ -33,13 +35,14 @@ from kafkalog.protocol.errors import (
     TransactionalIdAuthorizationFailedError,
 )
 from kafkalog.protocol.messages.produce import (
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
 from kafkalog.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
-from kafkalog.records.compression import Codec
+from kafkalog.records.compression import Codec, most_expanded
 from kafkalog.records.errors import InvalidRecordError, RecordsError, UnsupportedCompressionTypeError
 from kafkalog.records.peek import NO_MAGIC, RecordsView
 from kafkalog.storage.topics import INTERNAL_TOPICS
@@ -61,6 +64,8 @@ LEADER_SINCE = 10
 _UNVERIFIED = (
     ConcurrentTransactionsError, CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError,
 )  # fmt: skip
+CHECKED_AT_ONCE = 4 << 20
+"""Bytes of records, uncompressed, that are checked while others wait: some 5 ms. Workers check what is beyond that."""
 _ACKS = frozenset({ACKS_ALL, ACKS_NONE, ACKS_LEADER})
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 EXPECTED_ERRORS = TOO_LARGE | {
@@ -103,25 +108,25 @@ class Pending:
 class DelayedProduce(DelayedOperation):
     """A produce that waits for its high watermarks (acks=all) or for an fsync (``flush.messages``)."""
 
-    __slots__ = ("_request", "_response", "_waiting")
+    __slots__ = ("_request", "_respond", "_waiting")
 
-    def __init__(self, request: Request, response: ProduceResponse, waiting: list[Pending]) -> None:
+    def __init__(self, request: Request, waiting: list[Pending], respond: Callable[[], None]) -> None:
         super().__init__()
         self._request = request
-        self._response = response
+        self._respond = respond
         self._waiting = waiting
 
     def try_complete(self) -> bool:
         self._waiting = [pending for pending in self._waiting if not pending.settle()]
         if self._waiting:
             return False
-        _reply(self._request, self._response)
+        self._respond()
         return True
 
     def expire(self) -> None:
         for pending in self._waiting:
             pending.fail(ErrorCode.REQUEST_TIMED_OUT)
-        _reply(self._request, self._response)
+        self._respond()
 
     def fail(self, error: Exception) -> None:
         self._request.drop()
@@ -129,6 +134,8 @@ class DelayedProduce(DelayedOperation):
 
 def handle_produce(request: Request) -> Awaitable[None] | None:
     produce = Produce(request)
+    if request.owns_records:
+        return _serve_in_turns(produce)
     ahead = produce.append_all()
     if not ahead:
         produce.respond()
@@ -149,8 +156,21 @@ async def _work_and_respond(produce: Produce, ahead: list[Ahead]) -> None:
         produce.request.connection.free_memory()
 
 
+async def _serve_in_turns(produce: Produce) -> None:
+    """Serve a request of so many partitions, or of so many other things, that a worker has decoded it."""
+    request = produce.request
+    async for topic in request.each(request.message.topic_data):
+        results: list[PartitionProduceResponse] = []
+        async for data in request.each(topic.partition_data):
+            work = produce.append(topic.name, data, results)
+            if work is not None:
+                await produce.append_later(work)
+        produce.answered(topic.name, results)
+    await produce.respond_in_turns()
+
+
 class Ahead:
-    """Records whose codec or format is to be changed on a worker before they are appended.
+    """Records for a worker, before they are appended: to check many of them, or to change their codec or format.
 
     Attributes:
         records: as the producer sent them.
@@ -180,7 +200,7 @@ class Ahead:
 class Produce:
     """One request: its records are appended to one partition after another, and then it is answered."""
 
-    __slots__ = ("_acks", "_failed", "_now_ms", "_topics", "_version", "_waiting", "request")
+    __slots__ = ("_acks", "_failed", "_now_ms", "_room", "_topics", "_version", "_waiting", "request")
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -189,6 +209,8 @@ class Produce:
         self._now_ms = request.broker.now_ms()
         self._waiting: list[Pending] = []
         self._failed = False
+        self._room = CHECKED_AT_ONCE
+        """Bytes that may yet be checked while others wait."""
         self._topics: list[TopicProduceResponse] = []
 
     def append_all(self) -> list[Ahead]:
@@ -200,27 +222,50 @@ class Produce:
         ahead = []
         message: ProduceRequest = self.request.message
         for topic in message.topic_data:
-            results = []
+            results: list[PartitionProduceResponse] = []
             for data in topic.partition_data:
-                result = PartitionProduceResponse(index=data.index, base_offset=-1)
-                results.append(result)
-                try:
-                    partition = self._partition(topic.name, data.index)
-                    partition.counters.total_produce += 1
-                    view = RecordsView(data.records)
-                    if view.magic != MAGIC or self._version < ZSTD_SINCE:
-                        _check_version(self._version, view)
-                    config = partition.log.config
-                    if _needs_worker(self._version, view, config):
-                        ahead.append(Ahead(topic.name, data.records, config, result))
-                    elif _is_old(view, config):
-                        self._append_old(partition, view, data.records, result)
-                    else:
-                        self._append(partition, view, data.records, result)
-                except Exception as error:
-                    self._fail(topic.name, result, error, data.records)
-            self._topics.append(TopicProduceResponse(name=topic.name, partition_responses=results))
+                work = self.append(topic.name, data, results)
+                if work is not None:
+                    ahead.append(work)
+            self.answered(topic.name, results)
         return ahead
+
+    def answered(self, topic: str, results: list[PartitionProduceResponse]) -> None:
+        """Note the results of a topic's partitions; those that wait for a worker are filled in later."""
+        self._topics.append(TopicProduceResponse(name=topic, partition_responses=results))
+
+    def append(self, topic: str, data: PartitionProduceData, results: list[PartitionProduceResponse]) -> Ahead | None:
+        """Append records as they came; or what a worker has to do first."""
+        result = PartitionProduceResponse(index=data.index, base_offset=-1)
+        results.append(result)
+        try:
+            partition = self._partition(topic, data.index)
+            partition.counters.total_produce += 1
+            view = RecordsView(data.records)
+            if view.magic != MAGIC or self._version < ZSTD_SINCE:
+                _check_version(self._version, view)
+            config = partition.log.config
+            if _needs_worker(self._version, view, config):
+                return Ahead(topic, data.records, config, result)
+            if _is_old(view, config):
+                self._append_old(partition, view, data.records, result)
+            elif self._takes_long(view, data.records):
+                return Ahead(topic, data.records, config, result)
+            else:
+                self._append(partition, view, data.records, result)
+        except Exception as error:
+            self._fail(topic, result, error, data.records)
+        return None
+
+    def _takes_long(self, view: RecordsView, records: memoryview) -> bool:
+        """Whether checking a batch takes too long for others to wait, together with those before it."""
+        if view.magic != MAGIC or view.size < HEADER_SIZE:
+            return False
+        cost = most_expanded(view.codec, records[HEADER_SIZE:], self._room) if view.codec else view.size // 2
+        if cost > self._room:
+            return True
+        self._room -= cost
+        return False
 
     async def append_later(self, work: Ahead) -> None:
         """Append records once a worker has prepared them."""
@@ -233,14 +278,18 @@ class Produce:
                 # The partition may be led elsewhere by now.
                 self._append_prepared(self._partition(work.topic, work.result.index), view, prepared, work.result)
                 return
-            records = await broker.workers.run(recompress_ahead, records, work.config)
-            partition, view = self._partition(work.topic, work.result.index), RecordsView(records)
+            checked = await broker.checking.run(partial(self._checked, work))
+            partition = self._partition(work.topic, work.result.index)
             if _is_old(view, partition.log.config):
-                self._append_old(partition, view, records, work.result)
+                self._append_old(partition, view, checked.records, work.result)
             else:
-                self._append(partition, view, records, work.result)
+                self._append(partition, view, records, work.result, checked)
         except Exception as error:
             self._fail(work.topic, work.result, error, work.records)
+
+    def _checked(self, work: Ahead) -> CheckedBatch:
+        label = f"{work.topic}-{work.result.index}"
+        return prepare_ahead(work.records, work.config, self._now_ms, Origin.CLIENT, label)
 
     def _partition(self, topic: str, index: int) -> Partition:
         """The partition, if this request may append to it."""
@@ -251,11 +300,16 @@ class Produce:
         return self.request.broker.replicas.require(topic, index)
 
     def _append(
-        self, partition: Partition, view: RecordsView, records: memoryview, result: PartitionProduceResponse
+        self,
+        partition: Partition,
+        view: RecordsView,
+        records: memoryview,
+        result: PartitionProduceResponse,
+        checked: CheckedBatch | None = None,
     ) -> None:
         in_transaction = view.is_transactional and _admit(self.request, partition, read_header(records))
         appended = self.request.broker.replicas.append(
-            partition, records, view.size, self._acks, self._now_ms, in_transaction=in_transaction
+            partition, checked or records, view.size, self._acks, self._now_ms, in_transaction=in_transaction
         )
         self._note(partition, appended, result)
 
@@ -289,27 +343,52 @@ class Produce:
 
     def respond(self) -> None:
         """Answer now, or once what was appended is acknowledged."""
-        request, broker = self.request, self.request.broker
         if self._acks == ACKS_NONE:
-            if self._failed:
-                logger.info("closing connection from %s: a produce with acks=0 failed", request.connection.peer)
-                request.drop()
-            else:
-                quota = broker.quotas.produce
-                request.no_reply(request.quota_wait_ms((quota, request.nbytes), timed=False) if quota.limited else 0)
+            self._end_without_response()
             return
         response = ProduceResponse(responses=self._topics)
-        if not self._waiting:
-            _reply(request, response)
+        if self._waiting:
+            self._wait(partial(_reply, self.request, response))
+        else:
+            _reply(self.request, response)
+
+    async def respond_in_turns(self) -> None:
+        """The same for a request of many partitions."""
+        request = self.request
+        if self._acks == ACKS_NONE:
+            self._end_without_response()
             return
-        operation = DelayedProduce(request, response, self._waiting)
+        if self._waiting:
+            acknowledged: asyncio.Future[None] = request.broker.loop.create_future()
+            self._wait(partial(_complete, acknowledged))
+            await acknowledged
+        await request.answer(ProduceResponse(responses=self._topics), wait_ms=_wait_ms(request))
+
+    def _end_without_response(self) -> None:
+        request = self.request
+        if self._failed:
+            logger.info("closing connection from %s: a produce with acks=0 failed", request.connection.peer)
+            request.drop()
+        else:
+            quota = request.broker.quotas.produce
+            request.no_reply(request.quota_wait_ms((quota, request.nbytes), timed=False) if quota.limited else 0)
+
+    def _wait(self, respond: Callable[[], None]) -> None:
+        """Have ``respond`` called once what was appended is acknowledged, or its time is over."""
+        request = self.request
+        operation = DelayedProduce(request, self._waiting, respond)
         if not operation.try_complete():
             request.connection.state = operation
             keys = [pending.key for pending in self._waiting]
             timeout_ms = request.message.timeout_ms
             # Its records are views of memory that is others' from now on.
             request.message = None
-            broker.replicas.produce_purgatory.watch(operation, keys, timeout_ms / 1000)
+            request.broker.replicas.produce_purgatory.watch(operation, keys, timeout_ms / 1000)
+
+
+def _complete(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _is_old(view: RecordsView, config: LogConfig) -> bool:
@@ -331,9 +410,13 @@ def _needs_worker(version: int, view: RecordsView, config: LogConfig) -> bool:
 
 def _reply(request: Request, response: ProduceResponse) -> None:
     """Answer at once; what the request used of its client's quotas is waited for after it."""
+    request.reply(response, _wait_ms(request))
+
+
+def _wait_ms(request: Request) -> int:
     quotas = request.broker.quotas
     is_limited = quotas.produce.limited or quotas.request.limited
-    request.reply(response, request.quota_wait_ms((quotas.produce, request.nbytes)) if is_limited else 0)
+    return request.quota_wait_ms((quotas.produce, request.nbytes)) if is_limited else 0
 
 
 def _admit(request: Request, partition: Partition, header: BatchHeader) -> bool:

@@ -76,7 +76,7 @@ from broker.log.segment_list import SegmentList
 from broker.log.storage_errors import StorageErrors
 from broker.log.time_search import TimestampOffset
 from broker.log.truncation import Truncation
-from broker.log.validation import Origin
+from broker.log.validation import CheckedBatch, Origin
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
 from kafkalog.storage import names
 from kafkalog.storage.transaction_entries import AbortedTransaction
@@ -417,7 +417,7 @@ class Log:
 
     def append_batch(
         self,
-        records: memoryview,
+        records: memoryview | CheckedBatch,
         *,
         leader_epoch: int,
         now_ms: int,

@@ -18,7 +18,7 @@ from broker.log.producer_state import SEQUENCE_MASK, ProducerStateManager
 from broker.log.roller import Roller
 from broker.log.segment_list import SegmentList
 from broker.log.storage_errors import StorageErrors
-from broker.log.validation import Origin, as_protocol_error, prepare
+from broker.log.validation import CheckedBatch, Origin, as_protocol_error, check_transaction, prepare
 from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
 from kafkalog.records.any_format import iter_any_headers, verify_any_crc
 from kafkalog.records.batch import MAGIC, BatchHeader, assign_offsets
@@ -80,7 +80,7 @@ class LogAppender:
 
     def append_batch(
         self,
-        records: memoryview,
+        records: memoryview | CheckedBatch,
         leader_epoch: int,
         now_ms: int,
         origin: Origin,
@@ -90,7 +90,7 @@ class LogAppender:
 
         Args:
             records: exactly one batch; writable: offsets, leader epoch and, for LogAppendTime, timestamp are set in
-                place.
+                place. Or one that a worker has checked already.
             leader_epoch: of the leader that appends.
             in_transaction: the producer's transaction is known to cover this partition.
 
@@ -100,7 +100,13 @@ class LogAppender:
         if self._errors.offline is not None:
             raise self._errors.offline_error()
         config = self.config
-        records, header = prepare(records, config, now_ms, origin, self._directory.label, in_transaction=in_transaction)
+        label = self._directory.label
+        if isinstance(records, CheckedBatch):
+            header = records.header
+            records = records.records
+            check_transaction(header, origin, label, in_transaction=in_transaction)
+        else:
+            records, header = prepare(records, config, now_ms, origin, label, in_transaction=in_transaction)
         producer_id = header.producer_id
         if producer_id >= 0:
             duplicate = self._check_producer(records, header, origin)

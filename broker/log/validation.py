@@ -8,6 +8,7 @@ decided before the log changes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 
@@ -106,8 +107,8 @@ def prepare(
     except records_errors.RecordsError as error:
         raise as_protocol_error(error, label) from error
     attributes = header.attributes
-    if attributes & TRANSACTIONAL_FLAG and from_client and not in_transaction:
-        raise InvalidTxnStateError(f"Record was not part of an ongoing transaction in topic partition {label}")
+    if attributes & TRANSACTIONAL_FLAG:
+        check_transaction(header, origin, label, in_transaction=in_transaction)
     if attributes & LOG_APPEND_TIME_FLAG:
         refuse_append_time(label)
     if config.message_timestamp_type == LOG_APPEND_TIME:
@@ -196,22 +197,30 @@ def recompress(records: memoryview, header: BatchHeader, target: Codec) -> memor
     return memoryview(pack_header(header._replace(attributes=attributes), body))
 
 
-def recompress_ahead(records: memoryview, config: LogConfig) -> memoryview:
-    """A produced batch under the topic's codec, for ``prepare`` to find nothing left to do.
+@dataclass(frozen=True, slots=True)
+class CheckedBatch:
+    """A batch that ``prepare`` has checked, for an append that comes later, and its header.
 
-    Changes nothing but the bytes it returns, so that a worker may do it. A batch that ``prepare`` will refuse is
-    returned as it is.
+    Whether its transaction, if it has one, covers the partition is yet to be seen.
     """
-    if len(records) > config.max_message_bytes or len(records) < HEADER_SIZE:
-        return records
-    base_offset, length, _, magic = _PREFIX.unpack_from(records)
-    if base_offset or magic != 2 or LOG_OVERHEAD + length != len(records):
-        return records
-    try:
-        header = check_batch(records).header
-    except records_errors.RecordsError:
-        return records
-    return recompress(records, header, TARGET_CODECS[config.compression_type])
+
+    records: memoryview
+    header: BatchHeader
+
+
+def prepare_ahead(records: memoryview, config: LogConfig, now_ms: int, origin: Origin, label: str) -> CheckedBatch:
+    """Do on a worker what ``prepare`` does. It changes nothing but ``records``.
+
+    Raises:
+        KafkaError: the batch is refused.
+    """
+    return CheckedBatch(*prepare(records, config, now_ms, origin, label, in_transaction=True))
+
+
+def check_transaction(header: BatchHeader, origin: Origin, label: str, *, in_transaction: bool) -> None:
+    """Raises InvalidTxnStateError for a client's transactional batch whose transaction does not cover the partition."""
+    if header.attributes & TRANSACTIONAL_FLAG and origin is Origin.CLIENT and not in_transaction:
+        raise InvalidTxnStateError(f"Record was not part of an ongoing transaction in topic partition {label}")
 
 
 def as_protocol_error(error: records_errors.RecordsError, label: str) -> Exception:

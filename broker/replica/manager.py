@@ -16,7 +16,7 @@ from broker.log.config import LogConfig
 from broker.log.legacy.message_sets import PreparedSet
 from broker.log.manager import LogManager
 from broker.log.moving.mover import LogMover
-from broker.log.validation import Origin
+from broker.log.validation import CheckedBatch, Origin
 from broker.metadata.model import ClusterState, PartitionState, TopicState
 from broker.metrics.counters import BrokerCounters
 from broker.replica.hosting_retries import HostingRetries
@@ -318,7 +318,7 @@ class ReplicaManager:
     def append(
         self,
         partition: Partition,
-        records: memoryview,
+        records: memoryview | CheckedBatch,
         nbytes: int,
         acks: int,
         now_ms: int,

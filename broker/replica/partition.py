@@ -12,7 +12,7 @@ from broker.log.append_info import AppendInfo
 from broker.log.legacy.message_sets import PreparedSet
 from broker.log.log import Log
 from broker.log.segment_file import ReadResult
-from broker.log.validation import Origin
+from broker.log.validation import CheckedBatch, Origin
 from broker.metadata.model import PartitionState
 from broker.metrics.counters import TopicCounters
 from kafkalog.protocol.errors import (
@@ -158,7 +158,7 @@ class Partition:
 
     def append(
         self,
-        records: memoryview,
+        records: memoryview | CheckedBatch,
         acks: int,
         now_ms: int,
         *,

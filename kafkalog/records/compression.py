@@ -35,6 +35,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
+from mmap import mmap
 from struct import Struct
 
 import cramjam
@@ -72,6 +73,11 @@ _UINT32_BIG = Struct(">I")
 GZIP_MAX_MEMBERS = 64
 """Producers write one member; each further one costs a copy of what follows it."""
 
+GZIP_LIKELY_RATIO = 128
+"""Real data do not shrink so far; the most is 1,032."""
+MAPPED_FROM = 8 * 1024 * 1024
+"""Bytes from which on memory for a result is a mapping of its own."""
+
 DEFAULT_MAX_SIZE = 128 * 1024 * 1024
 """What one batch may expand to where the caller does not say."""
 
@@ -84,6 +90,13 @@ class Codec(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+_SIMPLE_RATIOS: dict[int, int] = {
+    Codec.GZIP: GZIP_LIKELY_RATIO,
+    Codec.SNAPPY: SNAPPY_MAX_RATIO,
+    Codec.LZ4: LZ4_MAX_RATIO,
+}
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
@@ -104,6 +117,26 @@ def decompress(codec: int, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> Bu
     if decompressor is None:
         raise UnsupportedCompressionTypeError(f"unknown compression type {int(codec)}")
     return decompressor(data, max_size)
+
+
+def most_expanded(codec: int, data: Buffer, room: int) -> int:
+    """About how many bytes may come out of `data`, by what its headers state; looked at only where `room` may not do.
+
+    Damaged data are 0 bytes, for they are refused at once. gzip states nothing that could be believed: it is taken for
+    `GZIP_LIKELY_RATIO` times as large as it is.
+    """
+    view = memoryview(data)
+    ratio = _SIMPLE_RATIOS.get(codec)
+    if ratio is not None and (len(view) * ratio <= room or codec == Codec.GZIP):
+        return len(view) * ratio
+    try:
+        if codec == Codec.SNAPPY:
+            return sum(map(_snappy_size, _snappy_blocks(view)))
+        if codec == Codec.LZ4:
+            return _lz4_bound(view)
+        return _zstd_bound(view) if codec == Codec.ZSTD else len(view)
+    except CorruptRecordError:
+        return 0
 
 
 Reserve = Callable[[int], memoryview]
@@ -131,14 +164,17 @@ def _too_large(name: str, max_size: int) -> RecordTooLargeError:
 
 
 def _to_new_memory(into: Callable[[Buffer, Reserve, int], int], data: Buffer, max_size: int) -> Buffer:
-    rooms: list[bytearray] = []
+    rooms: list[bytearray | mmap] = []
 
     def reserve(size: int) -> memoryview:
-        rooms.append(bytearray(size))
+        # The kernel fills a mapping with zeros as it is written to. A bytearray of 128 MiB would be filled at once, in
+        # a call during which no other thread runs.
+        rooms.append(mmap(-1, size) if size >= MAPPED_FROM else bytearray(size))
         return memoryview(rooms[0])
 
     size = into(data, reserve, max_size)
-    return rooms[0] if size == len(rooms[0]) else memoryview(rooms[0])[:size]
+    room = rooms[0]
+    return room if isinstance(room, bytearray) and size == len(room) else memoryview(room)[:size]
 
 
 # none

@@ -18,12 +18,14 @@ from broker.api.dispatcher import ApiDispatcher
 from broker.api.large import NEVER, FullCollections, Lanes, Turn, Turns, release
 from broker.workers import ThreadWorkers
 from kafkalog.protocol.api_keys import ApiKey
-from kafkalog.protocol.codec import encode_request
+from kafkalog.protocol.codec import decode_response, encode_request
+from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkalog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -31,8 +33,9 @@ from kafkalog.protocol.messages.write_txn_markers import (
 )
 from kafkalog.protocol.primitives import uvarint
 from kafkalog.protocol.schema import Request as ProtocolRequest
+from kafkalog.records.compression import Codec
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.wire import exchange, receive_frame
+from tests.support.wire import batch, create_topic, end_offset, exchange, receive_frame
 
 DEADLINE_S = 120
 
@@ -169,7 +172,7 @@ def flexible(key: ApiKey, version: int, body: bytes, tags: bytes = b"\0") -> byt
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
-MANY_TAGS = uvarint(10_000_000) + b"\x63\x00" * 10_000_000
+MANY_TAGS = uvarint(5_000_000) + b"\x63\x00" * 5_000_000
 PRODUCE_START = b"\x00" + struct.pack(">hi", 1, 1000)
 METADATA_OF_NONE = b"\x01\x00\x00\x00"
 
@@ -228,3 +231,63 @@ MANY_ENTRIES: dict[type[ProtocolRequest], tuple[ProtocolRequest, int]] = {
 @pytest.mark.parametrize("api", list(MANY_ENTRIES), ids=lambda api: api.__name__)
 def test_nobody_waits_for_many_entries(broker: KafkalogBroker, api: Any) -> None:
     assert send_beside(broker, encode_request(*MANY_ENTRIES[api], 1, "c"))
+
+
+def to_topic(name: str, data: list[PartitionProduceData], acks: int = -1) -> ProduceRequest:
+    return ProduceRequest(acks=acks, timeout_ms=60_000, topic_data=[TopicProduceData(name=name, partition_data=data)])
+
+
+def produced(broker: KafkalogBroker, request: ProduceRequest, version: int) -> list[tuple[int, int]]:
+    """The error and the base offset of each partition."""
+    frame = send_beside(broker, encode_request(request, version, 1, "c"))
+    _, answer = decode_response(ProduceRequest, version, frame)
+    return [(row.error_code, row.base_offset) for topic in answer.responses for row in topic.partition_responses]
+
+
+def test_nobody_waits_for_batches_that_expand_far(broker: KafkalogBroker) -> None:
+    """A batch of 4 KB with a record of 120 MB takes 100 ms to check, and a request may hold many."""
+    name, count = "expanding", 12
+    records = batch([bytes(120_000_000)], codec=Codec.ZSTD)
+    data = [PartitionProduceData(index=index, records=records) for index in range(count)]
+    with broker.connect() as sock:
+        create_topic(sock, name, count)
+        request = ProduceRequest(
+            acks=-1, timeout_ms=60_000, topic_data=[TopicProduceData(name=name, partition_data=data)]
+        )
+        assert produced(broker, request, 9) == [(ErrorCode.NONE, 0)] * count
+        assert [end_offset(sock, name, index) for index in range(count)] == [1] * count
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_nobody_waits_for_many_partitions(broker: KafkalogBroker, version: int) -> None:
+    """Among those that there are not, those that there are get their records."""
+    name = f"among-{version}"
+    none = [PartitionProduceData(index=5000, records=b"") for _ in range(200_000)]
+    data = [PartitionProduceData(index=1, records=batch([b"first"])), *none]
+    data.append(PartitionProduceData(index=0, records=batch([b"last"])))
+    with broker.connect() as sock:
+        create_topic(sock, name, 2)
+        request = ProduceRequest(
+            acks=-1, timeout_ms=60_000, topic_data=[TopicProduceData(name=name, partition_data=data)]
+        )
+        outcomes = produced(broker, request, version)
+        assert (outcomes[0], outcomes[-1]) == ((ErrorCode.NONE, 0), (ErrorCode.NONE, 0))
+        assert set(outcomes[1:-1]) == {(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)}
+        assert [end_offset(sock, name, index) for index in range(2)] == [1, 1]
+
+
+def test_a_batch_that_a_worker_checks_is_refused_as_others_are(broker: KafkalogBroker) -> None:
+    name = "refused"
+    damaged = batch([bytes(20_000_000)], codec=Codec.ZSTD)
+    damaged[-1] ^= 1
+    transactional = batch([bytes(20_000_000)], codec=Codec.ZSTD, producer_id=7, producer_epoch=0, base_sequence=0,
+                          is_transactional=True)  # fmt: skip
+    with broker.connect() as sock:
+        create_topic(sock, name, 2)
+        data = [PartitionProduceData(index=index, records=each) for index, each in enumerate([damaged, transactional])]
+        rows = exchange(sock, to_topic(name, data, acks=1), 9).responses[0].partition_responses
+        assert [row.error_code for row in rows] == [
+            ErrorCode.CORRUPT_MESSAGE,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ]
+        assert [end_offset(sock, name, index) for index in range(2)] == [0, 0]

@@ -126,7 +126,7 @@ def test_a_produce_that_fails_while_it_waits_has_its_connection_closed(
         await broker.until(lambda: len(broker.server.replicas.produce_purgatory) == 2, "both wait")
         # A response that cannot be encoded stands for whatever may fail there.
         broken = delayed(broker, base_offset=0)
-        broken._response.throttle_time_ms = None  # type: ignore[assignment]
+        broken._waiting[0].result.base_offset = None  # type: ignore[assignment]
         broker.disk.release()
         assert await wire.is_closed()
         assert (await answer(healthy, other)).base_offset == 1
