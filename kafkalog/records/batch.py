@@ -81,7 +81,8 @@ NO_TIMESTAMP_TYPE_FLAG = 0x4000
 MIN_RECORD_SIZE = 7
 """The smallest record, its length byte included: six one-byte fields."""
 
-_HEADER = Struct(">qiibIhiqqqhii")
+HEADER = Struct(">qiibIhiqqqhii")
+"""The header, in the order of `BatchHeader`'s fields."""
 _PREFIX = Struct(">qiib")
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")
@@ -194,7 +195,7 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
         _check_prefix(buf, pos)
     if available < HEADER_SIZE or pos < 0:
         raise CorruptRecordError(f"{available} bytes where a batch header of {HEADER_SIZE} should be")
-    return BatchHeader._make(_HEADER.unpack_from(buf, pos))
+    return BatchHeader._make(HEADER.unpack_from(buf, pos))
 
 
 def _check_prefix(buf: Buffer, pos: int) -> int:
@@ -217,7 +218,7 @@ def iter_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[
         size = _check_prefix(buf, pos)
         if size > end - pos:
             return
-        yield pos, BatchHeader._make(_HEADER.unpack_from(buf, pos))
+        yield pos, BatchHeader._make(HEADER.unpack_from(buf, pos))
         pos += size
 
 
@@ -289,7 +290,7 @@ def seal_batch(header: BatchHeader, batch: bytearray) -> bytearray:
     batch_length = len(batch) - LOG_OVERHEAD
     if batch_length > 0x7FFFFFFF:
         raise InvalidRecordError("batch of more than 2 GiB")
-    _HEADER.pack_into(batch, 0, *header)
+    HEADER.pack_into(batch, 0, *header)
     _INT32.pack_into(batch, 8, batch_length)
     batch[MAGIC_AT] = MAGIC
     with memoryview(batch) as view, view[ATTRIBUTES_AT:] as covered:

@@ -12,4 +12,5 @@ who writes it, and what a crash leaves behind.
 - `index_entries`        offset and time index; `index_arrays` whole ones as numpy arrays
 - `transaction_entries`  the index of aborted transactions
 - `snapshots`            producer state as of an offset
+- `batch_walk`           the record batches of a segment
 """

@@ -8,15 +8,15 @@ too, with a header made for it (`kafkalog.records.any_format`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import Struct
+from contextlib import suppress
 
 import numpy as np
 
 from kafkalog.records.any_format import header_is_there, read_any_header, verify_any_crc
-from kafkalog.records.batch import ATTRIBUTES_AT, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader
-from kafkalog.records.checksum import crc32c
+from kafkalog.records.batch import HEADER_SIZE, MAGIC, MAGIC_AT, BatchHeader
 from kafkalog.records.errors import CorruptRecordError, RecordsError, UnsupportedMagicError
-from kafkalog.records.message_set import MIN_ENTRY_SIZE, MIN_SIZES
+from kafkalog.records.message_set import MIN_SIZES
+from kafkalog.storage import batch_walk
 from spark_kafkalog.fs.interface import File
 
 WINDOW = 128 * 1024
@@ -25,8 +25,6 @@ SMALL_BYTES = 256
 """Batches up to this size are verified where only headers are wanted: markers that end transactions have 78 bytes."""
 SEARCH_BYTES = 64 << 20
 """How far behind damage sound batches are searched for."""
-
-_HEADER = Struct(">qiibIhiqqqhii")
 
 
 class CorruptLogError(RuntimeError):
@@ -89,36 +87,15 @@ class Batches:
     def headers(self, at: int) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of each whole batch from ``at`` on, up to the first place where none is. Checksums are
         verified of batches up to SMALL_BYTES only."""
-        while self.end - at >= MIN_ENTRY_SIZE:
-            window = self.file.read(at, min(WINDOW, self.end - at))
-            have, pos = len(window), 0
-            while header_is_there(window, pos, have):
-                if window[pos + MAGIC_AT] < MAGIC:
-                    try:
-                        header = read_any_header(window, pos)
-                    except RecordsError:
-                        return
-                    if header.size > self.end - at - pos or header.base_offset < 0:
-                        return
-                    yield at + pos, header
-                    pos += header.size
-                    continue
-                header = BatchHeader._make(_HEADER.unpack_from(window, pos))
-                size = LOG_OVERHEAD + header.batch_length
-                if header.magic != MAGIC or not HEADER_SIZE <= size <= self.end - at - pos:
-                    return
+        walk = batch_walk.headers(self._read, at, self.end, chunk_bytes=WINDOW, verified_bytes=SMALL_BYTES)
+        with suppress(RecordsError):
+            for place, header in walk:
                 if header.last_offset_delta < 0 or header.base_offset < 0:
                     return
-                if size <= SMALL_BYTES:
-                    if pos + size > len(window):
-                        break
-                    if crc32c(window[pos + ATTRIBUTES_AT : pos + size]) != header.crc:
-                        return
-                yield at + pos, header
-                pos += size
-            at += pos
-            if not pos:
-                return
+                yield place, header
+
+    def _read(self, size: int, at: int) -> memoryview:
+        return self.file.read(at, size)
 
 
 def after_damage(batches: Batches, at: int, least: int, most: int, index: list[int], stop: int) -> int | None:

@@ -145,9 +145,9 @@ def test_every_flipped_bit_is_noticed() -> None:
 
 def _field(batch: bytearray, name: str, value: int) -> bytes:
     header = read_header(batch)._replace(**{name: value})
-    from kafkalog.records.batch import _HEADER
+    from kafkalog.records.batch import HEADER
 
-    _HEADER.pack_into(batch, 0, *header)
+    HEADER.pack_into(batch, 0, *header)
     return _sealed(batch)
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from broker.log.batch_scan import is_zero
 from broker.log.control import parse_marker
 from broker.log.tools.findings import Finding, Level, Remedy
 from broker.log.tools.index_check import OffsetIndexCheck, TimeIndexCheck
@@ -20,9 +21,10 @@ from broker.log.tools.targets import PartitionDir
 from kafkalog.records import checking
 from kafkalog.records import table as t
 from kafkalog.records.any_format import header_is_there, read_any_header, verify_any_crc
-from kafkalog.records.batch import CONTROL_FLAG, LOG_OVERHEAD, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
+from kafkalog.records.batch import CONTROL_FLAG, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
 from kafkalog.records.errors import RecordsError
 from kafkalog.storage import names
+from kafkalog.storage.batch_walk import stated_size
 
 CHUNK_BYTES = 1 << 20
 """Read at once: what is checked is still in the processor's cache then."""
@@ -173,7 +175,7 @@ class _Reader:
                     continue
                 view = view[scan.position :]
             if scan.error is None:
-                size = self._size_at(view)
+                size = stated_size(view)
                 if position + size <= end and size > len(view):
                     # A batch larger than a chunk.
                     self._buffer = bytearray(size)
@@ -228,34 +230,20 @@ class _Reader:
         report.batches -= 1
         return True
 
-    @staticmethod
-    def _size_at(view: memoryview) -> int:
-        if len(view) < LOG_OVERHEAD:
-            return 0
-        return LOG_OVERHEAD + int.from_bytes(view[8:12], "big", signed=True)
-
     def _problem(self, error: RecordsError | None, view: memoryview, position: int, end: int) -> str:
         left = end - position
-        if self._is_zero(position, end):
+        if is_zero(self._fd, position, end):
             return f"{left} bytes that are zero"
         if error is not None:
             return str(error)
         if not header_is_there(view, 0, len(view)):
             return f"{left} bytes that are less than a batch's header"
-        return f"a batch of {self._size_at(view)} bytes of which {left} are there"
-
-    def _is_zero(self, position: int, end: int) -> bool:
-        while position < end:
-            chunk = os.pread(self._fd, min(CHUNK_BYTES, end - position), position)
-            if not chunk or any(chunk):
-                return False
-            position += len(chunk)
-        return True
+        return f"a batch of {stated_size(view)} bytes of which {left} are there"
 
     def _resume(self, view: memoryview, position: int, end: int) -> int:
         """Where the next sound batch begins: behind this one by its length, or where the offset index says."""
         candidates = []
-        size = self._size_at(view)
+        size = stated_size(view)
         if size > LOG_OVERHEAD:
             candidates.append(position + size)
         candidates += [at for at in self._index_positions if at > position]
@@ -265,7 +253,7 @@ class _Reader:
         return end
 
     def _is_sound(self, position: int, end: int) -> bool:
-        head = os.pread(self._fd, LOG_OVERHEAD + 49, position)
+        head = os.pread(self._fd, HEADER_SIZE, position)
         try:
             header = read_any_header(head)
             if position + header.size > end or header.base_offset < self._report.next_offset:

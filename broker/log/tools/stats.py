@@ -19,6 +19,7 @@ from kafkalog.records.batch import CODEC_MASK, CONTROL_FLAG, MAGIC_AT, TRANSACTI
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import RecordsError
 from kafkalog.storage import names
+from kafkalog.storage.batch_walk import stated_size
 
 CHUNK_BYTES = 1 << 20
 """Read at once: what is checked is still in the processor's cache then."""
@@ -199,7 +200,7 @@ def _tables(path: str, stats: Stats, progress: Callable[[int], None]) -> Iterato
                 position += scan.position
                 progress(scan.position)
                 continue
-            whole = 12 + int.from_bytes(view[8:12], "big", signed=True) if len(view) >= 12 else 0
+            whole = stated_size(view)
             if scan.error is None and len(view) < whole <= end - position:
                 size = whole
                 continue

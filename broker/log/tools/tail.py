@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from broker.log.tools.targets import NotALogError, PartitionDir, partition_at
@@ -21,6 +22,7 @@ from kafkalog.records.any_format import (
 from kafkalog.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader, Record
 from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.storage import names
+from kafkalog.storage.batch_walk import headers, stated_size
 
 CHUNK_BYTES = 64 << 10
 PATIENCE = 20
@@ -155,7 +157,8 @@ class Tail:
         head = os.pread(self._fd, LOG_OVERHEAD, self._position)
         if not any(head):
             return False
-        size = LOG_OVERHEAD + int.from_bytes(head[8:12], "big", signed=True)
+        # Less than the length is there: it is cut off, too.
+        size = stated_size(head) or LOG_OVERHEAD
         left = os.fstat(self._fd).st_size - self._position
         if size <= left and self._refused <= PATIENCE:
             return True
@@ -180,23 +183,14 @@ class Tail:
         """Position and header of the whole batches of the open file."""
         end = os.fstat(self._fd).st_size
         position = 0
-        while position < end:
-            chunk = os.pread(self._fd, CHUNK_BYTES, position)
-            at = 0
-            while len(chunk) - at > MAGIC_AT and any(chunk[at : at + MAGIC_AT + 1]):
-                if len(chunk) - at < HEADER_SIZES[min(chunk[at + MAGIC_AT], MAGIC)]:
-                    break
-                try:
-                    header = read_any_header(chunk, at)
-                except RecordsError as error:
-                    raise type(error)(f"{self._log}, position {position + at}: {error}") from None
-                if position + at + header.size > end:
-                    return
-                yield position + at, header
-                at += header.size
-            if at == 0:
-                return
-            position += at
+        try:
+            for position, header in headers(partial(os.pread, self._fd), 0, end, chunk_bytes=CHUNK_BYTES):
+                yield position, header
+                position += header.size
+        except RecordsError as error:
+            # Zeros are those of a file that was made at its full size.
+            if any(os.pread(self._fd, MAGIC_AT + 1, position)):
+                raise type(error)(f"{self._log}, position {position}: {error}") from None
 
 
 def last_records(batches: Iterator[Batch], count: int) -> list[tuple[Batch, Record]]:
