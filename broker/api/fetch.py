@@ -16,6 +16,7 @@ from broker.api.errors import error_code
 from broker.api.fetch_conversion import AS_STORED_SINCE, FetchConversion, Limited
 from broker.api.fetch_session import NO_SESSION, ZERO_ID, FetchContext, FetchPartitionState, partition_key
 from broker.log.segment_file import ReadResult
+from broker.replica.partition import FetchIsolation
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -25,6 +26,7 @@ from kafkalog.protocol.errors import (
 )
 from kafkalog.protocol.messages.fetch import (
     AbortedTransaction,
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -32,6 +34,8 @@ from kafkalog.protocol.messages.fetch import (
 )
 
 TOPIC_ID_VERSION = 13
+REPLICA_STATE_SINCE = 15
+"""From this version on a follower names itself in ``replica_state``."""
 HARD_LIMIT_VERSION = 2
 """Up to this version a response never exceeds the limits, not even for one batch."""
 ZSTD_SINCE = 10
@@ -111,13 +115,24 @@ def _serve(fetch: Fetch) -> None:
 class Fetch(DelayedOperation):
     """One fetch: read, and if that is too little, wait and read again."""
 
-    __slots__ = ("_added", "_context", "_request", "_results", "failed", "max_bytes", "min_bytes", "nbytes")
+    __slots__ = (
+        "_added", "_context", "_diverged", "_is_first", "_isolation", "_replica", "_request", "_results", "failed",
+        "max_bytes", "min_bytes", "nbytes",
+    )  # fmt: skip
 
     def __init__(self, request: Request, context: FetchContext) -> None:
         super().__init__()
         message: FetchRequest = request.message
         self._request = request
         self._context = context
+        self._replica = (
+            message.replica_id if request.version < REPLICA_STATE_SINCE else message.replica_state.replica_id
+        )
+        """The broker id of a follower; negative for a consumer."""
+        self._isolation = FetchIsolation.of(self._replica, message.isolation_level)
+        self._is_first = True
+        """What is read again after a wait tells nothing new of where a follower is."""
+        self._diverged = False
         self.max_bytes = min(message.max_bytes, request.broker.config["fetch.max.bytes"])
         quota = request.broker.quotas.fetch
         if quota.limited:
@@ -143,7 +158,7 @@ class Fetch(DelayedOperation):
     @property
     def is_enough(self) -> bool:
         """Whether what was read is worth an answer before its time."""
-        return self.nbytes >= self.min_bytes or (self.nbytes > 0 and self._is_behind())
+        return self._diverged or self.nbytes >= self.min_bytes or (self.nbytes > 0 and self._is_behind())
 
     def missing(self) -> list[Callable[[], None]]:
         """What a worker has to do before ``read`` gets by without the disk; nothing, for a consumer at the tail."""
@@ -186,6 +201,7 @@ class Fetch(DelayedOperation):
                     remaining -= size
                     min_one = is_hard
             results.append(data)
+        self._is_first = False
 
     def _read_one(self, state: FetchPartitionState, max_bytes: int, min_one: bool, data: PartitionData) -> ReadResult:
         if not state.name:
@@ -197,22 +213,36 @@ class Fetch(DelayedOperation):
         if self._request.version < ZSTD_SINCE and partition.log.config.compression_type == "zstd":
             raise UnsupportedCompressionTypeError
         data.records = _EMPTY
-        isolation = self._request.message.isolation_level
-        if self._request.broker.replicas.logs.resources.open_files.crowded:
+        if self._replica >= 0:
+            partition.check_follower(self._replica, state.leader_epoch)
+        log_end = partition.log.log_end_offset
+        diverged = None
+        if state.fetched_epoch >= 0:
+            partition.check_leader_epoch(state.leader_epoch)
+            diverged = partition.divergence(state.fetched_epoch, state.fetch_offset)
+        if diverged is not None:
+            self._diverged = True
+            data.diverging_epoch = EpochEndOffset(epoch=diverged[0], end_offset=diverged[1])
+            result = ReadResult([], 0)
+        elif self._request.broker.replicas.logs.resources.open_files.crowded:
             # Slices on their way hold as many files as there may be: the client asks again for what this leaves out.
             result = ReadResult([], 0)
         else:
-            result = partition.read(state.fetch_offset, max_bytes, isolation, state.leader_epoch, min_one=min_one)
+            result = partition.read(state.fetch_offset, max_bytes, self._isolation, state.leader_epoch, min_one=min_one)
         data.high_watermark = partition.high_watermark
         data.last_stable_offset = partition.last_stable_offset
         data.log_start_offset = partition.log.log_start_offset
-        if isolation:
+        if self._isolation is FetchIsolation.LAST_STABLE_OFFSET:
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=row.producer_id, first_offset=row.first_offset)
                 for row in partition.aborted_within(state.fetch_offset, result)
             ]
         else:
             data.aborted_transactions = None
+        if self._replica >= 0 and self._is_first and diverged is None:
+            self._request.broker.replicas.follower_fetched(
+                partition, self._replica, state.fetch_offset, state.log_start, log_end
+            )
         return result
 
     def _fail(self, data: PartitionData, state: FetchPartitionState, error: Exception) -> None:
@@ -261,10 +291,9 @@ class Fetch(DelayedOperation):
         for a response ends with the segment.
         """
         get = self._request.broker.replicas.get
-        isolation = self._request.message.isolation_level
         for state in self._context.partitions:
             partition = get(state.name, state.partition)
-            if partition is not None and partition.is_behind(state.fetch_offset, isolation):
+            if partition is not None and partition.is_behind(state.fetch_offset, self._isolation):
                 return True
         return False
 
@@ -303,7 +332,7 @@ class Fetch(DelayedOperation):
             size = len(data.records) if data.records is not None else 0
             if context.session is not None:
                 news = state.changed(data.error_code, data.high_watermark, data.log_start_offset, size)
-                if context.incremental and not news:
+                if context.incremental and not news and data.diverging_epoch.epoch < 0:
                     continue
                 if size:
                     served.append(partition_key(state, by_id))

@@ -14,8 +14,9 @@ from typing import NamedTuple
 from broker.api.context import Request
 from broker.api.fetch_session import FetchPartitionState
 from broker.log.segment_file import FileSlice
+from broker.replica.partition import FetchIsolation
 from kafkalog.protocol.errors import UnsupportedVersionError
-from kafkalog.protocol.messages.fetch import PartitionData
+from kafkalog.protocol.messages.fetch import FetchRequest, PartitionData
 from kafkalog.records.any_format import OLD_MAGICS
 from kafkalog.records.convert import down_convert, needs_conversion
 
@@ -139,7 +140,8 @@ class FetchConversion:
         if done.records:
             data.records = done.records
         elif state.fetch_offset < done.behind < partition.high_watermark:
-            isolation = self._request.message.isolation_level
+            message: FetchRequest = self._request.message
+            isolation = FetchIsolation.of(message.replica_id, message.isolation_level)
             try:
                 result = partition.read(
                     done.behind, max(state.max_bytes, 1), isolation, state.leader_epoch, min_one=True

@@ -36,8 +36,8 @@ class FetchPartitionState:
     """One partition a fetch asks for, and what its session last told of it."""
 
     __slots__ = (
-        "fetch_offset", "leader_epoch", "max_bytes", "name", "partition", "sent_error", "sent_high_watermark",
-        "sent_log_start", "topic_id",
+        "fetch_offset", "fetched_epoch", "leader_epoch", "log_start", "max_bytes", "name", "partition", "sent_error",
+        "sent_high_watermark", "sent_log_start", "topic_id",
     )  # fmt: skip
 
     def __init__(self, name: str, topic_id: uuid.UUID, partition: int) -> None:
@@ -46,6 +46,8 @@ class FetchPartitionState:
         self.partition = partition
         self.fetch_offset = 0
         self.leader_epoch = -1
+        self.fetched_epoch = -1
+        self.log_start = -1
         self.max_bytes = 0
         self.sent_high_watermark = -1
         self.sent_log_start = -1
@@ -55,6 +57,8 @@ class FetchPartitionState:
         """Take the position of a ``FetchPartition`` of the request."""
         self.fetch_offset = wanted.fetch_offset
         self.leader_epoch = wanted.current_leader_epoch
+        self.fetched_epoch = wanted.last_fetched_epoch
+        self.log_start = wanted.log_start_offset
         self.max_bytes = wanted.partition_max_bytes
 
     def changed(self, error: int, high_watermark: int, log_start: int, nbytes: int) -> bool:

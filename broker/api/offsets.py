@@ -9,7 +9,7 @@ from broker.api.context import Request
 from broker.api.errors import Answering
 from broker.log.cold import read_largest_timestamp
 from broker.log.log import Log
-from broker.replica.partition import Partition
+from broker.replica.partition import FetchIsolation, Partition
 from kafkalog.protocol.errors import (
     InvalidRequestError,
     InvalidTopicError,
@@ -52,6 +52,7 @@ async def handle_list_offsets(request: Request) -> None:
     for topic in message.topics:
         async for wanted in request.each(topic.partitions):
             counts[topic.name, wanted.partition_index] += 1
+    isolation = FetchIsolation.of(message.replica_id, message.isolation_level)
     topics = []
     async for topic in request.each(message.topics):
         results = []
@@ -68,7 +69,7 @@ async def handle_list_offsets(request: Request) -> None:
                         await _read_in(request, partition.log, wanted.timestamp)
                         # The search may decompress a batch.
                         await asyncio.sleep(0)
-                    _look_up(partition, wanted.timestamp, message.isolation_level, result)
+                    _look_up(partition, wanted.timestamp, isolation, result)
                     if request.version < FIRST_WITH_LEADER_EPOCH:
                         result.leader_epoch = UNKNOWN
             results.append(result)
@@ -98,12 +99,13 @@ def _check(version: int, timestamp: int, count: int) -> None:
         raise UnsupportedVersionError
 
 
-def _look_up(partition: Partition, timestamp: int, isolation: int, result: ListOffsetsPartitionResponse) -> None:
+def _look_up(
+    partition: Partition, timestamp: int, isolation: FetchIsolation, result: ListOffsetsPartitionResponse
+) -> None:
     log = partition.log
-    end = partition.latest_offset(isolation)
     if timestamp == LATEST:
         # Unknown where messages of v0 or v1 have none: a consumer would ask in vain where it ended.
-        result.offset = end
+        result.offset = partition.latest_offset(isolation)
         result.leader_epoch = partition.leader_epoch if log.latest_epoch >= 0 else UNKNOWN
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         result.offset = log.log_start_offset
@@ -115,7 +117,7 @@ def _look_up(partition: Partition, timestamp: int, isolation: int, result: ListO
         if log.config.message_format == 0:
             raise UnsupportedForMessageFormatError
         found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-        if found is not None and found.offset < end:
+        if found is not None and found.offset < partition.end_for(isolation):
             result.timestamp, result.offset, result.leader_epoch = (
                 found.timestamp,
                 found.offset,

@@ -177,12 +177,21 @@ class ReplicaManager:
                     self._retries.add(key)
                 raise
             counters = self.counters.topic(topic)
-            partition = Partition(topic, index, self.broker_id, log, config.min_insync, counters)
+            partition = Partition(
+                topic,
+                index,
+                self.broker_id,
+                log,
+                config.min_insync,
+                counters,
+                max_lag_ms=self.config["replica.lag.time.max.ms"],
+                clock_ms=self.runtime.monotonic_ms,
+            )
             self._partitions[key] = partition
             self._offline.pop(key, None)
             self._retries.discard(key)
-        partition.become(assigned)
-        self._role_changed(partition)
+        if partition.become(assigned):
+            self._role_changed(partition)
         return partition
 
     def _host_again(self, key: tuple[str, int]) -> bool:
@@ -218,6 +227,8 @@ class ReplicaManager:
     def reconfigure_all(self, config: BrokerConfig, cluster: ClusterState) -> None:
         """Apply changed broker defaults to every partition."""
         self.config = config
+        for partition in self:
+            partition.max_lag_ms = config["replica.lag.time.max.ms"]
         for state in cluster.topics.values():
             self.reconfigure(state)
 
@@ -369,6 +380,14 @@ class ReplicaManager:
         if sync:
             self.sync(partition)
         return Appended(partition, info, partition.leader_epoch, acks, sync)
+
+    def follower_fetched(
+        self, partition: Partition, replica: int, offset: int, log_start_offset: int, log_end: int
+    ) -> None:
+        """Note a follower's fetch (`Partition.follower_fetched`), and wake what waits for the high watermark."""
+        if partition.follower_fetched(replica, offset, log_start_offset, log_end):
+            self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
+            self.produce_purgatory.notify(partition.key)
 
     def _role_changed(self, partition: Partition) -> None:
         """Wake every produce and fetch that waits for ``partition``, for the answer may be another one now."""

@@ -1,11 +1,14 @@
-"""One partition as this broker holds it: leader, ISR, high watermark.
+"""One partition as this broker holds it: its log, and its role of leader or follower.
 
-A partition on a lone broker is a partition whose ISR is its leader (DESIGN D13): the high watermark is the smallest
-log end offset over the ISR, here the leader's own, and ``acks=all`` waits for it like it would with followers.
+A partition on a lone broker is a partition whose only in-sync replica is its leader: the high watermark is the smallest
+log end offset over the ISR, here the leader's own, and ``acks=all`` waits for it as it does with followers. The roles
+(`roles`) decide; the partition applies what they decide to its log.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import IntEnum
 from typing import NamedTuple
 
 from broker.log.append_info import AppendInfo
@@ -15,19 +18,37 @@ from broker.log.segment_file import ReadResult
 from broker.log.validation import CheckedBatch, Origin
 from broker.metadata.model import PartitionState
 from broker.metrics.counters import TopicCounters
+from broker.replica.roles import Leader, Role, Truncation, role_of, truncation
 from kafkalog.protocol.errors import (
     ErrorCode,
     FencedLeaderEpochError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     OffsetNotAvailableError,
+    OffsetOutOfRangeError,
     PolicyViolationError,
     UnknownLeaderEpochError,
 )
 from kafkalog.storage.transaction_entries import AbortedTransaction
 
-READ_UNCOMMITTED = 0
-READ_COMMITTED = 1
+
+class FetchIsolation(IntEnum):
+    """Up to where a fetch reads; the first two are the wire's isolation levels read_uncommitted and read_committed."""
+
+    HIGH_WATERMARK = 0
+    LAST_STABLE_OFFSET = 1
+    LOG_END = 2
+
+    @classmethod
+    def of(cls, replica_id: int, isolation_level: int) -> FetchIsolation:
+        """The bound for a follower, by its broker id, or for a consumer, whose replica id is negative."""
+        if replica_id >= 0 or replica_id == FUTURE_REPLICA:
+            return cls.LOG_END
+        return cls.LAST_STABLE_OFFSET if isolation_level else cls.HIGH_WATERMARK
+
+
+FUTURE_REPLICA = -3
+"""The replica id by which Apache Kafka copies a log into another of its own directories."""
 NO_LEADER = -1
 NO_LEADER_EPOCH = -1
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
@@ -62,22 +83,21 @@ class Partition:
     """See the module. Used on the event loop's thread only."""
 
     __slots__ = (
-        "broker_id",
-        "counters",
-        "index",
-        "isr",
-        "key",
-        "leader",
-        "leader_epoch",
-        "leading_since",
-        "log",
-        "min_insync",
-        "replicas",
+        "_clock_ms", "broker_id", "counters", "index", "key", "leading", "log", "max_lag_ms", "min_insync", "role",
         "topic",
-    )
+    )  # fmt: skip
 
     def __init__(
-        self, topic: str, index: int, broker_id: int, log: Log, min_insync: int, counters: TopicCounters
+        self,
+        topic: str,
+        index: int,
+        broker_id: int,
+        log: Log,
+        min_insync: int,
+        counters: TopicCounters,
+        *,
+        max_lag_ms: int,
+        clock_ms: Callable[[], int],
     ) -> None:
         self.counters = counters
         self.topic = topic
@@ -86,36 +106,62 @@ class Partition:
         self.broker_id = broker_id
         self.log = log
         self.min_insync = min_insync
-        self.leader = NO_LEADER
-        self.leader_epoch = NO_LEADER_EPOCH
-        self.leading_since = NO_LEADER_EPOCH
-        """The epoch in which this broker became leader; it has led in every later epoch too."""
-        self.replicas: tuple[int, ...] = ()
-        self.isr: frozenset[int] = frozenset()
+        self.max_lag_ms = max_lag_ms
+        self._clock_ms = clock_ms
+        self.role: Role | None = None
+        self.leading: Leader | None = None
+        """The role, while it is the leader's."""
 
-    def become(self, state: PartitionState) -> None:
-        """Take the role that the registry gives this broker."""
-        newer = state.leader_epoch > self.leader_epoch
-        if not self.is_leader:
-            self.leading_since = state.leader_epoch
-        self.leader = state.leader
-        self.leader_epoch = state.leader_epoch
-        self.replicas = state.replicas
-        self.isr = frozenset(state.isr)
-        if self.is_leader:
-            if newer:
-                # Before it has written anything: who asks where this epoch ends is told the log end offset.
-                self.log.assign_epoch(state.leader_epoch)
-            self._advance_high_watermark()
+    # -- the role
+
+    def become(self, state: PartitionState) -> bool:
+        """Take the role that a controller gives this broker.
+
+        Returns:
+            Whether anything changed. A state of an older leader epoch is refused. So is one of the present epoch that
+            names another leader; in the present epoch the ISR and the replicas alone may change.
+        """
+        before = self.role
+        if before is not None and not before.is_superseded_by(state):
+            return False
+        self._take(role_of(state, self.broker_id, self.log.log_end_offset, self._clock_ms(), before))
+        leading = self.leading
+        if leading is not None:
+            if before is None or leading.epoch > before.epoch:
+                # Before anything is written in it: a follower that asks where this epoch ends learns the log end.
+                self.log.assign_epoch(leading.epoch)
+            self.advance_high_watermark()
+        return True
 
     def stop(self) -> None:
         """Give up the role: this broker does not host the partition any more."""
-        self.leader = NO_LEADER
-        self.isr = frozenset()
+        self._take(None)
+
+    def _take(self, role: Role | None) -> None:
+        self.role = role
+        self.leading = role if isinstance(role, Leader) else None
 
     @property
     def is_leader(self) -> bool:
-        return self.leader == self.broker_id
+        return self.leading is not None
+
+    @property
+    def leader(self) -> int:
+        """The leader's broker id, NO_LEADER where there is none or it is not known."""
+        return NO_LEADER if self.role is None else self.role.leader
+
+    @property
+    def leader_epoch(self) -> int:
+        return NO_LEADER_EPOCH if self.role is None else self.role.epoch
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        return () if self.role is None else self.role.replicas
+
+    @property
+    def isr(self) -> frozenset[int]:
+        """The confirmed in-sync replicas; empty where this broker does not lead."""
+        return frozenset() if self.leading is None else self.leading.isr
 
     @property
     def effective_min_insync(self) -> int:
@@ -125,7 +171,126 @@ class Partition:
     @property
     def is_under_min_isr(self) -> bool:
         """Whether this broker leads the partition with fewer in-sync replicas than acks=all needs."""
-        return self.is_leader and len(self.isr) < self.effective_min_insync
+        return self.leading is not None and len(self.leading.isr) < self.effective_min_insync
+
+    # -- followers, while this broker leads
+
+    def check_follower(self, replica: int, leader_epoch: int) -> None:
+        """Refuse a fetch of a broker that is no replica as far as this leader knows; it has to try again.
+
+        Raises:
+            FencedLeaderEpochError, UnknownLeaderEpochError, NotLeaderOrFollowerError: see `check_leader_epoch`. A
+                broker that is no replica is told the second, or the third where it does not name an epoch.
+        """
+        self.check_leader_epoch(leader_epoch)
+        if self.leading is None or replica not in self.leading.followers:
+            raise NotLeaderOrFollowerError if leader_epoch == NO_LEADER_EPOCH else UnknownLeaderEpochError
+
+    def follower_fetched(self, replica: int, offset: int, log_start_offset: int, log_end: int) -> bool:
+        """Note the fetch of a follower, whose log holds everything before ``offset``.
+
+        Args:
+            log_start_offset: of the follower's log.
+            log_end: the log end offset here before the fetch was served.
+
+        Returns:
+            Whether the high watermark advanced.
+
+        Raises:
+            NotLeaderOrFollowerError: this broker does not lead the partition, or the other one is no replica of it.
+        """
+        leading = self.leading
+        if leading is None or replica not in leading.followers:
+            raise NotLeaderOrFollowerError
+        leading.fetched(replica, offset, log_start_offset, log_end, self._clock_ms())
+        return self.advance_high_watermark()
+
+    def expanded_isr(self, replica: int) -> frozenset[int] | None:
+        """The ISR with a follower that has caught up, to be proposed to the controller; None to leave it."""
+        return None if self.leading is None else self.leading.expanded_isr(replica, self.high_watermark)
+
+    def shrunk_isr(self) -> frozenset[int] | None:
+        """The ISR without followers that fell behind, to be proposed to the controller; None to leave it."""
+        if self.leading is None:
+            return None
+        return self.leading.shrunk_isr(self.log.log_end_offset, self._clock_ms(), self.max_lag_ms)
+
+    def propose_isr(self, isr: frozenset[int]) -> None:
+        """Remember that ``isr`` is proposed to the controller: acknowledgements wait for its members too.
+
+        Raises:
+            NotLeaderOrFollowerError: this broker does not lead the partition.
+        """
+        if self.leading is None:
+            raise NotLeaderOrFollowerError
+        self.leading.propose(isr)
+
+    def confirm_isr(self, leader_epoch: int, isr: frozenset[int], partition_epoch: int) -> bool:
+        """Apply the ISR that the controller has put in force on a proposal of ``leader_epoch``.
+
+        Returns:
+            Whether the high watermark advanced. An answer to a proposal of an earlier epoch changes nothing.
+        """
+        leading = self.leading
+        if leading is None or leading.epoch != leader_epoch or partition_epoch < leading.partition_epoch:
+            return False
+        leading.confirm(isr, partition_epoch)
+        return self.advance_high_watermark()
+
+    def withdraw_isr(self, leader_epoch: int) -> bool:
+        """Go back to the confirmed ISR, for the controller has refused a proposal of ``leader_epoch``.
+
+        Returns:
+            Whether the high watermark advanced.
+        """
+        leading = self.leading
+        if leading is None or leading.epoch != leader_epoch:
+            return False
+        leading.withdraw()
+        return self.advance_high_watermark()
+
+    def advance_high_watermark(self) -> bool:
+        """Move the high watermark to where the in-sync replicas are by now; whether it moved."""
+        leading, log = self.leading, self.log
+        if leading is None:
+            return False
+        if not leading.followers:
+            # What the only replica has appended, every replica has.
+            log.high_watermark = log.log_end_offset
+            return True
+        before = log.high_watermark
+        log.high_watermark = leading.high_watermark(
+            before, log.log_end_offset, self.effective_min_insync, self._clock_ms(), self.max_lag_ms
+        )
+        return log.high_watermark > before
+
+    # -- replication, while another broker leads
+
+    def append_as_follower(
+        self, records: memoryview, leader_epoch: int, leader_high_watermark: int, now_ms: int
+    ) -> AppendInfo | None:
+        """Append what was fetched from the leader in ``leader_epoch``, and take over its high watermark.
+
+        Returns:
+            What was appended, or None when there was no whole batch.
+
+        Raises:
+            FencedLeaderEpochError: the role has changed since the fetch was sent; nothing is appended.
+            KafkaError: see `Log.append_as_follower`.
+        """
+        role = self.role
+        if role is None or isinstance(role, Leader) or role.epoch != leader_epoch:
+            raise FencedLeaderEpochError
+        info = self.log.append_as_follower(records, now_ms=now_ms) if len(records) else None
+        self.log.high_watermark = role.high_watermark(leader_high_watermark, self.log.log_end_offset)
+        return info
+
+    def truncation(self, epoch: int, end_offset: int) -> Truncation:
+        """Where to cut the log by the leader's answer on its last epoch; see `roles.truncation`."""
+        log = self.log
+        return truncation(epoch, end_offset, log.log_end_offset, log.high_watermark, log.end_offset_for_epoch)
+
+    # -- reading and appending
 
     @property
     def high_watermark(self) -> int:
@@ -175,9 +340,9 @@ class Partition:
             NotEnoughReplicasError: ``acks`` is all and the ISR is smaller than ``min.insync.replicas``.
             KafkaError: the log refuses the batch or cannot be written.
         """
-        self._check_may_append(acks)
+        epoch = self._epoch_to_append(acks)
         info = self.log.append_batch(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, in_transaction=in_transaction
+            records, leader_epoch=epoch, now_ms=now_ms, origin=origin, in_transaction=in_transaction
         )
         self._note_append(info)
         return info
@@ -190,22 +355,25 @@ class Partition:
         Raises:
             KafkaError: as `append`.
         """
-        self._check_may_append(acks)
-        info = self.log.append_legacy(prepared, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+        epoch = self._epoch_to_append(acks)
+        info = self.log.append_legacy(prepared, leader_epoch=epoch, now_ms=now_ms, origin=origin)
         self._note_append(info)
         return info
 
-    def _check_may_append(self, acks: int) -> None:
-        if not self.is_leader:
+    def _epoch_to_append(self, acks: int) -> int:
+        """The leader epoch of an append, which may go ahead; errors as `append`."""
+        leading = self.leading
+        if leading is None:
             raise NotLeaderOrFollowerError
-        if acks == ACKS_ALL and self.is_under_min_isr:
+        if acks == ACKS_ALL and self.min_insync > 1 and self.is_under_min_isr:
             raise NotEnoughReplicasError(
                 f"The size of the current ISR {sorted(self.isr)} is insufficient to satisfy the min.isr requirement "
                 f"of {self.effective_min_insync} for partition {self.topic}-{self.index}"
             )
+        return leading.epoch
 
     def _note_append(self, info: AppendInfo) -> None:
-        self._advance_high_watermark()
+        self.advance_high_watermark()
         if info.first_offset >= 0 and not info.duplicate:
             self.counters.messages_in += info.last_offset - info.first_offset + 1
 
@@ -220,44 +388,70 @@ class Partition:
             None while it has to wait; NONE; or the error: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, or
             NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR shrank below ``min.insync.replicas`` meanwhile.
         """
-        if not self.is_leader or append.leader_epoch < self.leading_since:
+        leading = self.leading
+        if leading is None or append.leader_epoch < leading.since:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         log, end = self.log, append.info.last_offset + 1
         replicated = append.acks != ACKS_ALL or log.high_watermark >= end
         if not replicated or (append.sync and log.recovery_point < end):
             return None if log.offline is None else ErrorCode.KAFKA_STORAGE_ERROR
-        if append.acks == ACKS_ALL and self.is_under_min_isr:
+        is_all = append.acks == ACKS_ALL and self.min_insync > 1
+        if is_all and len(leading.maximal_isr) < self.effective_min_insync:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
-    def read(self, offset: int, max_bytes: int, isolation: int, leader_epoch: int, *, min_one: bool) -> ReadResult:
-        """Record batches from ``offset`` for a consumer: up to the high watermark, or the last stable offset.
+    def read(
+        self, offset: int, max_bytes: int, isolation: FetchIsolation, leader_epoch: int, *, min_one: bool
+    ) -> ReadResult:
+        """Record batches from ``offset`` up to the bound that ``isolation`` names.
 
         Raises:
             OffsetOutOfRangeError: the offset is below the log start or above the log end.
+            KafkaError: see `check_leader_epoch`.
         """
         self.check_leader_epoch(leader_epoch)
-        bound = self.log.high_watermark if isolation == READ_UNCOMMITTED else self.last_stable_offset
-        return self.log.read(offset, max_bytes, max_offset=bound, min_one=min_one)
+        return self.log.read(offset, max_bytes, max_offset=self.end_for(isolation), min_one=min_one)
 
-    def is_behind(self, offset: int, isolation: int) -> bool:
-        """Whether a consumer at ``offset`` may read on in a later segment."""
-        end = self.log.high_watermark if isolation == READ_UNCOMMITTED else self.last_stable_offset
-        return self.log.is_in_older_segment(offset, end)
+    def is_behind(self, offset: int, isolation: FetchIsolation) -> bool:
+        """Whether a reader at ``offset`` may read on in a later segment."""
+        return self.log.is_in_older_segment(offset, self.end_for(isolation))
+
+    def end_for(self, isolation: FetchIsolation) -> int:
+        """The offset up to which ``isolation`` lets a reader read."""
+        if isolation is FetchIsolation.HIGH_WATERMARK:
+            return self.log.high_watermark
+        return self.last_stable_offset if isolation is FetchIsolation.LAST_STABLE_OFFSET else self.log.log_end_offset
+
+    def divergence(self, fetched_epoch: int, offset: int) -> tuple[int, int] | None:
+        """Where a follower's log, which has records of ``fetched_epoch`` before ``offset``, parts from this one.
+
+        Returns:
+            The largest epoch up to that one that this log knows and the offset where it ends, for the follower to
+            truncate to and to fetch again; None where the logs agree.
+
+        Raises:
+            OffsetOutOfRangeError: this log does not reach back so far.
+        """
+        epoch, end = self.log.end_offset_for_epoch(fetched_epoch)
+        if epoch == NO_LEADER_EPOCH or end < 0 or offset < self.log.log_start_offset:
+            raise OffsetOutOfRangeError
+        return (epoch, end) if epoch < fetched_epoch or end < offset else None
 
     def aborted_within(self, offset: int, result: ReadResult) -> list[AbortedTransaction]:
         """The aborted transactions that a reader of committed records leaves out of what it read from ``offset``."""
         return self.log.aborted_within(offset, result, self.last_stable_offset)
 
-    def latest_offset(self, isolation: int) -> int:
+    def latest_offset(self, isolation: FetchIsolation) -> int:
         """What a consumer calls the end of the partition.
 
         Raises:
-            OffsetNotAvailableError: leadership is too fresh for the end to be known.
+            OffsetNotAvailableError: this broker leads for so short a time that its high watermark may be behind the
+                one that its predecessor told (KIP-207).
         """
-        if self.log.high_watermark < 0:
+        is_fresh = self.leading is not None and self.log.high_watermark < self.leading.epoch_start
+        if is_fresh and isolation is not FetchIsolation.LOG_END:
             raise OffsetNotAvailableError
-        return self.log.high_watermark if isolation == READ_UNCOMMITTED else self.last_stable_offset
+        return self.end_for(isolation)
 
     def delete_records(self, before: int) -> int:
         """Advance the log start offset to ``before`` (-1: the high watermark); the new log start offset.
@@ -272,7 +466,3 @@ class Partition:
         if not self.log.config.delete:
             raise PolicyViolationError
         return self.log.delete_records(self.high_watermark if before == -1 else before)
-
-    def _advance_high_watermark(self) -> None:
-        # The ISR is the leader alone: what it has appended is what every in-sync replica has.
-        self.log.high_watermark = self.log.log_end_offset

@@ -10,6 +10,7 @@ import pytest
 
 from broker.api.fetch_session import EVICTION_SECONDS, FetchSessionCache, partition_key
 from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.fetch import FetchPartition
 
 IDS = {name: uuid.uuid5(uuid.NAMESPACE_DNS, name) for name in ("a", "b", "c")}
 NAMES = {topic_id: name for name, topic_id in IDS.items()}
@@ -21,8 +22,8 @@ def fetch(session_id: int, epoch: int, wanted: dict[tuple[str, int], int], forge
     def topic(name: str, **fields: Any) -> SimpleNamespace:
         return SimpleNamespace(topic=name, topic_id=IDS[name], **fields)
 
-    def partition(index: int, offset: int) -> SimpleNamespace:
-        return SimpleNamespace(partition=index, fetch_offset=offset, current_leader_epoch=-1, partition_max_bytes=100)
+    def partition(index: int, offset: int) -> FetchPartition:
+        return FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=100)
 
     return SimpleNamespace(
         session_id=session_id,

@@ -98,3 +98,8 @@ def refuse_appends(partition: Partition, refuse: bool = True) -> None:
     replicas = (0, 9) if refuse else (0,)
     partition.min_insync = len(replicas)
     partition.become(PartitionState(replicas, (0,), 0, partition.leader_epoch))
+
+
+def begin_epoch(partition: Partition) -> None:
+    """Its leader is elected again."""
+    partition.become(PartitionState(partition.replicas, tuple(partition.isr), 0, partition.leader_epoch + 1))

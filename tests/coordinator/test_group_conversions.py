@@ -16,7 +16,7 @@ from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 from tests.broker.groups_support import subscription
 from tests.coordinator.classic_world import SESSION_MS
 from tests.coordinator.running import Start
-from tests.coordinator.support import refuse_appends
+from tests.coordinator.support import begin_epoch, refuse_appends
 
 NONE = ErrorCode.NONE
 
@@ -40,7 +40,7 @@ class Changing:
     def in_log(self) -> set[tuple[str, str]]:
         """The kind and state of the groups that a reload finds."""
         (shard,) = self.running.groups.shards()
-        shard.partition.leader_epoch += 1
+        begin_epoch(shard.partition)
         self.running.ready()
         return {(group.membership.kind, group.membership.state_name) for group in self.running.groups.groups()}
 

@@ -21,6 +21,7 @@ from broker.coordinator.group.modern.group import ConsumerGroup
 from broker.coordinator.group.offsets import GroupOffsets
 from broker.coordinator.group.shard_parts import Group, ShardState
 from broker.coordinator.state_log import StateRecord
+from broker.metadata.model import PartitionState
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -31,7 +32,7 @@ from kafkalog.protocol.errors import (
     NotCoordinatorError,
 )
 from tests.coordinator.running import ANYBODY, T0, Running, Start, at
-from tests.coordinator.support import refuse_appends
+from tests.coordinator.support import begin_epoch, refuse_appends
 from tests.support.registry import having
 
 DAY_MS = 86_400_000
@@ -133,13 +134,13 @@ def test_who_leads_no_more_answers_nothing(start: Start) -> None:
     async def waits() -> JoinResult:
         waiting = asyncio.ensure_future(running.joined("g"))
         await asyncio.sleep(0)
-        partition.leader = 9
+        partition.become(PartitionState((0, 9), (9,), 9, 1))
         with pytest.raises(NotCoordinatorError):
             running.groups.heartbeat("g", joined.member_id, None, 1)
         return await waiting
 
     assert running.run(waits()).error is ErrorCode.NOT_COORDINATOR
-    partition.leader, partition.leader_epoch = 0, partition.leader_epoch + 1
+    partition.become(PartitionState((0,), (0,), 0, 2))
     running.ready()
     assert running.groups.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
     running.groups.stop()
@@ -269,7 +270,7 @@ def test_a_topic_is_not_forgotten_for_groups_that_were_read_anew(start: Start, m
     async def work() -> None:
         forgetting = asyncio.ensure_future(shard.forget_topic("t"))
         await asyncio.sleep(0)
-        shard.partition.leader_epoch += 1
+        begin_epoch(shard.partition)
         [again] = running.groups.shards()
         assert again is not shard
         assert await forgetting < len(names)

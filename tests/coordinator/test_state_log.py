@@ -142,7 +142,7 @@ def test_logs_with_gaps_and_of_old_formats_are_read(stored: Make) -> None:
         memoryview(encode_batch(compacted, base_offset=3, leader_epoch=0)), now_ms=parts.now
     )
     partition.log.append_as_follower(memoryview(encode_batch([], base_offset=12, leader_epoch=0)), now_ms=parts.now)
-    partition.become(parts.store.state.topics["__consumer_offsets"].partitions[0])
+    partition.advance_high_watermark()
     pieces = parts.read(log)
     assert [record.offset for piece in pieces for batch in piece for record in batch.records] == [5, 9]
 
@@ -176,7 +176,7 @@ def test_errors_are_those_of_coordinators(stored: Make) -> None:
     with pytest.raises(CoordinatorNotAvailableError):
         parts.append(log, 0, records(b"k"))
     refuse_appends(partition, False)
-    partition.leader = 5
+    partition.become(PartitionState((0, 5), (5,), 5, 1))
     with pytest.raises(NotCoordinatorError):
         parts.append(log, 0, records(b"k"))
     with pytest.raises(NotCoordinatorError):
@@ -256,6 +256,8 @@ def test_what_waits_is_told_of_a_change_of_role(
         assert not waiting.done()
         assert not marker.done()
         assert not then
+        parts.replicas.follower_fetched(partition, 9, 2, 0, 2)
+        assert partition.high_watermark == 2
         for role in roles:
             become(*role)
         sync(partition)

@@ -32,7 +32,7 @@ from broker.log.validation import Origin
 from broker.replica.partition import Partition
 from kafkalog.records.batch import iter_headers
 from tests.crash import compacted
-from tests.crash.host import Host, Key, Row, all_rows, rows_of, standing_clock
+from tests.crash.host import Host, Key, Row, all_rows, rows_of
 from tests.crash.judge import PRODUCERS, Judge, Life, Moment, PartitionState
 from tests.crash.lossy_disk import Disk, RecordingOps
 from tests.log.support import NOW, batch, marker
@@ -125,7 +125,7 @@ class Driver:
         name = chance.choice(KEYS)
         data = batch(values, key=name, timestamp=NOW)
         info = log.append_batch(data, leader_epoch=partition.leader_epoch, now_ms=NOW)
-        partition._advance_high_watermark()
+        partition.advance_high_watermark()
         known = self.life.records.setdefault(key, {})
         known.update((info.first_offset + index, (name, value)) for index, value in enumerate(values))
 
@@ -141,7 +141,7 @@ class Driver:
         if open_transaction and chance.randrange(3) == 0:
             data = marker(producer, epoch=epoch, commit=chance.randrange(2) == 0)
             info = log.append_batch(data, leader_epoch=partition.leader_epoch, now_ms=NOW, origin=Origin.COORDINATOR)
-            partition._advance_high_watermark()
+            partition.advance_high_watermark()
         else:
             transactional = producer >= 0 and (open_transaction or chance.randrange(2) == 0)
             values = [
@@ -155,7 +155,7 @@ class Driver:
                 is_transactional=transactional,
             )  # fmt: skip
             info = log.append_batch(data, leader_epoch=partition.leader_epoch, now_ms=NOW, in_transaction=transactional)
-            partition._advance_high_watermark()
+            partition.advance_high_watermark()
         ((_, header),) = iter_headers(data)
         sequence = (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK if producer >= 0 else -1
         self.life.rows.setdefault(key, []).append(
@@ -324,13 +324,12 @@ def run_schedule(seed: int, keep: Path | None = None) -> int:
     }
     loop = asyncio.new_event_loop()
     try:
-        with standing_clock():
-            root = place / "life-0"
-            root.mkdir()
-            for number in range(LIVES):
-                image = one_life(loop, chance, place, root, settings)
-                root = place / f"life-{number + 1}"
-                image.rename(root)
+        root = place / "life-0"
+        root.mkdir()
+        for number in range(LIVES):
+            image = one_life(loop, chance, place, root, settings)
+            root = place / f"life-{number + 1}"
+            image.rename(root)
     except BaseException as error:
         command = f"python -m tests.crash.schedules --seed {seed}"
         raise AssertionError(f"schedule {seed}: {error!r}\nto run it again: {command}") from error

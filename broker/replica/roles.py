@@ -1,0 +1,222 @@
+"""The roles of a partition on this broker: leader and follower.
+
+A role knows nothing of logs, clocks or sockets. It is told offsets and times, and answers with offsets and decisions;
+`Partition` applies them to its log. A change of role makes a new object, so that nothing of an old leader epoch can
+act on a later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from broker.metadata.model import PartitionState
+from broker.replica import isr as in_sync
+from broker.replica.isr import FollowerState
+
+UNDEFINED = -1
+"""An epoch or an offset that is not known."""
+
+
+class Leader:
+    """This broker leads the partition.
+
+    Attributes:
+        broker_id: of this broker.
+        epoch: the leader epoch.
+        partition_epoch: counts the changes of the partition's state; of the last one that is known.
+        since: the epoch in which this broker became leader; it has led in every later epoch too.
+        epoch_start: the log end offset at which ``epoch`` began.
+        replicas: the brokers that hold the partition, in the order of their preference as leaders.
+        isr: the in-sync replicas that the controller has confirmed.
+        maximal_isr: these, and replicas whose joining is proposed and not confirmed yet. Records have to reach all
+            of them: whichever of the two sets turns out to be in force, each of its members has what was acknowledged.
+        proposed: the ISR that was proposed to the controller and not answered yet, or None.
+        followers: what is known of each other replica.
+    """
+
+    __slots__ = (
+        "broker_id",
+        "epoch",
+        "epoch_start",
+        "followers",
+        "isr",
+        "maximal_isr",
+        "partition_epoch",
+        "proposed",
+        "replicas",
+        "since",
+    )
+
+    def __init__(
+        self,
+        broker_id: int,
+        state: PartitionState,
+        since: int,
+        epoch_start: int,
+        followers: dict[int, FollowerState],
+    ) -> None:
+        isr = frozenset(state.isr)
+        self.broker_id = broker_id
+        self.epoch = state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.since = since
+        self.epoch_start = epoch_start
+        self.replicas = state.replicas
+        self.isr = isr
+        self.maximal_isr = isr
+        self.proposed: frozenset[int] | None = None
+        self.followers = followers
+
+    @property
+    def leader(self) -> int:
+        return self.broker_id
+
+    def is_superseded_by(self, state: PartitionState) -> bool:
+        """Whether ``state`` is newer: of a later epoch, or of this one with other replicas, in sync or altogether."""
+        if state.leader_epoch != self.epoch or state.leader != self.broker_id:
+            return state.leader_epoch > self.epoch
+        if state.partition_epoch != self.partition_epoch:
+            return state.partition_epoch > self.partition_epoch
+        return frozenset(state.isr) != self.isr or state.replicas != self.replicas
+
+    def high_watermark(self, current: int, log_end: int, min_insync: int, now_ms: int, max_lag_ms: int) -> int:
+        """The high watermark by what is known of the replicas: never below ``current``.
+
+        It stands still while the ISR is smaller than ``min_insync``, whatever acks the producers ask for: what
+        consumers have read must not be lost with fewer brokers than the topic's owner allows for.
+        """
+        if not self.followers:
+            return log_end
+        if len(self.isr) < min_insync:
+            return current
+        return max(current, in_sync.high_watermark(log_end, self.followers, self.maximal_isr, now_ms, max_lag_ms))
+
+    def fetched(self, replica: int, offset: int, log_start_offset: int, log_end: int, now_ms: int) -> None:
+        """Note a fetch of a follower from ``offset``, which came when the log ended at ``log_end``.
+
+        Raises:
+            KeyError: the broker is no replica of the partition.
+        """
+        self.followers[replica] = self.followers[replica].fetched(offset, log_start_offset, log_end, now_ms)
+
+    def expanded_isr(self, replica: int, high_watermark: int) -> frozenset[int] | None:
+        """The ISR with a follower that has caught up, to be proposed to the controller; None to leave it."""
+        if self.proposed is not None or replica in self.isr:
+            return None
+        if not in_sync.may_join(self.followers[replica], high_watermark, self.epoch_start):
+            return None
+        return self.isr | {replica}
+
+    def shrunk_isr(self, log_end: int, now_ms: int, max_lag_ms: int) -> frozenset[int] | None:
+        """The ISR without the followers that fell behind, to be proposed to the controller; None to leave it."""
+        if self.proposed is not None:
+            return None
+        gone = in_sync.out_of_sync(self.isr, self.broker_id, self.followers, log_end, now_ms, max_lag_ms)
+        return self.isr - gone if gone else None
+
+    def propose(self, isr: frozenset[int]) -> None:
+        """Remember that ``isr`` is proposed to the controller. Until it answers, no other one is."""
+        self.proposed = isr
+        self.maximal_isr = self.isr | isr
+
+    def confirm(self, isr: frozenset[int], partition_epoch: int) -> None:
+        """End the proposal: the controller has put ``isr`` in force, and counts ``partition_epoch`` changes by that."""
+        self.isr = isr
+        self.partition_epoch = partition_epoch
+        self.withdraw()
+
+    def withdraw(self) -> None:
+        """End the proposal: the controller has refused it, and the ISR stays as it was."""
+        self.proposed = None
+        self.maximal_isr = self.isr
+
+
+class Follower:
+    """Another broker leads the partition, or none does.
+
+    Attributes:
+        leader: its id, -1 while there is none.
+        epoch: the leader epoch.
+        partition_epoch: counts the changes of the partition's state; of the last one that is known.
+        replicas: the brokers that hold the partition.
+    """
+
+    __slots__ = ("epoch", "leader", "partition_epoch", "replicas")
+
+    def __init__(self, state: PartitionState) -> None:
+        self.leader = state.leader
+        self.epoch = state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.replicas = state.replicas
+
+    def is_superseded_by(self, state: PartitionState) -> bool:
+        """Whether ``state`` is newer: of a later epoch, or of this one with other replicas."""
+        if state.leader_epoch != self.epoch or state.leader != self.leader:
+            return state.leader_epoch > self.epoch
+        if state.partition_epoch != self.partition_epoch:
+            return state.partition_epoch > self.partition_epoch
+        return state.replicas != self.replicas
+
+    def high_watermark(self, of_leader: int, log_end: int) -> int:
+        """The high watermark here: the leader's, as far as this log goes. It may be lower than it was."""
+        return min(of_leader, log_end)
+
+
+Role = Leader | Follower
+
+
+def role_of(state: PartitionState, broker_id: int, log_end: int, now_ms: int, before: Role | None) -> Role:
+    """The role that ``state`` gives a broker whose log ends at ``log_end``."""
+    if state.leader != broker_id:
+        return Follower(state)
+    isr = frozenset(state.isr)
+    last = before if isinstance(before, Leader) else None
+    known = {} if last is None else last.followers
+    followers = {replica: known.get(replica, FollowerState()) for replica in state.replicas if replica != broker_id}
+    if last is not None and last.epoch == state.leader_epoch:
+        return Leader(broker_id, state, last.since, last.epoch_start, followers)
+    for replica, follower in followers.items():
+        followers[replica] = follower.elected(log_end, now_ms, in_sync=replica in isr, again=last is not None)
+    since = state.leader_epoch if last is None else last.since
+    return Leader(broker_id, state, since, log_end, followers)
+
+
+class Truncation(NamedTuple):
+    """Where a follower cuts its log to agree with its leader's.
+
+    Attributes:
+        offset: records at or after it are dropped.
+        done: whether the logs agree then; otherwise the leader is to be asked once more.
+    """
+
+    offset: int
+    done: bool
+
+
+def truncation(
+    leader_epoch: int,
+    leader_end: int,
+    log_end: int,
+    high_watermark: int,
+    end_offset_for: Callable[[int], tuple[int, int]],
+) -> Truncation:
+    """Where to cut by the leader's answer on this log's last epoch (KIP-101, KIP-279).
+
+    Args:
+        leader_epoch, leader_end: the largest epoch up to the one asked for that the leader knows, and the offset where
+            it ends there; UNDEFINED where the leader knows none, or speaks a version without epochs.
+        end_offset_for: the same of this log (`Log.end_offset_for_epoch`).
+    """
+    if leader_end == UNDEFINED:
+        # Nothing beyond the high watermark is known to be in the leader's log.
+        return Truncation(min(high_watermark, log_end), True)
+    if leader_epoch == UNDEFINED:
+        return Truncation(min(leader_end, log_end), True)
+    own_epoch, own_end = end_offset_for(leader_epoch)
+    if own_end == UNDEFINED:
+        return Truncation(min(leader_end, log_end), True)
+    if own_epoch != leader_epoch:
+        # The leader has that epoch and this log has not: ask again with the one that this log has before it.
+        return Truncation(min(own_end, log_end), False)
+    return Truncation(min(own_end, leader_end, log_end), True)
