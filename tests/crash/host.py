@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest import mock
 
 from broker.config.server import BrokerConfig
 from broker.log.batch_scan import verified_batches
@@ -41,7 +39,10 @@ class Row(NamedTuple):
 
 
 class Host:
-    """A broker in this process whose background work is done when the test says so."""
+    """A broker in this process whose background work is done when the test says so.
+
+    Its clock stands still: the same seed makes the same record.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, root: Path, settings: dict[str, str], ops: FileOps) -> None:
         self.loop = loop
@@ -51,7 +52,8 @@ class Host:
             "log.dirs": directories,
             **{name: value for name, value in settings.items() if name != "directories"},
         }
-        self.server = Server(BrokerConfig(texts), Runtime(loop, InlineWorkers(loop), LoopNetwork(loop), files=ops))
+        runtime = Runtime(loop, InlineWorkers(loop), LoopNetwork(loop), now_ms=lambda: NOW, files=ops)
+        self.server = Server(BrokerConfig(texts), runtime)
         self.run(self.server.start())
 
     def run(self, work: Any) -> Any:
@@ -132,10 +134,3 @@ def rows_at(log: Log, offset: int) -> int:
     """Base offset of the batch that a read of ``offset`` begins with."""
     ((_, header), *_) = iter_headers(memoryview(log.read(offset, 1).read()))
     return header.base_offset
-
-
-@contextlib.contextmanager
-def standing_clock() -> Iterator[None]:
-    """The broker's clock stands still: the same seed makes the same record."""
-    with mock.patch("broker.server.now_ms", return_value=NOW):
-        yield

@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kafkalog.records.batch import decode_batch, iter_headers
-from tests.crash.host import Host, standing_clock
+from tests.crash.host import Host
 from tests.crash.lossy_disk import Disk, NoSync, read_record
 from tests.crash.recorded_broker import RecordedBroker
 from tests.crash.test_kill_broker import create_topic, read_all
@@ -143,15 +143,14 @@ def test_a_killed_process_and_a_power_cut_before(recorded: RecordedBroker, tmp_p
             print(how)
             copy = tmp_path / "judged"
             shutil.copytree(image, copy)
-            with standing_clock():
-                host = Host(loop, copy, {"directories": "log", **SETTINGS}, NoSync())
-                try:
-                    assert not host.server.logs.offline_dirs
-                    for topic in FLUSHED:
-                        for index in range(PARTITIONS):
-                            check(values_of(host, topic, index), topic, index, acked, size)
-                finally:
-                    host.kill()
+            host = Host(loop, copy, {"directories": "log", **SETTINGS}, NoSync())
+            try:
+                assert not host.server.logs.offline_dirs
+                for topic in FLUSHED:
+                    for index in range(PARTITIONS):
+                        check(values_of(host, topic, index), topic, index, acked, size)
+            finally:
+                host.kill()
             shutil.rmtree(copy)
     finally:
         loop.close()
