@@ -84,7 +84,7 @@ def test_the_software_that_a_client_tells_is_known(requests: list[bytes], softwa
 def test_a_request_is_from_its_sessions_principal() -> None:
     session = Session(Endpoint("EXTERNAL", "", 9092), "10.0.0.1")
     connection: Any = SimpleNamespace(session=session)
-    message: Any = None
+    message = ApiVersionsRequest()
     counter: Any = None
     broker: Any = None
     request = Request(broker, connection, RequestHeader(18, 3, 1, "me"), message, counter, 0.0, 0, None)
