@@ -39,6 +39,11 @@ logger = logging.getLogger("kafkalog.broker.api")
 
 Entry = TypeVar("Entry")
 
+encoded = cast(Callable[[Response, int, int], list[Chunk]], encode_response)
+"""`encode_response` with the chunks that it has here: it passes on the slices of files that handlers put into
+``records``, for it passes on whatever has a length.
+"""
+
 
 class ClientGoneError(ConnectionError):
     """The client of a large request has left: nobody waits for the answer."""
@@ -272,9 +277,3 @@ class Request:
         """Close the connection, where there can be no response: none was asked for, or serving the request failed."""
         self._counter.answered(perf_counter() - self._began)
         self.connection.close()
-
-
-def encoded(response: Response, version: int, correlation_id: int) -> list[Chunk]:
-    """Return a response's frame, in which the slices of files stand that its handler put into ``records``."""
-    # The codec passes on whatever has a length.
-    return cast(list[Chunk], encode_response(response, version, correlation_id))
