@@ -12,7 +12,7 @@ from broker.coordinator.group.modern.heartbeat import check_request, heartbeat, 
 from broker.coordinator.group.modern.log_records import GroupRecord, decode_record
 from broker.coordinator.group.modern.membership import remove
 from broker.coordinator.group.modern.model import Assignment, TopicMetadata
-from broker.coordinator.group.modern.regex import compile_regex
+from broker.coordinator.group.modern.topic_regex import matching
 from kafkalog.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -49,7 +49,7 @@ class FakeTopics:
         return next((name for name, topic in self.by_name.items() if topic.topic_id == topic_id), None)
 
     def matching(self, regex: str) -> Matched | None:
-        return Matched(frozenset(compile_regex(regex).matching(self.by_name)), self.version)
+        return Matched(frozenset(matching(regex, self.by_name)), self.version)
 
 
 def wire(assignment: Assignment) -> list[TopicPartitions]:

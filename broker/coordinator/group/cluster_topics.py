@@ -12,7 +12,7 @@ from uuid import UUID
 
 from broker.coordinator.group.modern.context import Matched
 from broker.coordinator.group.modern.model import TopicMetadata
-from broker.coordinator.group.modern.regex import compile_regex
+from broker.coordinator.group.modern.topic_regex import matching
 from broker.coordinator.group.turns import Turns
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import TopicState
@@ -104,4 +104,4 @@ class ClusterTopics:
 
 def _match(regex: str, names: tuple[str, ...]) -> frozenset[str]:
     """On a worker."""
-    return frozenset(compile_regex(regex).matching(names))
+    return frozenset(matching(regex, names))
