@@ -56,9 +56,12 @@ def error_message(error: Exception) -> str | None:
         text = error.message
     elif isinstance(error, RecordsError):
         text = str(error) or None
-    if text is not None and len(text) > LONGEST_MESSAGE:
-        return f"{text[: LONGEST_MESSAGE - 3]}..."
-    return text
+    return None if text is None else shortened(text)
+
+
+def shortened(text: str) -> str:
+    """A message for a client, cut to 1,024 characters."""
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 3]}..."
 
 
 class Answering:

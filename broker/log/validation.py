@@ -13,6 +13,7 @@ from enum import IntEnum
 from struct import Struct
 
 from broker.log.config import LOG_APPEND_TIME, LogConfig
+from broker.log.rejection import RecordRules, RejectedRecordsError
 from kafkalog.protocol.errors import (
     CorruptMessageError,
     InvalidRecordError,
@@ -30,10 +31,8 @@ from kafkalog.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD,
-    NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     BatchHeader,
-    decode_batch,
     pack_header,
     read_header,
     records_section,
@@ -41,7 +40,7 @@ from kafkalog.records.batch import (
     set_log_append_time,
 )
 from kafkalog.records.compression import DEFAULT_MAX_SIZE, Codec, compress
-from kafkalog.records.validate import check_batch
+from kafkalog.records.validate import check_batch, keys_and_timestamps
 
 _PREFIX = Struct(">qiib")
 
@@ -104,6 +103,8 @@ def prepare(
         header, earliest, latest = check_batch(
             records, require_keys=config.compact and from_client, allow_control=not from_client
         )
+    except records_errors.MissingKeyError:
+        raise _without_keys(records, RecordRules.of(config, now_ms, label, from_client=from_client)) from None
     except records_errors.RecordsError as error:
         raise as_protocol_error(error, label) from error
     attributes = header.attributes
@@ -117,8 +118,11 @@ def prepare(
         return records, header._replace(max_timestamp=now_ms, attributes=header.attributes | LOG_APPEND_TIME_FLAG)
     before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     if now_ms - earliest > before or latest - now_ms > after:
-        for record in decode_batch(records, 0, check_crc=False)[1]:
-            check_timestamp(record.timestamp, record.offset, config, now_ms, label)
+        rules = RecordRules.of(config, now_ms, label, from_client=from_client)
+        if not rules.takes_all_between(earliest, latest):
+            rejection = rules.rejection(keys_and_timestamps(records))
+            if rejection is not None:
+                raise rejection
     if latest != header.max_timestamp:
         set_create_time(records, 0, latest)
         header = header._replace(max_timestamp=latest)
@@ -163,14 +167,15 @@ def refuse_append_time(label: str) -> None:
     )
 
 
-def check_timestamp(timestamp: int, offset: int, config: LogConfig, now_ms: int, label: str) -> None:
-    """Raises InvalidTimestampError for a record's timestamp that the topic does not take; none is not too early."""
-    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
-    if timestamp != NO_TIMESTAMP and not -after <= now_ms - timestamp <= before:
-        raise InvalidTimestampError(
-            f"Timestamp {timestamp} of message {offset} sent to {label} is out of range. "
-            f"The timestamp should be within [{now_ms - before}, {now_ms + after}]"
-        )
+def _without_keys(records: memoryview, rules: RecordRules) -> Exception:
+    """The error of a batch with records that lack a key: a later record may be damaged, or its timestamp wrong."""
+    try:
+        _, earliest, latest = check_batch(records)
+    except records_errors.RecordsError as error:
+        return as_protocol_error(error, rules.label)
+    if rules.takes_all_between(earliest, latest):
+        return RejectedRecordsError(rules)
+    return rules.rejection(keys_and_timestamps(records)) or RejectedRecordsError(rules)
 
 
 def _to_codec(

@@ -21,6 +21,10 @@ class InvalidRecordError(RecordsError):
     """The bytes are whole but their content breaks a rule: counts, offset deltas, keys (INVALID_RECORD)."""
 
 
+class MissingKeyError(InvalidRecordError):
+    """A record has no key where each must have one (INVALID_RECORD)."""
+
+
 class UnsupportedCompressionTypeError(RecordsError):
     """A codec that this format does not have (UNSUPPORTED_COMPRESSION_TYPE)."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .errors import CorruptRecordError, InvalidRecordError, RecordsError, UnsupportedMagicError
+from .errors import CorruptRecordError, InvalidRecordError, MissingKeyError, RecordsError, UnsupportedMagicError
 
 OK = 0
 TRUNCATED = 1
@@ -28,7 +28,7 @@ _ERRORS: dict[int, tuple[type[RecordsError], str]] = {
     TOO_FEW: (InvalidRecordError, "the batch ends before as many records as it states"),
     TOO_MANY: (InvalidRecordError, "bytes follow the last record"),
     BAD_DELTA: (InvalidRecordError, "the offset delta is out of order"),
-    NO_KEY: (InvalidRecordError, "a compacted topic's record has no key"),
+    NO_KEY: (MissingKeyError, "a compacted topic's record has no key"),
     BAD_HEADERS: (InvalidRecordError, "the count of headers does not fit the record"),
     NO_HEADER_KEY: (InvalidRecordError, "a header has no key"),
     BAD_BATCH: (CorruptRecordError, "the batch length is less than a header's"),

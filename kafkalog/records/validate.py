@@ -10,9 +10,11 @@ The walk over the records is a kernel (`kernels.py`), so that a batch costs micr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from . import kernels
+from ._plain import Fields
 from .batch import (
     MIN_RECORD_SIZE,
     NO_PRODUCER_ID,
@@ -83,6 +85,22 @@ def validate_batch(
         max_decompressed=max_decompressed,
         allow_control=allow_control,
     ).header
+
+
+def keys_and_timestamps(buf: Buffer, pos: int = 0) -> Iterator[tuple[bool, int]]:
+    """Of each record of a batch that `check_batch` has passed: whether it has a key, and its timestamp.
+
+    A walk in plain Python, some microseconds a record: for batches that are refused.
+    """
+    header = read_header(buf, pos)
+    section, at, end = records_section(buf, pos, header, DEFAULT_MAX_SIZE)
+    for _ in range(header.records_count):
+        record = Fields(section, at, end)
+        at = record.next
+        timestamp = (
+            header.max_timestamp if header.is_log_append_time else header.base_timestamp + record.timestamp_delta
+        )
+        yield record.key[1] >= record.key[0], timestamp
 
 
 def _check_header(header: BatchHeader, allow_control: bool) -> None:

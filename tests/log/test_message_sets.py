@@ -416,3 +416,14 @@ def test_any_sequence_of_formats_is_read_back(steps: list[tuple[int, int, Codec,
         log.close()
         again = open_log(directory, log.config, clean=clean)
         assert [record.value for _, record in stored(again)] == wanted
+
+
+@pytest.mark.parametrize(("magic", "codec"), [(1, Codec.NONE), (1, Codec.GZIP), (2, Codec.NONE)])
+def test_which_of_several_wrong_records_decides(magic: int, codec: Codec) -> None:
+    """Each message of a set that is not compressed is a batch of its own, so there the first decides."""
+    settings = config(1, cleanup_policy=("compact",), message_timestamp_before_max_ms=1000)
+    records = [Record(0, NOW, None, b"v"), Record(1, NOW - 2000, b"k", b"v")]
+    data = encode_batch(records) if magic == 2 else encode_message_set(records, magic=magic, codec=codec)
+    first_decides = magic == 1 and codec is Codec.NONE
+    with pytest.raises(errors.InvalidRecordError if first_decides else errors.InvalidTimestampError):
+        prepare_set(memoryview(data), settings, NOW, Origin.CLIENT, "t-0")

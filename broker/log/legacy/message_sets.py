@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from broker.log.config import LOG_APPEND_TIME, LogConfig
+from broker.log.rejection import RecordRules
 from broker.log.validation import (
     TARGET_CODECS,
     Origin,
     as_protocol_error,
     check_size,
-    check_timestamp,
     refuse_append_time,
     refuse_length,
 )
@@ -165,7 +165,7 @@ def _check_new(records: memoryview, config: LogConfig, origin: Origin, label: st
         raise InvalidRecordError(
             f"The baseOffset of the record batch in the append to {label} should be 0, but it is {header.base_offset}"
         )
-    check_batch(records, require_keys=config.compact and from_client, allow_control=not from_client)
+    check_batch(records, allow_control=not from_client)
     for flag, kind in ((header.is_transactional, "Transactional"), (header.has_producer_id, "Idempotent")):
         if flag:
             raise UnsupportedForMessageFormatError(
@@ -189,11 +189,14 @@ def _check_new(records: memoryview, config: LogConfig, origin: Origin, label: st
 
 
 def _check_records(source: _Source, config: LogConfig, now_ms: int, origin: Origin, label: str) -> None:
-    if config.compact and origin is Origin.CLIENT and any(record.key is None for record in source.records):
-        raise InvalidRecordError(f"Compacted topic cannot accept message without key in topic partition {label}")
-    if config.message_timestamp_type != LOG_APPEND_TIME:
-        for record in source.records:
-            check_timestamp(record.timestamp, record.offset, config, now_ms, label)
+    rules = RecordRules.of(config, now_ms, label, from_client=origin is Origin.CLIENT)
+    facts = [(record.key is not None, record.timestamp) for record in source.records]
+    # A message of an old format that is not compressed is a batch of its own, and the first that is refused decides.
+    together = source.magic == MAGIC or source.codec
+    for batch in [facts] if together else ([fact] for fact in facts):
+        rejection = rules.rejection(batch)
+        if rejection is not None:
+            raise rejection
 
 
 def _as_stored(source: _Source, config: LogConfig, now_ms: int) -> PreparedSet:
