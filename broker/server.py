@@ -380,7 +380,9 @@ class Server:
             config["log.flush.start.offset.checkpoint.interval.ms"] / 1000,
             self.logs.checkpoint_log_start_offsets,
         )
-        self._every(5.0, self.logs.checkpoint_high_watermarks)
+        self._every(
+            config["replica.high.watermark.checkpoint.interval.ms"] / 1000, self.logs.checkpoint_high_watermarks
+        )
         expiry_check = config["producer.id.expiration.check.interval.ms"] / 1000
         self._every(expiry_check, self._expire_producers, on_loop=True)
         self.broker.log_starts_changed = lambda: self._soon(self.logs.checkpoint_log_start_offsets)

@@ -91,7 +91,7 @@ def _entry(entry: Described, version: int, message: DescribeConfigsRequest) -> D
         if message.include_synonyms
         else [],
         config_type=entry.key.type,
-        documentation=entry.key.doc if message.include_documentation else None,
+        documentation=(entry.key.doc or None) if message.include_documentation else None,
     )
 
 

@@ -13,10 +13,20 @@ from broker.config.definition import ConfigKey, Type, Update, Value, at_least, b
 _MAX_INT = (1 << 31) - 1
 
 
+CONSUMER_LIMITS = {
+    "group.consumer.heartbeat.interval.ms": (
+        "group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms",
+    ),
+    "group.consumer.session.timeout.ms": (
+        "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms",
+    ),
+}  # fmt: skip
+"""Settings of the consumer protocol, each with the keys of its least and its greatest value."""
+
+
 def group_fault(value: Callable[[str], Value]) -> str | None:
     """How the broker's settings of the consumer protocol contradict each other, or None; ``value`` is that of a key."""
-    for setting in ("heartbeat.interval.ms", "session.timeout.ms"):
-        name, least, most = (f"group.consumer.{limit}{setting}" for limit in ("", "min.", "max."))
+    for name, (least, most) in CONSUMER_LIMITS.items():
         if value(most) < value(least):
             return f"{most} must be greater than or equals to {least}"
         if value(name) < value(least):

@@ -22,6 +22,7 @@ class ConfigError(ValueError):
 class Type(IntEnum):
     """Value types; the numbers are those of DescribeConfigs responses (KIP-226, KIP-569)."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -50,7 +51,13 @@ _INTEGER_RANGES = {
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. ``default`` is a value, not text; ``synonyms`` are further keys consulted in order when unset."""
+    """One key.
+
+    Attributes:
+        default: a value, not text.
+        synonyms: further keys that are consulted in order when this one is not set.
+        effect: False for a key that is accepted for Kafka's sake and changes nothing here.
+    """
 
     name: str
     type: Type
@@ -59,10 +66,12 @@ class ConfigKey:
     validator: Validator | None = None
     update: Update = Update.READ_ONLY
     synonyms: tuple[str, ...] = ()
+    effect: bool = True
 
     @property
     def sensitive(self) -> bool:
-        return self.type is Type.PASSWORD
+        """Whether its value is shown to nobody. What a key of no known type holds may be a secret."""
+        return self.type in (Type.PASSWORD, Type.UNKNOWN)
 
     def parse(self, text: str) -> Value:
         """The value of ``text``.
@@ -130,6 +139,19 @@ def between(minimum: float, maximum: float) -> Validator:
         if value is not None and not minimum <= value <= maximum:
             raise ConfigError(
                 f"Invalid value {value} for configuration {name}: Value must be between {minimum} and {maximum}"
+            )
+
+    return check
+
+
+def between_or(minimum: int, maximum: int, other: int) -> Validator:
+    """A number within two bounds, or ``other``."""
+
+    def check(name: str, value: Value) -> None:
+        if value is not None and value != other and not minimum <= value <= maximum:
+            raise ConfigError(
+                f"Invalid value {value} for configuration {name}: "
+                f"Value must be between {minimum} and {maximum} or equal to {other}"
             )
 
     return check

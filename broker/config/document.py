@@ -19,7 +19,8 @@ def _table(definition: ConfigDefinition, *, topic: bool) -> list[str]:
         if key.type is Type.PASSWORD and key.default is not None:
             shown = "(hidden)"
         extra = f"`{key.synonyms[0]}`" if topic and key.synonyms else key.update.value if not topic else ""
-        lines.append(f"| `{key.name}` | {key.type.name.lower()} | {shown} | {extra} | {key.doc} |")
+        doc = key.doc if key.effect else f"**No effect.** {key.doc}"
+        lines.append(f"| `{key.name}` | {key.type.name.lower()} | {shown} | {extra} | {doc} |")
     return lines
 
 

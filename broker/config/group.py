@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from broker.config.coordinators import CONSUMER_LIMITS
 from broker.config.definition import ConfigDefinition, ConfigError, ConfigKey, Type, Value, at_least
 
 GROUP_CONFIG = ConfigDefinition(
@@ -43,7 +44,7 @@ def parse_group_config(texts: Mapping[str, str | None], broker: Callable[[str], 
         if text is None:
             raise ConfigError(f"Null value not supported for group configs: {name}")
         values[name] = key.parse(text)
-        least, most = (f"group.{name.replace('consumer.', f'consumer.{limit}.')}" for limit in ("min", "max"))
+        least, most = CONSUMER_LIMITS[key.synonyms[0]]
         if values[name] < broker(least):
             raise ConfigError(f"{name} must be greater than or equals to {least}")
         if values[name] > broker(most):

@@ -26,7 +26,16 @@ from broker.config.definition import (
 )
 from broker.config.listeners import Endpoint, parse_listeners, parse_protocol_map
 from broker.config.message_format import is_version
-from broker.config.topic import COMPRESSION_TYPES, MAX_INT, MAX_LONG, TOPIC_CONFIG, log_config
+from broker.config.topic import (
+    COMPRESSION_TYPES,
+    GZIP_LEVEL,
+    LZ4_LEVEL,
+    MAX_INT,
+    MAX_LONG,
+    TOPIC_CONFIG,
+    ZSTD_LEVEL,
+    log_config,
+)
 from broker.log.cleaner.config import CleanerConfig
 from broker.log.config import LogConfig
 
@@ -45,19 +54,22 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("log.dir", Type.STRING, "/tmp/kafka-logs", "Directory of the log, when log.dirs is not set."),
         ConfigKey("log.dirs", Type.LIST, None, "Directories of the log, comma-separated; partitions spread over them."),
         # Topics
-        ConfigKey("auto.create.topics.enable", Type.BOOLEAN, True, "Create a topic when a client asks for it and it does not exist."),
+        ConfigKey("auto.create.topics.enable", Type.BOOLEAN, True, "Create a topic when a client asks for it and it does not exist. The answer has its partitions and their leaders at once, where Apache Kafka answers LEADER_NOT_AVAILABLE first."),
         ConfigKey("delete.topic.enable", Type.BOOLEAN, True, "Allow topics to be deleted."),
         ConfigKey("num.partitions", Type.INT, 1, "Partitions of a topic whose creation does not say.", at_least(1)),
         ConfigKey("default.replication.factor", Type.INT, 1, "Replicas of a topic whose creation does not say.", at_least(1)),
         ConfigKey("min.insync.replicas", Type.INT, 1, "Default of min.insync.replicas.", at_least(1), _DYNAMIC),
         ConfigKey("unclean.leader.election.enable", Type.BOOLEAN, False, "Default of unclean.leader.election.enable.", None, _DYNAMIC),
         # Replication
-        ConfigKey("leader.replication.throttled.rate", Type.LONG, MAX_LONG, "Bytes a second that leaders send to throttled followers; of no effect on a broker that has none, accepted for Kafka's reassignment tool.", at_least(0), Update.PER_BROKER),
-        ConfigKey("follower.replication.throttled.rate", Type.LONG, MAX_LONG, "Bytes a second that throttled followers take; of no effect on a broker that has none, accepted for Kafka's reassignment tool.", at_least(0), Update.PER_BROKER),
+        ConfigKey("leader.replication.throttled.rate", Type.LONG, MAX_LONG, "Bytes a second that leaders send to throttled followers; accepted for Kafka's reassignment tool.", at_least(0), Update.PER_BROKER, effect=False),
+        ConfigKey("follower.replication.throttled.rate", Type.LONG, MAX_LONG, "Bytes a second that throttled followers take; accepted for Kafka's reassignment tool.", at_least(0), Update.PER_BROKER, effect=False),
         ConfigKey("replica.alter.log.dirs.io.max.bytes.per.second", Type.LONG, MAX_LONG, "Bytes a second that all moves of partitions between log directories together may copy.", at_least(0), Update.PER_BROKER),
         ConfigKey("num.replica.alter.log.dirs.threads", Type.INT, None, "Partitions that are moved between log directories at once; by default as many as there are log directories.", at_least(1)),
         # Log
         ConfigKey("compression.type", Type.STRING, "producer", "Default of compression.type.", one_of(*COMPRESSION_TYPES), _DYNAMIC),
+        ConfigKey("compression.gzip.level", Type.INT, -1, "Default of compression.gzip.level.", GZIP_LEVEL, _DYNAMIC),
+        ConfigKey("compression.lz4.level", Type.INT, 9, "Default of compression.lz4.level.", LZ4_LEVEL, _DYNAMIC),
+        ConfigKey("compression.zstd.level", Type.INT, 3, "Default of compression.zstd.level.", ZSTD_LEVEL, _DYNAMIC),
         ConfigKey("message.max.bytes", Type.INT, 1_048_588, "Default of max.message.bytes.", at_least(0), _DYNAMIC),
         ConfigKey("log.segment.bytes", Type.INT, 1 << 30, "Default of segment.bytes.", at_least(14), _DYNAMIC),
         ConfigKey("log.roll.ms", Type.LONG, None, "Default of segment.ms.", at_least(1), _DYNAMIC, ("log.roll.hours",)),
@@ -68,6 +80,8 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("log.retention.minutes", Type.INT, None, "Default of retention.ms in minutes, when log.retention.ms is not set."),
         ConfigKey("log.retention.hours", Type.INT, 168, "Default of retention.ms in hours, when neither of the above is set."),
         ConfigKey("log.retention.bytes", Type.LONG, -1, "Default of retention.bytes.", None, _DYNAMIC),
+        ConfigKey("log.local.retention.bytes", Type.LONG, -2, "Default of local.retention.bytes.", at_least(-2), _DYNAMIC, effect=False),
+        ConfigKey("log.local.retention.ms", Type.LONG, -2, "Default of local.retention.ms.", at_least(-2), _DYNAMIC, effect=False),
         ConfigKey("log.retention.check.interval.ms", Type.LONG, 300_000, "How often retention is applied.", at_least(1)),
         ConfigKey("log.cleanup.policy", Type.LIST, ("delete",), "Default of cleanup.policy.", list_of("delete", "compact", empty=True), _DYNAMIC),
         ConfigKey("log.cleaner.enable", Type.BOOLEAN, True, "Compact the topics whose cleanup.policy asks for it; without it they grow for ever."),
@@ -117,7 +131,8 @@ SERVER_CONFIG = ConfigDefinition(
         # Fetching and producing
         ConfigKey("fetch.max.bytes", Type.INT, 55 << 20, "Upper bound of a fetch response's size, whatever the client asks.", at_least(1024)),
         ConfigKey("max.incremental.fetch.session.cache.slots", Type.INT, 1000, "Incremental fetch sessions kept.", at_least(0)),
-        ConfigKey("replica.lag.time.max.ms", Type.LONG, 30_000, "A follower that has not caught up for this long leaves the ISR."),
+        ConfigKey("replica.lag.time.max.ms", Type.LONG, 30_000, "A follower that has not caught up for this long leaves the ISR.", effect=False),
+        ConfigKey("replica.high.watermark.checkpoint.interval.ms", Type.LONG, 5000, "How often high watermarks are checkpointed.", at_least(1)),
         # Coordinators
         *GROUP_KEYS,
         *TRANSACTION_LOG_KEYS,
@@ -139,6 +154,8 @@ NO_EFFECT = frozenset(
     offsets.commit.required.acks controller.quorum.bootstrap.servers security.inter.broker.protocol inter.broker.protocol.version""".split()
 )
 """Keys found in Kafka's own server.properties that change nothing here (yet); they are accepted so that the file is."""
+STATIC_NO_EFFECT = NO_EFFECT - {"num.network.threads", "num.io.threads", "num.replica.fetchers"}
+"""Those that cannot be changed while a broker of Kafka's runs, and so not here."""
 
 _UNIT_MS = {
     "log.roll.hours": _HOUR_MS,
@@ -159,7 +176,9 @@ class BrokerConfig:
         texts = texts or {}
         self.explicit: dict[str, Value] = SERVER_CONFIG.parse(texts)
         self.unknown = sorted(name for name in texts if name not in SERVER_CONFIG and name not in NO_EFFECT)
-        self.ineffective = sorted(name for name in texts if name in NO_EFFECT)
+        self.ineffective = sorted(
+            name for name in texts if name in NO_EFFECT or (name in SERVER_CONFIG and not SERVER_CONFIG[name].effect)
+        )
         protocol_map = parse_protocol_map(self["listener.security.protocol.map"])
         self.listeners = parse_listeners("listeners", self["listeners"], protocol_map)
         if not self.listeners:

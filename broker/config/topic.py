@@ -5,6 +5,7 @@ Names, defaults and synonyms are those of Apache Kafka 3.9's topic configuration
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from broker.config.definition import (
@@ -15,6 +16,7 @@ from broker.config.definition import (
     Value,
     at_least,
     between,
+    between_or,
     list_of,
     one_of,
 )
@@ -26,6 +28,32 @@ MAX_INT = (1 << 31) - 1
 WEEK_MS = 7 * 24 * 3600 * 1000
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
+_LEVELS = {
+    "gzip": "compression.gzip.level",
+    "lz4": "compression.lz4.level",
+    "zstd": "compression.zstd.level",
+}
+"""The key that holds the level of each codec that has levels."""
+GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL = between_or(1, 9, -1), between(1, 17), between(-131_072, 22)
+_REPLICA = re.compile("([0-9]+:[0-9]+)?")
+
+
+def _no_remote_storage(name: str, value: Value) -> None:
+    if value:
+        raise ConfigError(
+            "Tiered Storage functionality is disabled in the broker. "
+            f"Topic cannot be configured with remote log storage. ({name}: segments are kept on local disks only.)"
+        )
+
+
+def _throttled_replicas(name: str, value: Value) -> None:
+    if "".join(value) != "*" and not all(_REPLICA.fullmatch(replica) for replica in value):
+        raise ConfigError(
+            f"Invalid value {','.join(value)} for configuration {name}: {name} must be the literal '*' or a list of "
+            "replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
+
+
 TOPIC_CONFIG = ConfigDefinition(
     [
         ConfigKey(
@@ -36,6 +64,21 @@ TOPIC_CONFIG = ConfigDefinition(
             "compression.type", Type.STRING, "producer",
             "The codec of the log: producer keeps what the producer chose; any other recompresses.",
             one_of(*COMPRESSION_TYPES), synonyms=("compression.type",),
+        ),
+        ConfigKey(
+            "compression.gzip.level", Type.INT, -1,
+            "Level at which the broker compresses where compression.type is gzip; -1 is the codec's default.",
+            GZIP_LEVEL, synonyms=("compression.gzip.level",),
+        ),
+        ConfigKey(
+            "compression.lz4.level", Type.INT, 9,
+            "Level at which the broker compresses where compression.type is lz4; 9, the default, is the fast mode.",
+            LZ4_LEVEL, synonyms=("compression.lz4.level",),
+        ),
+        ConfigKey(
+            "compression.zstd.level", Type.INT, 3,
+            "Level at which the broker compresses where compression.type is zstd.",
+            ZSTD_LEVEL, synonyms=("compression.zstd.level",),
         ),
         ConfigKey(
             "delete.retention.ms", Type.LONG, 86_400_000, "How long a tombstone outlives compaction.",
@@ -60,10 +103,22 @@ TOPIC_CONFIG = ConfigDefinition(
         ConfigKey(
             "leader.replication.throttled.replicas", Type.LIST, (),
             "Replicas (partition:broker, or *) whose leaders are throttled; nothing is replicated by one broker.",
+            _throttled_replicas, effect=False,
         ),
         ConfigKey(
             "follower.replication.throttled.replicas", Type.LIST, (),
             "Replicas (partition:broker, or *) that are throttled as followers; nothing is replicated by one broker.",
+            _throttled_replicas, effect=False,
+        ),
+        ConfigKey(
+            "local.retention.bytes", Type.LONG, -2,
+            "Size to which the local part of a partition's log is cut back where remote storage holds the rest; -2 is retention.bytes.",
+            at_least(-2), synonyms=("log.local.retention.bytes",), effect=False,
+        ),
+        ConfigKey(
+            "local.retention.ms", Type.LONG, -2,
+            "How long records are kept locally where remote storage keeps them longer; -2 is retention.ms.",
+            at_least(-2), synonyms=("log.local.retention.ms",), effect=False,
         ),
         ConfigKey(
             "max.compaction.lag.ms", Type.LONG, MAX_LONG, "Longest time a record stays ineligible for compaction.",
@@ -117,6 +172,19 @@ TOPIC_CONFIG = ConfigDefinition(
         ConfigKey(
             "preallocate", Type.BOOLEAN, False, "Reserve a segment's disk space when it is created.",
             synonyms=("log.preallocate",),
+        ),
+        ConfigKey(
+            "remote.log.copy.disable", Type.BOOLEAN, False, "Copy no more segments to remote storage, of which there is none.",
+            effect=False,
+        ),
+        ConfigKey(
+            "remote.log.delete.on.disable", Type.BOOLEAN, False,
+            "Delete what remote storage holds when it is switched off; there is none.", effect=False,
+        ),
+        ConfigKey(
+            "remote.storage.enable", Type.BOOLEAN, False,
+            "Keep segments in remote storage; it cannot be switched on, for segments are kept on local disks only.",
+            _no_remote_storage, effect=False,
         ),
         ConfigKey(
             "retention.bytes", Type.LONG, -1, "Size a partition's log is cut back to; -1 is no limit.",
@@ -195,6 +263,7 @@ def log_config(values: Mapping[str, Value], producer_id_expiration_ms: int) -> L
         preallocate=values["preallocate"],
         file_delete_delay_ms=values["file.delete.delay.ms"],
         compression_type=values["compression.type"],
+        compression_level=_level(values),
         message_format=magic_of(values["message.format.version"]),
         message_downconversion_enable=values["message.downconversion.enable"],
         producer_id_expiration_ms=producer_id_expiration_ms,
@@ -203,3 +272,9 @@ def log_config(values: Mapping[str, Value], producer_id_expiration_ms: int) -> L
         max_compaction_lag_ms=values["max.compaction.lag.ms"],
         delete_retention_ms=values["delete.retention.ms"],
     )
+
+
+def _level(values: Mapping[str, Value]) -> int | None:
+    """The level of the topic's codec; None is the codec's default, or that the topic has no codec of its own."""
+    name = _LEVELS.get(values["compression.type"])
+    return None if name is None or values[name] == TOPIC_CONFIG[name].default else int(values[name])

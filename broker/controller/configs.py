@@ -14,7 +14,7 @@ from functools import partial
 
 from broker.config.definition import ConfigDefinition, ConfigError, ConfigKey, Type, Update, Value
 from broker.config.group import GROUP_CONFIG, parse_group_config
-from broker.config.server import SERVER_CONFIG, BrokerConfig
+from broker.config.server import SERVER_CONFIG, STATIC_NO_EFFECT, BrokerConfig
 from broker.config.topic import TOPIC_CONFIG, parse_topic_config
 from broker.metadata.model import ClusterState
 from broker.metadata.operations import ConfigResource, SetConfig, apply
@@ -153,15 +153,21 @@ class ConfigController:
         """
         state = self._store.state
         if name == ALL_BROKERS:
-            entries = state.broker_config.get(ALL_BROKERS, {})
+            entries = [
+                (SERVER_CONFIG.get(key) or _unknown(key), value)
+                for key, value in state.broker_config.get(ALL_BROKERS, {}).items()
+            ]
             return [
-                Described(SERVER_CONFIG[key], _shown(SERVER_CONFIG[key], value), Source.DYNAMIC_DEFAULT_BROKER, False,
-                          ((key, _shown(SERVER_CONFIG[key], value), Source.DYNAMIC_DEFAULT_BROKER),))
-                for key, value in entries.items()
+                Described(key, _shown(key, value), Source.DYNAMIC_DEFAULT_BROKER, key.type is Type.UNKNOWN,
+                          ((key.name, _shown(key, value), Source.DYNAMIC_DEFAULT_BROKER),))
+                for key, value in entries
             ]  # fmt: skip
         self._check_broker(name)
         result = []
-        for key in SERVER_CONFIG:
+        dynamic = (*state.broker_config.get(name, {}), *state.broker_config.get(ALL_BROKERS, {}))
+        stored = (*dict.fromkeys(dynamic), *self._static.unknown)
+        unknown = [_unknown(other) for other in dict.fromkeys(stored) if other not in SERVER_CONFIG]
+        for key in (*SERVER_CONFIG, *unknown):
             synonyms = self._server_layers(key, state)
             _, value, source = synonyms[0]
             result.append(Described(key, value, source, key.update is Update.READ_ONLY, tuple(synonyms)))
@@ -201,9 +207,12 @@ class ConfigController:
         common = state.broker_config.get(ALL_BROKERS, {}).get(key.name)
         if common is not None:
             layers.append((key.name, _shown(key, common), Source.DYNAMIC_DEFAULT_BROKER))
-        if key.name in self._static.explicit:
+        if key.name in self._static.unknown:
+            layers.append((key.name, None, Source.STATIC_BROKER))
+        elif key.name in self._static.explicit:
             layers.append((key.name, _shown(key, key.format(self._static.explicit[key.name])), Source.STATIC_BROKER))
-        layers.append((key.name, _shown(key, key.format(key.default)), Source.DEFAULT))
+        if key.type is not Type.UNKNOWN:
+            layers.append((key.name, _shown(key, key.format(key.default)), Source.DEFAULT))
         return layers
 
     # -- altering
@@ -225,9 +234,7 @@ class ConfigController:
             ResourceKind.BROKER: (SERVER_CONFIG, self._broker_default),
             ResourceKind.GROUP: (GROUP_CONFIG, _no_default),
         }[kind]
-        return ResourceChange(
-            kind, name, lambda present: _altered(present, alterations, kind.name.lower(), keys, default)
-        )
+        return ResourceChange(kind, name, lambda present: _altered(present, alterations, kind, keys, default))
 
     def _topic_default(self, key: ConfigKey) -> str | None:
         return key.format(self._replicas.config.topic_default(key.name)[0])
@@ -339,6 +346,11 @@ def _check_group(name: str) -> None:
         raise InvalidRequestError("Default group resources are not allowed.")
 
 
+def _unknown(name: str) -> ConfigKey:
+    """A key of a broker that is not declared. Its value is kept, and shown to nobody."""
+    return ConfigKey(name, Type.UNKNOWN, None, "")
+
+
 def _shown(key: ConfigKey, text: str | None) -> str | None:
     return None if key.sensitive else text
 
@@ -357,7 +369,7 @@ def check_alterations(alterations: Iterable[Alteration]) -> None:
 def _altered(
     present: Mapping[str, str],
     alterations: Iterable[Alteration],
-    kind: str,
+    kind: ResourceKind,
     keys: ConfigDefinition,
     default: Callable[[ConfigKey], str | None],
 ) -> dict[str, str]:
@@ -372,16 +384,20 @@ def _altered(
     result = dict(present)
     for alteration in alterations:
         key = keys.get(alteration.name)
+        if alteration.op is Op.DELETE:
+            # Of any name, as in Kafka: what is not there is deleted already.
+            result.pop(alteration.name, None)
+            continue
+        if key is None and kind is ResourceKind.BROKER and alteration.op is Op.SET:
+            result[alteration.name] = alteration.value or ""
+            continue
         if key is None:
-            raise InvalidConfigError(f"Unknown {kind} config name: {alteration.name}")
+            raise InvalidConfigError(f"Unknown {kind.name.lower()} config name: {alteration.name}")
         _apply(result, key, alteration, result[key.name] if key.name in result else default(key))
     return result
 
 
 def _apply(config: dict[str, str], key: ConfigKey, alteration: Alteration, present: str | None) -> None:
-    if alteration.op is Op.DELETE:
-        config.pop(key.name, None)
-        return
     value = alteration.value or ""
     if alteration.op is Op.SET:
         config[key.name] = value
@@ -400,9 +416,10 @@ def _apply(config: dict[str, str], key: ConfigKey, alteration: Alteration, prese
 def _check_dynamic(config: Mapping[str, str]) -> None:
     for name, text in config.items():
         key = SERVER_CONFIG.get(name)
-        if key is None:
-            raise InvalidConfigError(f"Unknown broker config name: {name}")
-        if key.update is Update.READ_ONLY:
+        if key is None and name not in STATIC_NO_EFFECT:
+            # Kept without effect, as in Kafka: it may be a plugin's.
+            continue
+        if key is None or key.update is Update.READ_ONLY:
             raise InvalidRequestError(f"Cannot update these configs dynamically: {name}")
         try:
             key.parse(text)
@@ -411,6 +428,6 @@ def _check_dynamic(config: Mapping[str, str]) -> None:
 
 
 def _unset(layer: tuple[str, str | None, Source]) -> bool:
-    """Whether a layer is the default of a broker key that has none (log.retention.ms): Kafka tells no such synonym."""
+    """Whether a layer is the default of a broker key that has no default or does not exist: Kafka shows neither."""
     name, _, source = layer
-    return source is Source.DEFAULT and name in SERVER_CONFIG and SERVER_CONFIG[name].default is None
+    return source is Source.DEFAULT and (name not in SERVER_CONFIG or SERVER_CONFIG[name].default is None)

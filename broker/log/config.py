@@ -40,6 +40,8 @@ class LogConfig:
     preallocate: bool = False
     file_delete_delay_ms: int = 60_000
     compression_type: str = "producer"
+    compression_level: int | None = None
+    """Of that codec; None is its default."""
     message_format: int = 2
     """The magic that is stored (``message.format.version``)."""
     message_downconversion_enable: bool = True

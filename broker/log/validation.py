@@ -189,15 +189,15 @@ def _to_codec(
     target = TARGET_CODECS[config.compression_type]
     if target == header.codec:
         return records, header
-    records = recompress(records, header, target)
+    records = recompress(records, header, target, config.compression_level)
     check_size(len(records), config, label)
     return records, read_header(records)
 
 
-def recompress(records: memoryview, header: BatchHeader, target: Codec) -> memoryview:
+def recompress(records: memoryview, header: BatchHeader, target: Codec, level: int | None = None) -> memoryview:
     """The same records, byte for byte, in a new batch under another codec; of the header only what must change."""
     section, start, end = records_section(records, 0, header, DEFAULT_MAX_SIZE)
-    body = compress(target, memoryview(section)[start:end])
+    body = compress(target, memoryview(section)[start:end], level)
     attributes = header.attributes & ~CODEC_MASK | target
     return memoryview(pack_header(header._replace(attributes=attributes), body))
 

@@ -30,7 +30,7 @@ from kafkalog.protocol.messages.incremental_alter_configs import (
 )
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.wire import batch, create_topic, exchange, produce
+from tests.support.wire import batch, create_topic, exchange, fetch, produce
 
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -271,6 +271,57 @@ def test_topic_configs_are_altered(wire: socket.socket, topic: str) -> None:
 )
 def test_refused_alterations(wire: socket.socket, topic: str, change: tuple[str, int, str | None], code: int) -> None:
     assert alter(wire, TOPIC, topic, change).error_code == code
+
+
+def test_a_configuration_that_is_not_known_may_be_deleted(wire: socket.socket, topic: str) -> None:
+    """Tools delete every name that they know, and a resource is altered as a whole or not at all."""
+    assert alter(wire, TOPIC, topic, ("no.such", DELETE, None), ("retention.ms", SET, "55")).error_code == 0
+    found = describe(wire, TOPIC, topic)
+    assert (found["retention.ms"].value, "no.such" in found) == ("55", False)
+    assert alter(wire, BROKER, "", ("no.such", DELETE, None)).error_code == 0
+    assert alter(wire, TOPIC, topic, ("no.such", APPEND, "1")).error_code == ErrorCode.INVALID_CONFIG
+
+
+def test_remote_storage_cannot_be_switched_on(wire: socket.socket, topic: str) -> None:
+    result = alter(wire, TOPIC, topic, ("remote.storage.enable", SET, "true"))
+    assert result.error_code == ErrorCode.INVALID_CONFIG
+    assert result.error_message.startswith("Tiered Storage functionality is disabled in the broker.")
+    assert alter(wire, TOPIC, topic, ("remote.storage.enable", SET, "false")).error_code == 0
+
+
+def test_the_level_of_the_topics_codec_is_honoured(wire: socket.socket, topic: str) -> None:
+    sizes = []
+    data = batch([b"%d" % (number * 7919) for number in range(2000)])
+    for level in ("1", "9"):
+        name = f"{topic}-{level}"
+        create_topic(wire, name, 1, compression_type="gzip", compression_gzip_level=level)
+        assert produce(wire, name, data).error_code == 0
+        sizes.append(len(fetch(wire, name, {0: 0})[0].records))
+    assert sizes[1] < sizes[0] < len(data)
+
+
+def test_unknown_broker_configs_are_kept_without_effect(start_broker: Callable[..., KafkalogBroker]) -> None:
+    name, value = 'my.plugin.key "\\u00e9\\n', "a secret\n= or not"
+    broker = start_broker({"from.the.file": "1"})
+    with broker.connect() as sock:
+        assert alter(sock, BROKER, "0", (name, SET, value), ("message.max.bytes", SET, "150")).error_code == 0
+        assert alter(sock, BROKER, "", ("for.all", SET, "1")).error_code == 0
+        assert alter(sock, BROKER, "0", ("process.roles", SET, "x")).error_code == ErrorCode.INVALID_REQUEST
+    broker.kill()
+    broker.start()
+    with broker.connect() as sock:
+        found = describe(sock, BROKER, "0")
+        assert found["message.max.bytes"].value == "150"
+        for key, source in ((name, 2), ("for.all", 3), ("from.the.file", 4)):
+            config = found[key]
+            assert (config.value, config.is_sensitive, config.read_only) == (None, True, True)
+            assert (config.config_source, config.config_type) == (source, 0)
+            assert [(synonym.name, synonym.value, synonym.source) for synonym in config.synonyms] == [
+                (key, None, source)
+            ]
+        assert list(describe(sock, BROKER, "")) == ["for.all"]
+        assert alter(sock, BROKER, "0", (name, DELETE, None)).error_code == 0
+        assert name not in describe(sock, BROKER, "0")
 
 
 def test_broker_configs_change_while_it_runs(start_broker: Callable[..., KafkalogBroker]) -> None:

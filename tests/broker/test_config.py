@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from broker.config.definition import ConfigError
 from broker.config.document import render
+from broker.config.group import GROUP_CONFIG
 from broker.config.properties import load_properties, parse_properties
 from broker.config.server import SERVER_CONFIG, BrokerConfig
 from broker.config.topic import MAX_LONG, TOPIC_CONFIG, log_config, parse_topic_config
@@ -137,6 +140,26 @@ def test_kafkas_own_keys_are_accepted_and_others_are_told() -> None:
     config = BrokerConfig({"num.network.threads": "3", "no.such.key": "x"})
     assert config.ineffective == ["num.network.threads"]
     assert config.unknown == ["no.such.key"]
+    assert BrokerConfig({"replica.lag.time.max.ms": "1"}).ineffective == ["replica.lag.time.max.ms"]
+
+
+def test_every_declared_key_is_read_or_says_that_it_has_no_effect() -> None:
+    mentioned = {text for path in (ROOT / "broker").rglob("*.py") for text in _texts(ast.parse(path.read_text()))}
+    # A default of a topic's key is read under the topic's name.
+    read = mentioned.union(*(key.synonyms for key in TOPIC_CONFIG if key.name in mentioned))
+    without_effect = {key.name for key in (*SERVER_CONFIG, *TOPIC_CONFIG, *GROUP_CONFIG) if not key.effect}
+    declared = {key.name for key in (*SERVER_CONFIG, *TOPIC_CONFIG, *GROUP_CONFIG)}
+    assert declared - read == without_effect
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    """Every string of a module, apart from its declarations of keys."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ConfigKey":
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        yield from _texts(node)
 
 
 @pytest.mark.parametrize(

@@ -69,15 +69,15 @@ class PreparedSet:
     converted: int
     max_timestamp: int
     entries: list[Entry] = field(default_factory=list)
-    _within: tuple[Sequence[Record], Codec] | None = None
-    """Records and codec of a compressed set of v0, which is written once its offsets are known."""
+    _within: tuple[Sequence[Record], Codec, int | None] | None = None
+    """Records, codec and level of a compressed set of v0, which is written once its offsets are known."""
 
     def assign(self, first: int) -> None:
         """Set the offsets, of which ``first`` is that of the first record."""
         if self._within is not None:
-            records, codec = self._within
+            records, codec, level = self._within
             records = [record._replace(offset=first + at) for at, record in enumerate(records)]
-            self.data = encode_message_set(records, magic=MAGIC_V0, codec=codec)
+            self.data = encode_message_set(records, magic=MAGIC_V0, codec=codec, level=level)
             self.entries = [Entry(0, len(self.data), self.count - 1, self.max_timestamp)]
             return
         for entry in self.entries:
@@ -213,10 +213,14 @@ def _as_stored(source: _Source, config: LogConfig, now_ms: int) -> PreparedSet:
     records = [record._replace(offset=at) for at, record in enumerate(source.records)]
     if target == MAGIC:
         # What the broker's clock says is set when it is appended.
-        return PreparedSet(encode_batch(records, codec=codec), MAGIC, count, count, latest)
+        return PreparedSet(
+            encode_batch(records, codec=codec, level=config.compression_level), MAGIC, count, count, latest
+        )
     if codec and target == MAGIC_V0:
-        return PreparedSet(bytearray(), target, count, count, latest, [], (records, codec))
-    data = encode_message_set(records, magic=target, codec=codec, log_append_time=append_time)
+        return PreparedSet(bytearray(), target, count, count, latest, [], (records, codec, config.compression_level))
+    data = encode_message_set(
+        records, magic=target, codec=codec, level=config.compression_level, log_append_time=append_time
+    )
     return PreparedSet(
         data, target, count, count, latest, _entries(list(iter_entries(data)), count, append_time, latest)
     )
