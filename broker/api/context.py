@@ -21,8 +21,8 @@ from broker.controller.topics import TopicController
 from broker.coordinator.group.consumer_service import ConsumerGroups
 from broker.coordinator.group.service import GroupCoordinator
 from broker.coordinator.transaction.service import Transactions
+from broker.counters import RequestCounter
 from broker.metadata.cache import MetadataCache
-from broker.metrics.counters import RequestCounter
 from broker.net.chunks import Chunk
 from broker.net.connection import Connection
 from broker.quota.client import ClientQuota, ClientQuotas, Mutations

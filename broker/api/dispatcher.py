@@ -19,7 +19,7 @@ from broker.api.large import FullCollections, release
 from broker.api.loop_time import LoopTime, counted
 from broker.api.registry import Api, served_apis
 from broker.api.versions import reply_unsupported
-from broker.metrics.counters import RequestCounter
+from broker.counters import RequestCounter
 from broker.net.connection import BadRequestError, Connection
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import (

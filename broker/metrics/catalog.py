@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from broker.metrics.counters import BrokerCounters
+from broker.counters import BrokerCounters
 
 if TYPE_CHECKING:
     from broker.coordinator.group.service import GroupCoordinator

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
+from broker.counters import BrokerCounters
 from broker.log.append_info import AppendInfo
 from broker.log.config import LogConfig
 from broker.log.legacy.message_sets import PreparedSet
@@ -18,7 +19,6 @@ from broker.log.manager import LogManager
 from broker.log.moving.mover import LogMover
 from broker.log.validation import CheckedBatch, Origin
 from broker.metadata.model import ClusterState, PartitionState, TopicState
-from broker.metrics.counters import BrokerCounters
 from broker.replica.hosting_retries import HostingRetries
 from broker.replica.partition import Appended, Partition
 from broker.replica.purgatory import Purgatory

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
+from broker.counters import TopicCounters
 from broker.log.append_info import AppendInfo
 from broker.log.legacy.message_sets import PreparedSet
 from broker.log.log import Log
 from broker.log.segment_file import ReadResult
 from broker.log.validation import CheckedBatch, Origin
 from broker.metadata.model import PartitionState
-from broker.metrics.counters import TopicCounters
 from broker.replica.roles import Leader, Role, Truncation, role_of, truncation
 from kafkalog.protocol.errors import (
     ErrorCode,

@@ -18,9 +18,9 @@ from broker.coordinator.group import service
 from broker.coordinator.group.membership import CommitRequest
 from broker.coordinator.group.offsets import Committed
 from broker.coordinator.group.shard_parts import ShardState
+from broker.counters import RequestCounter
 from broker.metadata.model import PartitionState, TopicState
 from broker.metadata.operations import CreateTopic
-from broker.metrics.counters import RequestCounter
 from broker.replica.applier import ReplicaApplier
 from kafkalog.protocol.codec import RequestHeader
 from kafkalog.protocol.errors import ErrorCode
