@@ -4,7 +4,8 @@ Bytes and values in, bytes and values out: no sockets, files or clocks, and no i
 product.
 
 - `batch`        record batch v2, the format's specification; single records
-- `message_set`  formats v0 and v1; `any_format` what a log holds of whatever format; `convert` between formats
+- `message_set`  formats v0 and v1; `any_format` what a log holds of whatever format; `convert` between formats;
+                 `upgrade` a compressed set to v2 in one pass
 - `compression`  gzip, snappy, lz4, zstd with bounded results; `checksum` CRC-32C
 - `peek`         what produced records are, by their first bytes
 - `validate`     what a leader checks of a produced batch

@@ -164,11 +164,16 @@ def entries_within(
 
     Offsets are as they stand there. Nothing but lengths is checked; errors as `decode_entry`.
     """
+    data = wrapped_set(buf, pos, header, max_size=max_size)
+    return data, list(iter_entries(data))
+
+
+def wrapped_set(buf: Buffer, pos: int, header: BatchHeader, *, max_size: int = compression.DEFAULT_MAX_SIZE) -> Buffer:
+    """The message set in the wrapper at `pos`, decompressed. Errors as `decode_entry`."""
     _, value = _key_and_value(buf, pos, header)
     if value is None:
         raise InvalidRecordError(f"compressed message at offset {header.base_offset} without a value")
-    data = _decompress(codec_of(header), value, header.magic, max_size)
-    return data, list(iter_entries(data))
+    return _decompress(codec_of(header), value, header.magic, max_size)
 
 
 def _within(wrapper: BatchHeader, data: Buffer, check_crc: bool, same_magic: bool) -> list[Record]:

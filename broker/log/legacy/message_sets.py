@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from broker.log.config import LOG_APPEND_TIME, LogConfig
 from broker.log.rejection import RecordRules
@@ -31,17 +32,31 @@ from kafkalog.protocol.errors import (
 )
 from kafkalog.records import errors as records_errors
 from kafkalog.records.any_format import read_any_header, verify_any_crc
-from kafkalog.records.batch import HEADER_SIZE, MAGIC, MAGIC_AT, BatchHeader, Record, decode_batch, encode_batch
-from kafkalog.records.compression import Codec
+from kafkalog.records.batch import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Record,
+    decode_batch,
+    encode_batch,
+    pack_header,
+)
+from kafkalog.records.compression import DEFAULT_MAX_SIZE, Codec, compress
 from kafkalog.records.message_set import (
     MAGIC_V0,
+    MIN_ENTRY_SIZE,
     codec_of,
     decode_entry,
     encode_message_set,
     iter_entries,
     set_offset,
     set_timestamp,
+    wrapped_set,
 )
+from kafkalog.records.upgrade import upgraded_section
 from kafkalog.records.validate import check_batch
 
 
@@ -98,6 +113,10 @@ def prepare_set(records: memoryview, config: LogConfig, now_ms: int, origin: Ori
         KafkaError: the set is refused; the subclass is the answer to the client.
     """
     try:
+        prepared = _upgraded_wrapper(records, config, now_ms, origin)
+        if prepared is not None:
+            check_size(len(prepared.data), config.with_changes(max_message_bytes=len(prepared.data)), label)
+            return prepared
         source: _Source | None
         if len(records) > MAGIC_AT and records[MAGIC_AT] >= MAGIC:
             source = _check_new(records, config, origin, label)
@@ -113,6 +132,36 @@ def prepare_set(records: memoryview, config: LogConfig, now_ms: int, origin: Ori
         check_size(entry.size, config, label)
     check_size(len(prepared.data), config.with_changes(max_message_bytes=len(prepared.data)), label)
     return prepared
+
+
+def _upgraded_wrapper(records: memoryview, config: LogConfig, now_ms: int, origin: Origin) -> PreparedSet | None:
+    """A compressed message alone, for a topic of v2, in one pass; None where that is not so, or is to be refused."""
+    if config.message_format < MAGIC or len(records) < MIN_ENTRY_SIZE or records[MAGIC_AT] >= MAGIC:
+        return None
+    headers = list(islice(iter_entries(records), 2))
+    if len(headers) != 1:
+        return None
+    header = headers[0][1]
+    if not header.attributes & CODEC_MASK or header.is_log_append_time:
+        return None
+    if header.size > min(config.max_message_bytes, config.segment_bytes):
+        return None
+    verify_any_crc(records, 0, header)
+    source_codec = codec_of(header)
+    section = upgraded_section(header, wrapped_set(records, 0, header), max_size=DEFAULT_MAX_SIZE)
+    if section is None or (section.null_keys and config.compact and origin is Origin.CLIENT):
+        return None
+    if config.message_timestamp_type != LOG_APPEND_TIME and section.earliest != NO_TIMESTAMP:
+        early = now_ms - section.earliest > config.message_timestamp_before_max_ms
+        if early or section.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+            return None
+    codec = source_codec if config.compression_type == "producer" else TARGET_CODECS[config.compression_type]
+    latest = section.max_timestamp
+    count = section.records_count
+    wanted = BatchHeader(0, 0, -1, MAGIC, 0, int(codec), count - 1, section.base_timestamp, latest, -1, -1, -1, count)
+    batch = pack_header(wanted, compress(codec, section.body))
+    stated = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else latest
+    return PreparedSet(batch, MAGIC, count, count, stated)
 
 
 @dataclass(slots=True)
