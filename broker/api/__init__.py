@@ -7,7 +7,7 @@
 - ``large``          what keeps large requests from holding up everybody else
 - ``loop_time``      how long requests keep the event loop busy, for quotas
 - ``versions``       ApiVersions
-- ``produce``        Produce; message sets of older formats: ``produce_legacy``
+- ``produce``        Produce; message sets of older formats: ``produce_legacy``; records at fault: ``rejected_batches``
 - ``fetch``          Fetch, with sessions (``fetch_session``) and conversions (``fetch_conversion``)
 - ``offsets``        ListOffsets, OffsetForLeaderEpoch, DeleteRecords
 - ``metadata``       Metadata, DescribeCluster, DescribeTopicPartitions

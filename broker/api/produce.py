@@ -17,10 +17,11 @@ from functools import partial
 
 from broker.api import produce_legacy
 from broker.api.context import Request
-from broker.api.errors import error_code, error_message, shortened
+from broker.api.errors import error_code, error_message
+from broker.api.rejected_batches import RejectedBatches
 from broker.log.config import LogConfig
 from broker.log.legacy.message_sets import PreparedSet
-from broker.log.rejection import RecordError, RejectedRecordsError, RejectedTimestampsError
+from broker.log.rejection import RejectedRecordsError, RejectedTimestampsError
 from broker.log.validation import TARGET_CODECS, CheckedBatch, Origin, prepare_ahead
 from broker.replica.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Appended, Partition
 from broker.replica.purgatory import DelayedOperation
@@ -36,7 +37,6 @@ from kafkalog.protocol.errors import (
     TransactionalIdAuthorizationFailedError,
 )
 from kafkalog.protocol.messages.produce import (
-    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -63,10 +63,6 @@ ABORTABLE_SINCE = 11
 """Producers that know TRANSACTION_ABORTABLE (KIP-890)."""
 RECORD_ERRORS_SINCE = 8
 """Responses name the records for which a batch was refused (KIP-467)."""
-MOST_RECORD_ERRORS = 10_000
-"""Records that one response names. Kafka names all of them, in a response of any size."""
-WALKED_AT_ONCE = 1000
-"""Records of refused batches that a request walks over before a worker has to do it."""
 LEADER_SINCE = 10
 """Responses name the partition's leader where it is not this broker (KIP-951)."""
 _UNVERIFIED = (
@@ -152,8 +148,7 @@ def handle_produce(request: Request) -> Awaitable[None] | None:
     request.connection.keep_memory()
     for work in ahead:
         work.keep()
-    for batch in produce.rejected:
-        batch.keep()
+    produce.rejected.keep()
     return _work_and_respond(produce, ahead)
 
 
@@ -161,7 +156,7 @@ async def _work_and_respond(produce: Produce, ahead: list[Ahead]) -> None:
     try:
         for work in ahead:
             await produce.append_later(work)
-        await produce.name_rejected_records()
+        await produce.rejected.name_rest(produce.request.broker)
         produce.respond()
     finally:
         produce.request.connection.free_memory()
@@ -177,7 +172,7 @@ async def _serve_in_turns(produce: Produce) -> None:
             if work is not None:
                 await produce.append_later(work)
         produce.answered(topic.name, results)
-    await produce.name_rejected_records()
+    await produce.rejected.name_rest(request.broker)
     await produce.respond_in_turns()
 
 
@@ -209,43 +204,12 @@ class Ahead:
         self.records = memoryview(bytearray(self.records))
 
 
-class Rejected:
-    """A batch that was refused for some of its records, which the response is to name."""
-
-    __slots__ = ("_error", "_records", "_result")
-
-    def __init__(
-        self,
-        error: RejectedRecordsError | RejectedTimestampsError,
-        records: memoryview,
-        result: PartitionProduceResponse,
-    ) -> None:
-        self._error = error
-        self._records = records
-        self._result = result
-
-    def keep(self) -> None:
-        """Copy the records out of the connection's buffer."""
-        self._records = memoryview(bytes(self._records))
-
-    def find(self, most: int) -> list[RecordError]:
-        """The first ``most`` of the records; a worker may do it."""
-        return self._error.rules.record_errors(self._records, most)
-
-    def name(self, found: list[RecordError]) -> None:
-        """Put the records into the response."""
-        self._result.error_message = shortened(self._error.describe(found))
-        self._result.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message) for index, message in found
-        ]
-
-
 class Produce:
     """One request: its records are appended to one partition after another, and then it is answered."""
 
     __slots__ = (
-        "_acks", "_failed", "_nameable", "_now_ms", "_room", "_topics", "_version", "_waiting",
-        "_walkable", "rejected", "request",
+        "_acks", "_failed", "_now_ms", "_room", "_topics", "_version", "_waiting",
+        "rejected", "request",
     )  # fmt: skip
 
     def __init__(self, request: Request) -> None:
@@ -258,10 +222,7 @@ class Produce:
         self._room = CHECKED_AT_ONCE
         """Bytes that may yet be checked while others wait."""
         self._topics: list[TopicProduceResponse] = []
-        self._nameable = MOST_RECORD_ERRORS
-        self._walkable = WALKED_AT_ONCE
-        self.rejected: list[Rejected] = []
-        """Batches whose records a worker has to find that are at fault."""
+        self.rejected = RejectedBatches()
 
     def append_all(self) -> list[Ahead]:
         """Append what can be appended as it came.
@@ -335,7 +296,7 @@ class Produce:
             else:
                 self._append(partition, view, records, work.result, checked)
         except Exception as error:
-            self._fail(work.topic, work.result, error, work.records)
+            self._fail(work.topic, work.result, error, work.records, takes_long=True)
 
     def _checked(self, work: Ahead) -> CheckedBatch:
         label = f"{work.topic}-{work.result.index}"
@@ -387,7 +348,15 @@ class Produce:
         if partition.acknowledged(appended) is not ErrorCode.NONE:
             self._waiting.append(Pending(appended, result, with_leader=self._version >= LEADER_SINCE))
 
-    def _fail(self, topic: str, result: PartitionProduceResponse, error: Exception, records: memoryview | None) -> None:
+    def _fail(
+        self,
+        topic: str,
+        result: PartitionProduceResponse,
+        error: Exception,
+        records: memoryview | None,
+        *,
+        takes_long: bool = False,
+    ) -> None:
         self._failed = True
         _fill_error(self.request, topic, result, error, 0 if records is None else len(records))
         if records is None or not isinstance(error, (RejectedRecordsError, RejectedTimestampsError)):
@@ -397,22 +366,7 @@ class Produce:
             result.log_start_offset = partition.log.log_start_offset
         if self._version < RECORD_ERRORS_SINCE or self._acks == ACKS_NONE:
             return
-        rejected, count = Rejected(error, records, result), read_header(records).records_count
-        if count > self._walkable:
-            self.rejected.append(rejected)
-            return
-        self._walkable -= count
-        self._name(rejected, rejected.find(self._nameable))
-
-    async def name_rejected_records(self) -> None:
-        """Have a worker find the records of refused batches that are at fault."""
-        for rejected in self.rejected:
-            if self._nameable:
-                self._name(rejected, await self.request.broker.checking.run(partial(rejected.find, self._nameable)))
-
-    def _name(self, rejected: Rejected, found: list[RecordError]) -> None:
-        self._nameable -= len(found)
-        rejected.name(found)
+        self.rejected.add(error, records, result, takes_long=takes_long)
 
     def respond(self) -> None:
         """Answer now, or once what was appended is acknowledged."""
