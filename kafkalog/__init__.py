@@ -1,3 +1,10 @@
-"""A Kafka-compatible commit log: its records, its protocol, its clients and its command line."""
+"""A Kafka-compatible commit log: its records, its protocol, its clients and its command line.
+
+- `cli`       the command line
+- `client`    producers, consumers, administration
+- `protocol`  the wire protocol
+- `records`   record batches, codecs, kernels
+- `storage`   the layout of a log directory
+"""
 
 __version__ = "0.1.0"

@@ -6,4 +6,7 @@
 - ``topic``        keys of a topic, each with the broker key that holds its default
 - ``server``       keys of a broker
 - ``document``     the reference page generated from the declarations
+- ``coordinators``    keys of the group and transaction coordinators
+- ``group``           keys of one group of the consumer protocol
+- ``message_format``  values of `message.format.version`
 """

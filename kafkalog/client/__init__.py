@@ -14,6 +14,12 @@
 - `admin`       topics, configurations, deletions
 - `replica_admin` elections, reassignments, log directories
 - `group_admin` consumer groups from outside; `groups` values of them; `lag` and `offset_reset` pure
+- `closing`              what is closed at the end of a `with` block
+- `decode`               from fetched bytes to records
+- `low_level`            the fetch by offset and size of Kafka's first consumers
+- `outage`               saying once that no broker answers
+- `quota_admin`          client quotas (KIP-546)
+- `retry`                trying again until a deadline
 """
 
 from __future__ import annotations

@@ -5,4 +5,8 @@ by functions that ``encoder`` and ``decoder`` generate for a message and version
 client's side of a connection: frames, correlation ids, versions, SASL. ``api_keys``, ``error_codes`` and ``errors``
 name what the numbers mean. ``embedded`` has the formats inside fields of bytes. Nothing here reads a socket or knows a
 broker.
+
+- ``generator``   source text of generated functions
+- ``messages``    one module for each API
+- ``primitives``  primitive types of the wire
 """

@@ -14,4 +14,30 @@ product.
 - `kernels`      the loops over records, compiled by numba when asked, plain Python until then
 - `control`      control records, transaction markers
 - `errors`       what can be wrong
+- `_check_layout`  numbers shared with the checking kernel
+- `_clean_layout`  numbers shared with the cleaning kernels
+- `_columns`       growing columns in Arrow's layout
+- `_encode`        Arrow columns to record batches
+- `_intrinsics`    loads, stores and calls of compiled kernels
+- `_numba`         compiled kernels that read
+- `_numba_check`   the compiled kernel that checks a log
+- `_numba_clean`   compiled kernels of log cleaning
+- `_numba_rows`    compiled kernels that tell where rows go
+- `_numba_text`    the compiled kernel that looks at text
+- `_numba_unpack`  the compiled kernel that decompresses batches
+- `_numba_write`   the compiled kernel that writes
+- `_plain`         the reading kernels in plain Python
+- `_plain_check`   the checking kernel in plain Python
+- `_plain_clean`   the cleaning kernels in plain Python
+- `_scratch`       memory that batches are decompressed to
+- `allocator`      a setting of the C library
+- `checking`       checks of what a log holds
+- `cleaning`       log compaction over bytes
+- `json_text`      whether values can stand in a JSON document
+- `kafka_0_7`      messages of Kafka 0.7
+- `native`         addresses of C functions that kernels call
+- `status`         what kernels answer, and the errors it stands for
+- `table`          what kernels and their callers share
+- `varint`         variable-length integers
+- `warm`           compiling the kernels ahead
 """

@@ -7,4 +7,6 @@
 - ``completion``   has the markers of a decided transaction written, and stores that they are
 - ``coordinator``  loads shards, stores their changes, looks for time-outs
 - ``admission``    whether a transactional append is covered by its transaction
+- ``service``      coordinator, markers and checks, put together
+- ``settings``     the coordinator's settings, as values
 """

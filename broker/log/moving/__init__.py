@@ -4,6 +4,9 @@
 - `copier`  the copy: files of a future directory, made by a worker
 - `mover`   moves from their beginning to their end, and what ends them
 - `startup` what a start does with the directories that moves left
+- ``future``   one move under way
+- ``futures``  all moves, and where new partitions shall lie
+- ``marker``   the file that says where a log was moved from
 
 A move makes ``topic-partition.<32 hex>-future`` in the target directory and copies the log's files into it, byte for
 byte, whole segments first and then what has been appended meanwhile, round by round, while the log is served from

@@ -9,4 +9,6 @@
 - `repair`           puts right what the checks found
 - `stats`            what is in a partition, in numbers
 - `tail`             the last records, and those that come
+- ``index_check``    a segment's indexes against its batches
+- ``repair_plan``    what a repair will do
 """

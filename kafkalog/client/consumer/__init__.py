@@ -13,6 +13,7 @@
 - `modern`        under the consumer protocol (KIP-848)
 - `assignors`     who gets which partitions
 - `shared`        the threads' lock
+- `errors`        what can go wrong in a consumer
 """
 
 from kafkalog.client.consumer.assignors import (

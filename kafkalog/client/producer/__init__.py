@@ -10,6 +10,8 @@
 - `transactions` what may be done in a transaction; `transactional` the calls that do it; `enlistment` what
                  the sender does for them
 - `sender`       the thread that sends; `links` its connections, `topics` what it knows of topics
+- `metrics`      counters of the sender's thread
+- `plugins`      classes that a configuration names
 """
 
 from kafkalog.client.producer.accumulator import ProducerClosedError

@@ -13,6 +13,7 @@ crash reads the ledger: what was decided is committed, all else is aborted.
 - `names`      transactional ids of one Python worker
 - `attempt`    one attempt of a task: rows into a transaction that stays open
 - `errors`     what a user has to know
+- ``options``  settings of the transactional mode
 
 The argument, in short. Claims are numbered, and each is written to the ledger under a producer epoch that fences every
 other driver; only the claim that the ledger names can be decided, once. A claim is written when all that was decided

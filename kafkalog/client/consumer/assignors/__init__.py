@@ -5,6 +5,7 @@
 - `sticky`       as balanced as can be with as few moves as can be, before (`sticky`) or after others let go
                  (`cooperative-sticky`); `constrained` where all want the same topics, `general` where not
 - `java_order`   the order of Java's hash tables, which decides where the algorithms leave a choice
+- `racks`        racks of members and replicas (KIP-881)
 
 Every decision is that of Apache Kafka's assignors of the same name, so that members of both kinds may be in one group
 whichever of them leads it.

@@ -1,4 +1,9 @@
-"""Assignors of the coordinator: which member shall have which partitions (``group.consumer.assignors``)."""
+"""Assignors of the coordinator: which member shall have which partitions (``group.consumer.assignors``).
+
+- ``range``    neighbouring partitions of each topic
+- ``spec``     what an assignor is given, and what it answers
+- ``uniform``  as even as can be, with few moves; the default
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,39 @@
+"""Each folder's docstring is a map of it: every module and folder in it is named there, and nothing that is not."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("broker", "kafkalog", "spark_kafkalog", "pyspark_kafkalog")
+ENTRY = re.compile(r"^\s*-\s+(.*)$", re.MULTILINE)
+NAME = re.compile(r"`{1,2}([a-z0-9_]+)/?`{1,2}")
+TABLES = {"kafkalog.protocol.messages"}
+"""Folders with one module for each API, named after it."""
+
+
+def folders() -> list[str]:
+    found = [path.parent for package in PACKAGES for path in sorted((ROOT / package).rglob("__init__.py"))]
+    return [".".join(path.relative_to(ROOT).parts) for path in found]
+
+
+def contents(folder: Path) -> set[str]:
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
+    return modules | {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_the_docstring_names_what_is_there(folder: str) -> None:
+    path = ROOT.joinpath(*folder.split("."))
+    there = contents(path)
+    if not there or folder in TABLES:
+        return
+    text = ast.get_docstring(ast.parse((path / "__init__.py").read_text())) or ""
+    named = set(NAME.findall(text))
+    assert there <= named, f"{folder} does not say what these are for: {sorted(there - named)}"
+    listed = {NAME.match(entry)[1] for entry in ENTRY.findall(text) if NAME.match(entry)}  # type: ignore[index]
+    assert listed <= there, f"{folder} lists what is not there: {sorted(listed - there)}"
