@@ -4,8 +4,9 @@ Run from the repository: ``python -m benchmarks.stalls [--only NAME ...] [--scal
 
 For each request a broker is started, and one connection sends it while another, idle otherwise, asks for Metadata again
 and again. The table shows the longest time that the probe waited for an answer, how long the large request took, how
-large it and its answer are, and the broker's largest resident memory. ``--source`` runs the broker of another checkout,
-to compare with; ``--scale`` makes the requests smaller.
+large it and its answer are, and the broker's largest resident memory. The first row is what the probe waits beside
+nothing: where the machine is busy with other things, the rest is no better than that. ``--source`` runs the broker of
+another checkout, to compare with; ``--scale`` makes the requests smaller.
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ PARTITIONS = 100
 LIMIT_S = 240.0
 """A request that has not been answered by then is given up."""
 PROBE_PAUSE_S = 0.002
+QUIET_S = 10.0
+"""How long the probe asks beside nothing."""
 
 
 @dataclass(frozen=True)
@@ -266,6 +269,7 @@ def acls(scale: float) -> bytes:
 
 
 CASES = [
+    Case("nothing", lambda scale: b""),
     Case("Metadata, 1 M unknown topics", lambda scale: whole(
         MetadataRequest(topics=[MetadataRequestTopic(name=f"x{n}") for n in range(int(1_000_000 * scale))],
                         allow_auto_topic_creation=False), 12)),
@@ -392,6 +396,9 @@ def measure(case: Case, scale: float, source: Path | None, home: Path) -> list[s
         sizes: list[int] = []
 
         def send(sock: socket.socket) -> None:
+            if not data:
+                time.sleep(QUIET_S)
+                return
             try:
                 sock.sendall(data)
             except OSError:
@@ -414,7 +421,7 @@ def measure(case: Case, scale: float, source: Path | None, home: Path) -> list[s
         f"{len(data) / 1e6:.2f}",
         f"{longest * 1000:,.0f}" + ("" if alive and probe.failed is None else " (broker died)"),
         f"{took:.1f}",
-        f"{max(sizes) / 1e6:.1f}" if all(sizes) else "closed",
+        f"{max(sizes, default=0) / 1e6:.1f}" if all(sizes) else "closed",
         f"{memory / 1e6:,.0f}",
     ]
 
