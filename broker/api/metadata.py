@@ -36,8 +36,8 @@ ALL_TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE and both _CONFIGS: without an authorizer all are allowed."""
 ALL_CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
 ZERO_ID = uuid.UUID(int=0)
-NAMED_BY_ID_SINCE = 12
-"""Versions 10 and 11 have a field for a topic's id, and a name that may be null, but take neither (KIP-516)."""
+NAMED_BY_NAME_ALONE = (10, 11)
+"""These versions have a field for a topic's id, and a name that may be null, but take neither (KIP-516)."""
 
 
 async def handle_metadata(request: Request) -> None:
@@ -56,7 +56,7 @@ async def handle_metadata(request: Request) -> None:
         wanted = [MetadataRequestTopic(name=name) for name in broker.metadata.topic_names()]
     else:
         wanted = message.topics
-        if request.version < NAMED_BY_ID_SINCE and await _is_named_by_id(request, wanted):
+        if request.version in NAMED_BY_NAME_ALONE and await _is_named_by_id(request, wanted):
             for_all = [
                 MetadataResponseTopic(
                     error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id
@@ -65,14 +65,22 @@ async def handle_metadata(request: Request) -> None:
             ]
             await request.answer(MetadataResponse(topics=for_all))
             return
-        if message.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]:
+        if wanted and message.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]:
             await _auto_create(request, wanted)
-    async for asked in request.each(wanted):
-        topic = _topic(broker, asked.name, asked.topic_id)
-        if message.include_topic_authorized_operations and topic.error_code == ErrorCode.NONE:
-            topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
-        response.topics.append(topic)
+    if len(wanted) <= 1:
+        # The usual request, in one turn in any case.
+        response.topics = [_answered(request, asked) for asked in wanted]
+    else:
+        async for asked in request.each(wanted):
+            response.topics.append(_answered(request, asked))
     await request.answer(response)
+
+
+def _answered(request: Request, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    topic = _topic(request.broker, asked.name, asked.topic_id)
+    if request.message.include_topic_authorized_operations and topic.error_code == ErrorCode.NONE:
+        topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+    return topic
 
 
 async def _is_named_by_id(request: Request, wanted: list[MetadataRequestTopic]) -> bool:

@@ -148,7 +148,8 @@ def handle_produce(request: Request) -> Awaitable[None] | None:
     request.connection.keep_memory()
     for work in ahead:
         work.keep()
-    produce.rejected.keep()
+    if produce.rejected is not None:
+        produce.rejected.keep()
     return _work_and_respond(produce, ahead)
 
 
@@ -156,7 +157,8 @@ async def _work_and_respond(produce: Produce, ahead: list[Ahead]) -> None:
     try:
         for work in ahead:
             await produce.append_later(work)
-        await produce.rejected.name_rest(produce.request.broker)
+        if produce.rejected is not None:
+            await produce.rejected.name_rest(produce.request.broker)
         produce.respond()
     finally:
         produce.request.connection.free_memory()
@@ -172,7 +174,8 @@ async def _serve_in_turns(produce: Produce) -> None:
             if work is not None:
                 await produce.append_later(work)
         produce.answered(topic.name, results)
-    await produce.rejected.name_rest(request.broker)
+    if produce.rejected is not None:
+        await produce.rejected.name_rest(request.broker)
     await produce.respond_in_turns()
 
 
@@ -222,7 +225,8 @@ class Produce:
         self._room = CHECKED_AT_ONCE
         """Bytes that may yet be checked while others wait."""
         self._topics: list[TopicProduceResponse] = []
-        self.rejected = RejectedBatches()
+        self.rejected: RejectedBatches | None = None
+        """Made with the first batch that is refused for some of its records."""
 
     def append_all(self) -> list[Ahead]:
         """Append what can be appended as it came.
@@ -256,11 +260,13 @@ class Produce:
             if view.magic != MAGIC or self._version < ZSTD_SINCE:
                 _check_version(self._version, view)
             config = partition.log.config
-            if _needs_worker(self._version, view, config):
-                return Ahead(topic, data.records, config, result)
             if _is_old(view, config):
+                if produce_legacy.takes_long(view):
+                    return Ahead(topic, data.records, config, result)
                 self._append_old(partition, view, data.records, result)
-            elif self._takes_long(view, data.records):
+            elif (
+                config.compression_type != "producer" and _changes_codec(self._version, view, config)
+            ) or self._takes_long(view, data.records):
                 return Ahead(topic, data.records, config, result)
             else:
                 self._append(partition, view, data.records, result)
@@ -366,6 +372,8 @@ class Produce:
             result.log_start_offset = partition.log.log_start_offset
         if self._version < RECORD_ERRORS_SINCE or self._acks == ACKS_NONE:
             return
+        if self.rejected is None:
+            self.rejected = RejectedBatches()
         self.rejected.add(error, records, result, takes_long=takes_long)
 
     def respond(self) -> None:
@@ -423,11 +431,9 @@ def _is_old(view: RecordsView, config: LogConfig) -> bool:
     return view.magic < MAGIC or config.message_format < MAGIC
 
 
-def _needs_worker(version: int, view: RecordsView, config: LogConfig) -> bool:
-    """Whether it takes long to write the records under another codec or in another format, as the topic asks."""
-    if _is_old(view, config):
-        return produce_legacy.takes_long(view)
-    if config.compression_type == "producer" or not (view.codec or view.size >= LARGE_BATCH):
+def _changes_codec(version: int, view: RecordsView, config: LogConfig) -> bool:
+    """Whether it takes long to write a batch of v2 under the codec that its topic names."""
+    if not (view.codec or view.size >= LARGE_BATCH):
         return False
     if version < ZSTD_SINCE and (view.codec == Codec.ZSTD or config.compression_type == "zstd"):
         # What the client sent is judged by its codec, and must be seen as it came.

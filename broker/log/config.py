@@ -8,7 +8,7 @@ read of it is at the time of use.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 MAX_LONG = (1 << 63) - 1
@@ -51,20 +51,20 @@ class LogConfig:
     max_compaction_lag_ms: int = MAX_LONG
     delete_retention_ms: int = DAY_MS
 
-    @property
-    def compact(self) -> bool:
-        """Whether old records go by key (``cleanup.policy`` names ``compact``)."""
-        return "compact" in self.cleanup_policy
+    # Worked out once: each append asks for them.
+    compact: bool = field(init=False, repr=False, compare=False)
+    """Whether old records go by key (``cleanup.policy`` names ``compact``)."""
+    delete: bool = field(init=False, repr=False, compare=False)
+    """Whether old segments go by time or size (``cleanup.policy`` names ``delete``)."""
+    max_segment_ms: int = field(init=False, repr=False, compare=False)
+    """Age at which a segment is left. What is active is not compacted, so ``max.compaction.lag.ms`` bounds it."""
 
-    @property
-    def delete(self) -> bool:
-        """Whether old segments go by time or size (``cleanup.policy`` names ``delete``)."""
-        return "delete" in self.cleanup_policy
-
-    @property
-    def max_segment_ms(self) -> int:
-        """Age at which a segment is left. What is active is not compacted, so ``max.compaction.lag.ms`` bounds it."""
-        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+    def __post_init__(self) -> None:
+        compact = "compact" in self.cleanup_policy
+        object.__setattr__(self, "compact", compact)
+        object.__setattr__(self, "delete", "delete" in self.cleanup_policy)
+        longest = min(self.segment_ms, self.max_compaction_lag_ms) if compact else self.segment_ms
+        object.__setattr__(self, "max_segment_ms", longest)
 
     def with_changes(self, **changes: Any) -> LogConfig:
         """A copy with some settings replaced."""

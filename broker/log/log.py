@@ -87,6 +87,7 @@ class Log:
 
     Attributes:
         epochs: leader epochs and where they began.
+        offsets: the offsets that bound it; only the log and its parts change them.
         producers: state of the idempotent and transactional producers.
         being_cleaned: it is being compacted, when nothing else may take segments out.
         being_moved: it is being moved to another log directory, when nothing may be compacted.
@@ -95,9 +96,9 @@ class Log:
     """
 
     __slots__ = (
-        "_appender", "_directory", "_errors", "_flusher", "_legacy", "_move", "_offsets", "_reader", "_remover",
+        "_appender", "_directory", "_errors", "_flusher", "_legacy", "_move", "_reader", "_remover",
         "_roller", "_segments", "_truncation", "also_in", "being_cleaned", "being_moved", "epochs",
-        "fetch_message_conversions", "producers",
+        "fetch_message_conversions", "offsets", "producers",
     )  # fmt: skip
 
     def __init__(
@@ -121,7 +122,7 @@ class Log:
         roller = Roller(directory, segments, producers, flusher, config, resources)
         self._directory = directory
         self._segments = segments
-        self._offsets = offsets
+        self.offsets = offsets
         self._errors = errors
         self._flusher = flusher
         self._roller = roller
@@ -206,7 +207,7 @@ class Log:
         )
 
     def __repr__(self) -> str:
-        offsets = self._offsets
+        offsets = self.offsets
         return (
             f"Log({self._directory.label}, log_start_offset={offsets.start}, log_end_offset={offsets.end}, "
             f"high_watermark={offsets.high_watermark}, segments={len(self._segments.all)})"
@@ -305,35 +306,35 @@ class Log:
     @property
     def log_start_offset(self) -> int:
         """First offset that may be read."""
-        return self._offsets.start
+        return self.offsets.start
 
     @property
     def log_end_offset(self) -> int:
         """Offset the next record gets."""
-        return self._offsets.end
+        return self.offsets.end
 
     @property
     def high_watermark(self) -> int:
         """Offset below which records are replicated as far as asked for; kept between log start and log end."""
-        return self._offsets.high_watermark
+        return self.offsets.high_watermark
 
     @high_watermark.setter
     def high_watermark(self, offset: int) -> None:
-        self._offsets.set_high_watermark(offset)
+        self.offsets.set_high_watermark(offset)
 
     @property
     def last_stable_offset(self) -> int:
         """Offset below which every transaction is decided; bounds what read_committed consumers may see."""
-        return self._offsets.last_stable
+        return self.offsets.last_stable
 
     @property
     def cleaned_offset(self) -> int | None:
         """Up to where the log was compacted, None if it never was."""
-        return self._offsets.cleaned
+        return self.offsets.cleaned
 
     @cleaned_offset.setter
     def cleaned_offset(self, offset: int | None) -> None:
-        self._offsets.cleaned = offset
+        self.offsets.cleaned = offset
 
     @property
     def recovery_point(self) -> int:
@@ -343,7 +344,7 @@ class Log:
     @property
     def unflushed_records(self) -> int:
         """Offsets that are not known to be on the device."""
-        return self._offsets.end - self._flusher.recovery_point
+        return self.offsets.end - self._flusher.recovery_point
 
     @property
     def truncations(self) -> int:
@@ -444,7 +445,7 @@ class Log:
             KafkaStorageError: the disk failed; the active segment is as it was.
         """
         try:
-            self._roller.roll(self._offsets.end, now_ms)
+            self._roller.roll(self.offsets.end, now_ms)
         except OSError as error:
             raise self._errors.report("roll", error) from error
         return self._segments.active
@@ -510,7 +511,7 @@ class Log:
         """
         try:
             if self._errors.offline is None:
-                if not self.epochs.is_stored and self.epochs.covers(self._offsets.end):
+                if not self.epochs.is_stored and self.epochs.covers(self.offsets.end):
                     self.epochs.flush()
                 self.producers.take_snapshot(sync=True)
                 if self._segments.active.finish():

@@ -35,11 +35,14 @@ class MetadataCache:
         self._image = image
         self._is_offline = is_offline
         self._names: dict[uuid.UUID, str] | None = None
+        self._alive: list[BrokerRegistration] | None = None
 
     def update(self, image: ClusterState, operations: Sequence[Operation] = ()) -> None:
         """Follow a change, to which ``operations`` led."""
         if image.topics is not self._image.topics:
             self._names = None
+        if image.brokers is not self._image.brokers:
+            self._alive = None
         self._image = image
 
     @property
@@ -59,12 +62,14 @@ class MetadataCache:
     # -- brokers
 
     def alive_brokers(self) -> list[BrokerRegistration]:
-        """The live brokers, by id."""
-        return [self._image.brokers[broker] for broker in sorted(self._image.brokers)]
+        """The live brokers, by id. Not to be changed."""
+        if self._alive is None:
+            self._alive = [self._image.brokers[broker] for broker in sorted(self._image.brokers)]
+        return self._alive
 
     def alive_ids(self) -> tuple[int, ...]:
         """The ids of the live brokers, in order."""
-        return tuple(sorted(self._image.brokers))
+        return tuple(broker.broker_id for broker in self.alive_brokers())
 
     def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
         """Where a live broker is reached under the listener of that name, or None."""

@@ -20,7 +20,7 @@ from broker.log.moving.mover import LogMover
 from broker.log.validation import CheckedBatch, Origin
 from broker.metadata.model import ClusterState, PartitionState, TopicState
 from broker.replica.hosting_retries import HostingRetries
-from broker.replica.partition import Appended, Partition
+from broker.replica.partition import NO_LEADER_EPOCH, Appended, Partition
 from broker.replica.purgatory import Purgatory
 from broker.runtime import Runtime
 from broker.workers import WorkerShare
@@ -379,7 +379,8 @@ class ReplicaManager:
         sync = partition.must_sync
         if sync:
             self.sync(partition)
-        return Appended(partition, info, partition.leader_epoch, acks, sync)
+        leading = partition.leading
+        return Appended(partition, info, NO_LEADER_EPOCH if leading is None else leading.epoch, acks, sync)
 
     def follower_fetched(
         self, partition: Partition, replica: int, offset: int, log_start_offset: int, log_end: int

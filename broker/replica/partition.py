@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from broker.counters import TopicCounters
 from broker.log.append_info import AppendInfo
+from broker.log.config import MAX_LONG
 from broker.log.legacy.message_sets import PreparedSet
 from broker.log.log import Log
 from broker.log.segment_file import ReadResult
@@ -256,7 +257,8 @@ class Partition:
             return False
         if not leading.followers:
             # What the only replica has appended, every replica has.
-            log.high_watermark = log.log_end_offset
+            offsets = log.offsets
+            offsets.set_high_watermark(offsets.end)
             return True
         before = log.high_watermark
         log.high_watermark = leading.high_watermark(
@@ -304,7 +306,8 @@ class Partition:
     def must_sync(self) -> bool:
         """Whether ``flush.messages`` asks for an fsync before the newest records are acknowledged."""
         log = self.log
-        return log.log_end_offset - log.recovery_point >= log.config.flush_messages
+        most = log.config.flush_messages
+        return most < MAX_LONG and log.log_end_offset - log.recovery_point >= most
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Fence a client that knows another leader epoch (KIP-320); -1 is a client that does not say.
@@ -340,9 +343,12 @@ class Partition:
             NotEnoughReplicasError: ``acks`` is all and the ISR is smaller than ``min.insync.replicas``.
             KafkaError: the log refuses the batch or cannot be written.
         """
-        epoch = self._epoch_to_append(acks)
         info = self.log.append_batch(
-            records, leader_epoch=epoch, now_ms=now_ms, origin=origin, in_transaction=in_transaction
+            records,
+            leader_epoch=self._epoch_to_append(acks),
+            now_ms=now_ms,
+            origin=origin,
+            in_transaction=in_transaction,
         )
         self._note_append(info)
         return info
@@ -391,12 +397,10 @@ class Partition:
         leading = self.leading
         if leading is None or append.leader_epoch < leading.since:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        log, end = self.log, append.info.last_offset + 1
-        replicated = append.acks != ACKS_ALL or log.high_watermark >= end
-        if not replicated or (append.sync and log.recovery_point < end):
+        log, end, is_all = self.log, append.info.last_offset + 1, append.acks == ACKS_ALL
+        if (is_all and log.offsets.high_watermark < end) or (append.sync and log.recovery_point < end):
             return None if log.offline is None else ErrorCode.KAFKA_STORAGE_ERROR
-        is_all = append.acks == ACKS_ALL and self.min_insync > 1
-        if is_all and len(leading.maximal_isr) < self.effective_min_insync:
+        if is_all and self.min_insync > 1 and len(leading.maximal_isr) < self.effective_min_insync:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
