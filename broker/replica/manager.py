@@ -129,22 +129,6 @@ class ReplicaManager:
     def partitions_of(self, topic: str) -> list[Partition]:
         return [partition for (name, _), partition in self._partitions.items() if name == topic]
 
-    def host(self, state: TopicState, indexes: range | None = None, *, is_new: bool = True) -> None:
-        """Hold the partitions of ``state`` (all, or ``indexes``) that are assigned here, making missing logs.
-
-        A log that cannot be created, that a deleted topic of the same name left behind, or, without ``is_new``, that
-        may lie in a log directory that is offline leaves its partition offline; the others are served.
-        """
-        config = self.topic_config(state.config)
-        for index in range(len(state.partitions)) if indexes is None else indexes:
-            assigned = state.partitions[index]
-            if self.broker_id not in assigned.replicas:
-                continue
-            try:
-                self.host_partition(state.name, index, state.topic_id, assigned, config, is_new=is_new)
-            except (KafkaStorageError, InconsistentTopicIdError) as error:
-                logger.error("partition %s-%d is offline: its log cannot be used: %s", state.name, index, error)
-
     def host_partition(
         self,
         topic: str,
@@ -236,19 +220,6 @@ class ReplicaManager:
         """What a topic with these ``overrides`` of the broker's defaults asks of its partitions."""
         values = parse_topic_config(overrides)
         return TopicConfig(self.config.log_config(values), int(self.config.topic_values(values)["min.insync.replicas"]))
-
-    def drop(self, topic: str) -> list[Partition]:
-        """Stop serving every partition of ``topic``; waiting operations are woken to find it gone."""
-        dropped = []
-        for key in [key for key in self._partitions if key[0] == topic]:
-            partition = self.stop_partition(*key)
-            if partition is not None:
-                dropped.append(partition)
-        for key in [key for key in self._offline if key[0] == topic]:
-            del self._offline[key]
-            self._retries.discard(key)
-        self.counters.forget(topic)
-        return dropped
 
     def stop_partition(self, topic: str, index: int) -> Partition | None:
         """Stop serving a partition, if it is hosted here; its log stays open."""

@@ -47,7 +47,9 @@ class Stored:
             self.store, self.cache, self.replicas, ReplicaApplier(self.replicas, self.cache.topic_config)
         )
         for topic in state.topics.values():
-            self.replicas.host(topic, is_new=False)
+            config = self.replicas.topic_config(topic.config)
+            for index, partition in enumerate(topic.partitions):
+                self.replicas.host_partition(topic.name, index, topic.topic_id, partition, config, is_new=False)
         return self
 
     def __exit__(

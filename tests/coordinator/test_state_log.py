@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -242,7 +241,8 @@ def test_what_waits_is_told_of_a_change_of_role(
 
     def become(leader: int, epoch: int, isr: tuple[int, ...]) -> None:
         changed = PartitionState((0, 9), isr, leader, epoch)
-        parts.replicas.host(replace(topic, partitions=(changed, *topic.partitions[1:])))
+        config = parts.replicas.topic_config(topic.config)
+        parts.replicas.host_partition(topic.name, 0, topic.topic_id, changed, config, is_new=False)
 
     async def work() -> None:
         partition.log.config = parts.config.log_config({"flush.messages": 1})

@@ -106,7 +106,9 @@ class InProcess:
         """Give the partition another state, as a controller does."""
         topic = self.server.store.state.topics[partition.topic]
         state = PartitionState((0,), (0,), partition.leader, partition.leader_epoch)
-        self.server.replicas.host(replace(topic, partitions=(replace(state, **changes),)))
+        replicas = self.server.replicas
+        config = replicas.topic_config(topic.config)
+        replicas.host_partition(topic.name, 0, topic.topic_id, replace(state, **changes), config, is_new=False)
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         async with asyncio.timeout(DEADLINE_S):

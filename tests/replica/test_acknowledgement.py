@@ -109,7 +109,7 @@ def test_more_in_sync_replicas_than_there_are_replicas_are_not_asked_for(tmp_pat
 def test_a_partition_that_is_not_hosted_any_more_is_not_led(tmp_path: Path) -> None:
     async def work(broker: InProcess) -> None:
         _, wire, request = await waiting(broker)
-        broker.server.replicas.drop("t")
+        broker.server.replicas.stop_partition("t", 0)
         assert (await answer(wire, request)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     with_broker(tmp_path, work)
