@@ -254,7 +254,7 @@ class Connection:
         self.closed = True
         self._throttle.close()
         self._writer.close()
-        self._reader.close()
+        self._reader.close(is_answered=not self._unanswered)
         self._transport.close()
         operation, self.state = self.state, None
         if operation is not None:

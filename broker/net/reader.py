@@ -152,12 +152,17 @@ class Reader:
 
     # -- end of life
 
-    def close(self) -> None:
-        """Receive nothing any more. Give all memory back, unless a worker has a copy of a frame."""
+    def close(self, is_answered: bool) -> None:
+        """Receive nothing any more. Give all memory back, unless a worker has a copy of a frame.
+
+        Args:
+            is_answered: the request under way has its response, though it may not be sent: nobody needs its copy.
+        """
         self.pause()
         self._is_closed = True
         self._share.close()
-        if not self._is_copied:
+        if is_answered or not self._is_copied:
+            self._is_copied = False
             self._share.keep(0)
         self._on_received = self._on_end = _nothing
 

@@ -26,6 +26,7 @@ from broker.net.memory import RequestMemory
 from broker.net.session import Session
 from broker.net.transport.interface import Transport
 from broker.net.transport.plain import PlainTransport
+from broker.net.writer import Wait
 from tests.net.simulated import SimulatedLoop
 from tests.net.transports import (
     InMemoryPeer,
@@ -340,6 +341,36 @@ def test_a_closed_connection_is_gone_at_once(connect: Connect) -> None:
     finally:
         gc.enable()
         peer.close()
+
+
+@pytest.mark.parametrize("connect", TRANSPORTS)
+def test_a_response_that_is_not_read_keeps_no_memory_of_its_request(connect: Connect) -> None:
+    """The response ends the need of a copy, though the connection closes before it is sent."""
+    chance = random.Random(1)
+    loop, memory = SimulatedLoop(chance), RequestMemory(LIMIT)
+
+    class Large:
+        def dispatch(self, connection: Connection, frame: memoryview) -> None:
+            connection.keep_memory()
+            assert memory.used > 0
+            loop.call_soon(lambda: connection.reply([b"r" * 10_000_000]))
+
+    transport, peer = connect(loop, chance)
+    disk = DiskReads(loop.run_on_worker)
+    connection = Connection(
+        loop, transport, Session(ENDPOINT, ""), Large(), memory, disk, LARGEST, on_close=lambda _: None
+    )
+    size = 80_000
+    unsent = bytearray(NUMBER.pack(size) + bytes(size))
+    for _ in steps():
+        del unsent[: peer.send(bytes(unsent))]
+        loop.step()
+        if connection._writer.waits_for is Wait.PEER:
+            break
+    assert connection._writer.waits_for is Wait.PEER
+    connection.close()
+    assert memory.used == 0
+    peer.close()
 
 
 @pytest.mark.parametrize("connect", TRANSPORTS)
