@@ -131,7 +131,7 @@ SERVER_CONFIG = ConfigDefinition(
         # Fetching and producing
         ConfigKey("fetch.max.bytes", Type.INT, 55 << 20, "Upper bound of a fetch response's size, whatever the client asks.", at_least(1024)),
         ConfigKey("max.incremental.fetch.session.cache.slots", Type.INT, 1000, "Incremental fetch sessions kept.", at_least(0)),
-        ConfigKey("replica.lag.time.max.ms", Type.LONG, 30_000, "A follower that has not caught up for this long leaves the ISR.", effect=False),
+        ConfigKey("replica.lag.time.max.ms", Type.LONG, 30_000, "A follower that has not caught up for this long leaves the ISR."),
         ConfigKey("replica.high.watermark.checkpoint.interval.ms", Type.LONG, 5000, "How often high watermarks are checkpointed.", at_least(1)),
         # Coordinators
         *GROUP_KEYS,

@@ -140,7 +140,7 @@ def test_kafkas_own_keys_are_accepted_and_others_are_told() -> None:
     config = BrokerConfig({"num.network.threads": "3", "no.such.key": "x"})
     assert config.ineffective == ["num.network.threads"]
     assert config.unknown == ["no.such.key"]
-    assert BrokerConfig({"replica.lag.time.max.ms": "1"}).ineffective == ["replica.lag.time.max.ms"]
+    assert BrokerConfig({"leader.replication.throttled.rate": "1"}).ineffective == ["leader.replication.throttled.rate"]
 
 
 def test_every_declared_key_is_read_or_says_that_it_has_no_effect() -> None:
