@@ -116,10 +116,10 @@ def test_offsets_that_cannot_be_are_left_to_the_other_way() -> None:
 
 def test_a_set_that_is_refused_says_why() -> None:
     data = encode_message_set(records_of([(1, None, b"b")], 1), magic=1, codec=Codec.GZIP)
-    with pytest.raises(KafkaError, match="without key"):
+    with pytest.raises(KafkaError, match="have no key"):
         prepare_set(memoryview(data), CONFIG.with_changes(cleanup_policy=("compact",)), 0, Origin.CLIENT, "t-0")
     late = CONFIG.with_changes(message_timestamp_before_max_ms=10)
-    with pytest.raises(KafkaError, match="out of range"):
+    with pytest.raises(KafkaError, match="invalid timestamp"):
         prepare_set(memoryview(data), late, 1000, Origin.CLIENT, "t-0")
     data[-1] ^= 1
     with pytest.raises((KafkaError, RecordsError), match="CRC"):
