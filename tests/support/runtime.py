@@ -8,7 +8,7 @@ from typing import TypeVar, TypeVarTuple
 
 from broker.net.network import LoopNetwork
 from broker.runtime import Runtime, wall_clock_ms
-from broker.workers import Workers
+from broker.workers import ThreadWorkers, Workers
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -29,7 +29,8 @@ class InlineWorkers:
         return future
 
     def pool(self, threads: int, name: str) -> Workers:
-        return self
+        # Threads: the cleaner's and the mover's work waits for the loop, which would wait for itself.
+        return ThreadWorkers(threads, name)
 
     def close(self, *, wait: bool) -> None:
         """Nothing is left to do."""
