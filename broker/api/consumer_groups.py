@@ -5,12 +5,22 @@ from __future__ import annotations
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
 from broker.api.groups import ALL_GROUP_OPERATIONS, NO_AUTHORIZED_OPERATIONS
+from kafkalog.protocol.errors import InvalidRequestError
 from kafkalog.protocol.messages import consumer_group_describe, consumer_group_heartbeat
+
+MOST_TOPICS = 20_000
+"""Topics that a member may be subscribed to by name. A group looks at those of a member in one turn.
+
+Apache Kafka sets no bound but that they have to fit into one record.
+"""
+MOST_OWNED = 50_000
+"""Partitions that a member may own."""
 
 
 async def handle_consumer_group_heartbeat(request: Request) -> None:
     message: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = request.message
     try:
+        _check_size(message)
         response = await request.broker.consumer_groups.heartbeat(
             # As Java writes an address without a name.
             message,
@@ -23,6 +33,16 @@ async def handle_consumer_group_heartbeat(request: Request) -> None:
             error_code=error_code(error), error_message=error_message(error)
         )
     request.reply(response)
+
+
+def _check_size(message: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest) -> None:
+    topics = len(message.subscribed_topic_names or ())
+    if topics > MOST_TOPICS:
+        raise InvalidRequestError(f"SubscribedTopicNames has {topics} topics, more than {MOST_TOPICS}.")
+    owned = message.topic_partitions or ()
+    # A topic of which nothing is owned counts, too: it takes time all the same.
+    if len(owned) > MOST_OWNED or sum(max(len(topic.partitions), 1) for topic in owned) > MOST_OWNED:
+        raise InvalidRequestError(f"TopicPartitions has more than {MOST_OWNED} partitions.")
 
 
 async def handle_consumer_group_describe(request: Request) -> None:

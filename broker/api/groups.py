@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.api.large import Turn
-from broker.coordinator.group.member import JoinRequest, JoinResult, Leaver, SyncRequest
+from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver, SyncRequest
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages import (
     delete_groups,
@@ -29,6 +29,14 @@ PROTOCOL_REQUIRED_SINCE = 5
 """Versions of SyncGroup that must say the protocol (KIP-559)."""
 MANY_MEMBERS_SINCE = 3
 """Versions of LeaveGroup that take several members."""
+MOST_PROTOCOLS = 1000
+"""Protocols of a member that count, the preferred ones. A group looks at all protocols of all members in one turn."""
+MOST_STORED = 16 << 20
+"""Bytes of a member's subscriptions, and of all assignments. They become one record, which no log takes at that size,
+and several copies are made of it before the log is asked.
+"""
+ENCODED_AT_ONCE = 1 << 20
+"""Bytes of subscriptions that are copied into a response without a worker."""
 NO_AUTHORIZED_OPERATIONS = -(1 << 31)
 ALL_GROUP_OPERATIONS = sum(1 << op for op in (3, 6, 8))
 """READ, DELETE and DESCRIBE: without an authorizer all are allowed."""
@@ -36,9 +44,12 @@ ALL_GROUP_OPERATIONS = sum(1 << op for op in (3, 6, 8))
 
 async def handle_join_group(request: Request) -> None:
     message: join_group.JoinGroupRequest = request.message
+    protocols = message.protocols[:MOST_PROTOCOLS]
+    if sum(len(protocol.metadata) for protocol in protocols) > MOST_STORED:
+        request.reply(join_group.JoinGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+        return
     timeout_ms = message.rebalance_timeout_ms
     joining = JoinRequest(
-        token=request.broker.loop.create_future(),
         member_id=message.member_id,
         instance_id=message.group_instance_id,
         client_id=request.client_id or "",
@@ -47,7 +58,7 @@ async def handle_join_group(request: Request) -> None:
         session_timeout_ms=message.session_timeout_ms,
         rebalance_timeout_ms=message.session_timeout_ms if timeout_ms < 0 else timeout_ms,
         protocol_type=message.protocol_type,
-        protocols=tuple((protocol.name, protocol.metadata) for protocol in message.protocols),
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in protocols),
         require_known_id=request.version >= ID_FIRST_SINCE and message.group_instance_id is None,
         can_skip_assignment=request.version >= SKIP_ASSIGNMENT_SINCE,
         reason=message.reason,
@@ -56,8 +67,11 @@ async def handle_join_group(request: Request) -> None:
         result = await request.broker.groups.join(message.group_id, joining)
     except Exception as error:
         result = JoinResult(message.member_id, error_code(error))
+    if sum(len(member.metadata) for member in result.members) > ENCODED_AT_ONCE:
+        # A worker encodes the response of a request that has ended a turn.
+        await request.take_turns().end()
     protocol_name = result.protocol_name
-    request.reply(
+    await request.answer(
         join_group.JoinGroupResponse(
             error_code=result.error,
             generation_id=result.generation,
@@ -82,13 +96,17 @@ async def handle_sync_group(request: Request) -> None:
         request.reply(sync_group.SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return
     assignments: dict[str, bytes] = {}
+    nbytes = 0
     turn = request.take_turns()
     for each in message.assignments:
         assignments[each.member_id] = each.assignment
+        nbytes += len(each.assignment)
         if turn.is_over:
             await turn.end()
+    if nbytes > MOST_STORED:
+        request.reply(sync_group.SyncGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+        return
     syncing = SyncRequest(
-        token=request.broker.loop.create_future(),
         member_id=message.member_id,
         instance_id=message.group_instance_id,
         generation=message.generation_id,

@@ -15,7 +15,6 @@ import asyncio
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import perf_counter
 from typing import Any, TypeVar
 
 from broker.workers import Workers
@@ -64,9 +63,13 @@ class Turns:
     """Handlers of many entries take turns, and one turn is taken between two looks at the connections.
 
     So a connection waits for one turn, however many large requests are under way.
+
+    Args:
+        seconds: the clock that turns are measured by.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self.seconds = seconds
         self._lock = asyncio.Lock()
 
     async def end(self) -> None:
@@ -78,21 +81,22 @@ class Turns:
 class Turn:
     """The turns of one request."""
 
-    __slots__ = ("_began", "_turns", "ended")
+    __slots__ = ("_began", "_seconds", "_turns", "ended")
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
-        self._began = perf_counter()
+        self._seconds = turns.seconds
+        self._began = self._seconds()
         self.ended = 0
         """Turns that have ended so far."""
 
     @property
     def is_over(self) -> bool:
-        return perf_counter() - self._began > TURN_SECONDS
+        return self._seconds() - self._began > TURN_SECONDS
 
     def begin(self) -> None:
         """Begin a turn, after the handler has waited for something else than its turn."""
-        self._began = perf_counter()
+        self._began = self._seconds()
 
     async def end(self) -> None:
         self.ended += 1

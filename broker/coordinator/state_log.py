@@ -29,6 +29,7 @@ from kafkalog.protocol.errors import (
     ErrorCode,
     KafkaError,
     KafkaStorageError,
+    MessageTooLargeError,
     NotCoordinatorError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
@@ -38,6 +39,7 @@ from kafkalog.protocol.errors import (
 )
 from kafkalog.records.any_format import decode_any, iter_any_headers
 from kafkalog.records.batch import MAGIC, Record, encode_batch
+from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, parse_control_type
 from kafkalog.records.errors import RecordsError
 
@@ -252,9 +254,14 @@ class StateLog:
         try:
             partition = self._replicas.require(self._name, index)
             now_ms = self._now_ms()
+            codec = self._settings().codec
+            kept = [Record(offset, now_ms, record.key, record.value) for offset, record in enumerate(records)]
+            if codec == Codec.NONE and _size(kept) > partition.log.config.max_message_bytes:
+                # 100 MB would be copied to find that out.
+                raise MessageTooLargeError
             batch = encode_batch(
-                [Record(offset, now_ms, record.key, record.value) for offset, record in enumerate(records)],
-                codec=self._settings().codec,
+                kept,
+                codec=codec,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 base_sequence=-1 if producer_id < 0 else 0,
@@ -322,6 +329,10 @@ def read_batches(log: Log, piece_bytes: int) -> Iterator[list[StateBatch]]:
             return
         offset = following
         yield batches
+
+
+def _size(records: Iterable[Record]) -> int:
+    return sum(len(record.key or b"") + len(record.value or b"") for record in records)
 
 
 def _decode(read: Callable[[], bytes], first: int, apply: Callable[[list[StateBatch]], T]) -> tuple[T, int]:

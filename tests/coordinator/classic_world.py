@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.coordinator.group import records
-from broker.coordinator.group.classic import ClassicGroup
-from broker.coordinator.group.classic_state import ClassicSettings, State
-from broker.coordinator.group.member import JoinRequest, JoinResult, Protocols, SyncRequest, SyncResult
+from broker.coordinator.group.classic.classic_group import ClassicGroup, ClassicSettings
+from broker.coordinator.group.classic.group_metadata import ClassicGroupState
+from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Protocols, SyncRequest, SyncResult
 from broker.coordinator.group.membership import Answer, Moment, Store
 from broker.coordinator.state_log import StateRecord
 from kafkalog.protocol.errors import ErrorCode
@@ -90,7 +90,7 @@ class World:
             "protocols": RANGE,
             **fields,
         }
-        self.group.join(JoinRequest(token=token, **values), self.now)
+        self.group.join(JoinRequest(**values), token, self.now)
         self.settle()
         return token
 
@@ -99,13 +99,12 @@ class World:
         token = next(self._tokens)
         values: dict[str, Any] = {"instance_id": None, "protocol_type": None, "protocol_name": None, **more}
         request = SyncRequest(
-            token=token,
             member_id=member_id,
             generation=generation,
             assignments=assignments or {},
             **values,
         )
-        self.group.sync(request, self.now)
+        self.group.sync(request, token, self.now)
         self.settle()
         return token
 
@@ -277,9 +276,9 @@ class World:
         """Whether those who live, and nobody else, are in one generation with an assignment each."""
         live = self.live()
         if not live:
-            return self.group.state is State.EMPTY
+            return self.group.state is ClassicGroupState.EMPTY
         return (
-            self.group.state is State.STABLE
+            self.group.state is ClassicGroupState.STABLE
             and {client.member_id for client in live} == {member.member_id for member in self.group.members}
             and all(client.phase == "stable" and client.generation == self.group.generation for client in live)
         )

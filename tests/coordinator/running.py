@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from broker.coordinator.group.member import JoinRequest, JoinResult, Leaver, SyncRequest
+from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver, SyncRequest
 from broker.coordinator.group.membership import CommitRequest
 from broker.coordinator.group.offsets import Committed
 from broker.coordinator.group.service import GroupCoordinator
@@ -64,7 +64,6 @@ class Running:
 
     async def joined(self, group: str, **fields: Any) -> JoinResult:
         values: dict[str, Any] = {
-            "token": self.parts.loop.create_future(),
             "member_id": "",
             "instance_id": None,
             "client_id": "c",
@@ -80,10 +79,9 @@ class Running:
     async def member(self, group: str) -> JoinResult:
         """The only member of a stable group."""
         joined = await self.joined(group)
-        token = self.parts.loop.create_future()
         assignments = {joined.member_id: b"all"}
         synced = await self.groups.sync(
-            group, SyncRequest(token, joined.member_id, None, joined.generation, None, None, assignments)
+            group, SyncRequest(joined.member_id, None, joined.generation, None, None, assignments)
         )
         assert synced.error is ErrorCode.NONE
         return joined

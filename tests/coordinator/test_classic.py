@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from broker.coordinator.group import records
-from broker.coordinator.group.classic import NEW_MEMBER_JOIN_TIMEOUT_MS
-from broker.coordinator.group.classic_state import State
-from broker.coordinator.group.member import JoinResult
+from broker.coordinator.group.classic.group_metadata import ClassicGroupState
+from broker.coordinator.group.classic.join import NEW_MEMBER_JOIN_TIMEOUT_MS
+from broker.coordinator.group.classic.requests import JoinResult
 from broker.coordinator.group.membership import CommitRequest, Retention
 from kafkalog.protocol.errors import ErrorCode, KafkaError, NonEmptyGroupError
 from tests.coordinator.classic_world import EPOCH_MS, RANGE, REBALANCE_MS, SESSION_MS, UNKNOWN, World
@@ -55,7 +55,7 @@ def test_the_leader_is_told_the_members_and_everybody_its_assignment() -> None:
     assert (leader.leader, follower.leader) == (leader.member_id, leader.member_id)
     assert [member.member_id for member in leader.members] == [leader.member_id, follower.member_id]
     assert (follower.members, follower.generation, follower.protocol_name) == ((), 1, "range")
-    assert world.group.state is State.STABLE
+    assert world.group.state is ClassicGroupState.STABLE
     value = stored(world)
     assert (value.generation, value.leader, value.protocol) == (1, leader.member_id, "range")
     assert [member.assignment for member in value.members] == [b"1", b"2"]
@@ -173,7 +173,7 @@ def test_a_group_without_members_is_stored_as_empty() -> None:
     world = World()
     member = one_member(world)
     world.pass_time(SESSION_MS)
-    assert world.group.state is State.EMPTY
+    assert world.group.state is ClassicGroupState.EMPTY
     value = stored(world)
     assert (value.generation, value.members, value.protocol, value.leader) == (2, [], None, None)
     assert value.protocol_type == "consumer"
@@ -189,7 +189,7 @@ def test_members_may_leave() -> None:
     assert world.leave("") is UNKNOWN
     assert world.heartbeat(leader.member_id, 1) is ErrorCode.REBALANCE_IN_PROGRESS
     assert world.leave(leader.member_id) is ErrorCode.NONE
-    assert world.group.state is State.EMPTY
+    assert world.group.state is ClassicGroupState.EMPTY
 
 
 def test_who_leaves_while_it_waits_is_answered() -> None:
@@ -222,7 +222,7 @@ def test_members_that_never_ask_for_their_assignment_are_removed() -> None:
             world.heartbeat(member.member_id, 1)
 
     world.pass_time(REBALANCE_MS, live)
-    assert world.group.state is State.PREPARING
+    assert world.group.state is ClassicGroupState.PREPARING_REBALANCE
     assert [member.member_id for member in world.group.members] == [leader.member_id]
 
 
@@ -245,7 +245,7 @@ def test_assignments_count_once_they_are_stored() -> None:
     world.held = []
     token = world.sync(member.member_id, 1, {member.member_id: b"all"})
     assert token not in world.answers
-    assert world.group.state is State.COMPLETING
+    assert world.group.state is ClassicGroupState.COMPLETING_REBALANCE
     world.finish_stores()
     assert world.synced(token).assignment == b"all"
 
@@ -267,7 +267,7 @@ def test_assignments_that_cannot_be_stored_are_tried_anew(failure: ErrorCode, to
     token = world.sync(member.member_id, 1, {member.member_id: b"all"})
     world.finish_stores(failure)
     assert world.synced(token).error is told
-    assert world.group.state is State.PREPARING
+    assert world.group.state is ClassicGroupState.PREPARING_REBALANCE
 
 
 def test_a_rebalance_begun_while_assignments_are_stored_is_not_undone() -> None:
@@ -279,7 +279,7 @@ def test_a_rebalance_begun_while_assignments_are_stored_is_not_undone() -> None:
     world.join("b")
     assert world.synced(token).error is ErrorCode.REBALANCE_IN_PROGRESS
     world.finish_stores()
-    assert world.group.state is State.PREPARING
+    assert world.group.state is ClassicGroupState.PREPARING_REBALANCE
 
 
 def test_a_follower_that_asks_again_gets_the_same_answer_and_a_leader_assigns_anew() -> None:
@@ -288,7 +288,7 @@ def test_a_follower_that_asks_again_gets_the_same_answer_and_a_leader_assigns_an
     assert world.joined(world.join(member_id=follower.member_id)).generation == 1
     assert world.synced(world.sync(follower.member_id, 1)).assignment == b"2"
     world.join(member_id=leader.member_id)
-    assert world.group.state is State.PREPARING
+    assert world.group.state is ClassicGroupState.PREPARING_REBALANCE
     assert world.joined(world.join(member_id=follower.member_id)).generation == 2
 
 
@@ -350,7 +350,7 @@ def test_a_full_group_takes_nobody() -> None:
     leader, follower = two_members(world)
     refused = world.joined(world.join("c"))
     assert (refused.error, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
-    assert world.group.state is State.STABLE
+    assert world.group.state is ClassicGroupState.STABLE
     world.leave(follower.member_id)
     token = world.join("c")
     world.join(member_id=leader.member_id)
@@ -362,7 +362,7 @@ def test_a_group_that_is_loaded_too_large_sends_the_last_away() -> None:
     leader, follower = two_members(world)
     world.settings = type(world.settings)(3000, 1)
     world.crash()
-    assert world.group.state is State.PREPARING
+    assert world.group.state is ClassicGroupState.PREPARING_REBALANCE
     token = world.join(member_id=leader.member_id)
     assert world.joined(world.join(member_id=follower.member_id)).error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert world.joined(token).generation == 2
@@ -423,7 +423,7 @@ def test_who_waits_under_a_static_members_old_id_is_fenced() -> None:
     new = world.join("b", instance_id="j")
     assert world.synced(waiting).error is ErrorCode.FENCED_INSTANCE_ID
     # The leader may have assigned to the old id already.
-    assert world.group.state is State.PREPARING
+    assert world.group.state is ClassicGroupState.PREPARING_REBALANCE
     world.join(member_id=members[0].member_id, instance_id="i")
     assert world.joined(new).generation == 2
 
@@ -444,7 +444,7 @@ def test_a_static_member_may_be_removed_by_its_instance_id() -> None:
     one_member(world, instance_id="i")
     assert world.leave("", "other") is UNKNOWN
     assert world.leave("", "i") is ErrorCode.NONE
-    assert world.group.state is State.EMPTY
+    assert world.group.state is ClassicGroupState.EMPTY
 
 
 # -- what others ask
@@ -473,7 +473,7 @@ def test_who_may_commit() -> None:
     world.join("b")
     assert commit(world, member.member_id, 1) is ErrorCode.NONE
     world.join(member_id=member.member_id)
-    assert world.group.state is State.COMPLETING
+    assert world.group.state is ClassicGroupState.COMPLETING_REBALANCE
     assert commit(world, member.member_id, 2) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
@@ -485,7 +485,7 @@ def test_a_commit_is_a_sign_of_life() -> None:
         assert commit(world, member.member_id, 1) is ErrorCode.NONE
 
     world.pass_time(3 * SESSION_MS, live)
-    assert world.group.state is State.STABLE
+    assert world.group.state is ClassicGroupState.STABLE
 
 
 def test_which_topics_a_group_reads_and_how_long_its_offsets_are_kept() -> None:

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from broker.coordinator.group.classic_state import State
+from broker.coordinator.group.classic.group_metadata import ClassicGroupState
 from kafkalog.protocol.errors import ErrorCode
 from tests.coordinator.classic_world import RANGE, REBALANCE_MS, SESSION_MS, UNKNOWN, Client, World
 
@@ -125,9 +125,9 @@ class ClassicMachine(RuleBasedStateMachine):
         assert set(group.members.static.values()) == {m.member_id for m in members if m.instance_id is not None}
         assert group.members.leader is None or group.members.leader in group.members
         assert bool(members) == (group.members.leader is not None)
-        if group.state is State.EMPTY:
+        if group.state is ClassicGroupState.EMPTY:
             assert not members
-        if group.state in (State.STABLE, State.COMPLETING):
+        if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
             assert all(any(name == group.protocol_name for name, _ in member.protocols) for member in members)
         for member in members:
             waits = member.awaiting_join is not None or member.awaiting_sync is not None

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.group.classic.requests import JoinResult, Leaver
 from broker.coordinator.group.consumer_membership import ConsumerMembership
 from broker.coordinator.group.consumer_service import ConsumerGroups
-from broker.coordinator.group.member import JoinResult, Leaver
 from broker.coordinator.group.modern.model import JOIN_EPOCH, LEAVE_EPOCH
 from kafkalog.protocol.errors import CoordinatorNotAvailableError, ErrorCode, NotCoordinatorError
 from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

@@ -144,11 +144,11 @@ def test_removed_offsets_are_gone_also_those_under_way() -> None:
 def test_offsets_expire(retention: Retention, expired: list[tuple[str, int]]) -> None:
     offsets = GroupOffsets()
     offsets.committed = {T0: at(1, 0), ("u", 0): at(2, HOUR_MS), ("v", 0): at(3, HOUR_MS, expires=2 * HOUR_MS)}
-    assert offsets.expired(retention, 2 * HOUR_MS, 2 * HOUR_MS) == expired
+    assert offsets.expired(retention, 2 * HOUR_MS, 2 * HOUR_MS, list(offsets.committed)) == expired
     offsets.appended({T0: at(2)}, 0)
-    assert T0 not in offsets.expired(retention, 2 * HOUR_MS, 2 * HOUR_MS)
+    assert T0 not in offsets.expired(retention, 2 * HOUR_MS, 2 * HOUR_MS, list(offsets.committed))
     offsets.appended_transactional(1, {("v", 0): at(4)})
-    assert ("v", 0) not in offsets.expired(retention, 2 * HOUR_MS, 2 * HOUR_MS)
+    assert ("v", 0) not in offsets.expired(retention, 2 * HOUR_MS, 2 * HOUR_MS, list(offsets.committed))
 
 
 def test_what_was_removed_does_not_come_back_with_its_transaction() -> None:

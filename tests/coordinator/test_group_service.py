@@ -11,9 +11,9 @@ import pytest
 
 from broker.coordinator.group import service
 from broker.coordinator.group import shard as shard_module
-from broker.coordinator.group.classic import ClassicGroup
+from broker.coordinator.group.classic.classic_group import ClassicGroup
+from broker.coordinator.group.classic.requests import JoinResult, Leaver, SyncRequest
 from broker.coordinator.group.consumer_membership import ConsumerMembership
-from broker.coordinator.group.member import JoinResult, Leaver, SyncRequest
 from broker.coordinator.group.membership import CommitRequest, Moment
 from broker.coordinator.group.modern import group_records
 from broker.coordinator.group.modern.context import Outcome
@@ -66,8 +66,7 @@ def test_nobody_is_told_anything_before_it_is_loaded(start: Start) -> None:
             second.groups.offsets_of("g")
         # These two are for clients that do not know the error there.
         assert second.groups.heartbeat("g", "m", None, 1) is ErrorCode.NONE
-        token = second.parts.loop.create_future()
-        synced = await second.groups.sync("g", SyncRequest(token, "m", None, 1, None, None))
+        synced = await second.groups.sync("g", SyncRequest("m", None, 1, None, None))
         assert synced.error is ErrorCode.REBALANCE_IN_PROGRESS
         assert second.groups.list_groups()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 

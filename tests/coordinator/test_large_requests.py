@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from time import perf_counter
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -14,17 +12,16 @@ import pytest
 from broker.api import consumer_groups, coordinators, group_offsets, groups, large
 from broker.api.context import Request
 from broker.assembly import assemble
-from broker.coordinator.group import service
+from broker.coordinator.group import service, shard
 from broker.coordinator.group.membership import CommitRequest
 from broker.coordinator.group.offsets import Committed
 from broker.coordinator.group.shard_parts import ShardState
-from broker.counters import RequestCounter
 from broker.metadata.model import PartitionState, TopicState
 from broker.metadata.operations import CreateTopic
 from broker.replica.applier import ReplicaApplier
-from kafkalog.protocol.codec import RequestHeader
-from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.errors import CoordinatorNotAvailableError, ErrorCode
 from kafkalog.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kafkalog.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafkalog.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -53,9 +50,9 @@ from kafkalog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from kafkalog.protocol.schema import Response
 from tests.coordinator.running import DEADLINE_S
 from tests.coordinator.support import Stored
+from tests.support.asking import Client, request_of
 
 TURNS = 10
 MANY = 60
@@ -68,20 +65,6 @@ HANDLERS: dict[Any, Callable[[Request], Awaitable[None] | None]] = {
     **consumer_groups.HANDLERS,
 }
 NAMES = [f"n{number}" for number in range(MANY)]
-
-
-class Asked(Request):
-    """A request whose response is kept, not sent."""
-
-    __slots__ = ("response",)
-
-    response: Any
-
-    def reply(self, response: Response, wait_ms: int | None = None) -> None:
-        self.response = response
-
-    async def answer(self, response: Response, *done_with: Any, wait_ms: int | None = None) -> None:
-        self.response = response
 
 
 class Serving:
@@ -111,9 +94,7 @@ class Serving:
 
     async def ask(self, message: Any, version: int) -> Any:
         """The response to a request; ``turns`` counts the rounds of the loop that it takes."""
-        connection: Any = SimpleNamespace(peer="127.0.0.1", endpoint=SimpleNamespace(name="L"), closed=False)
-        header = RequestHeader(message.api_key, version, 1, "c")
-        request = Asked(self.broker, connection, header, message, RequestCounter("Any", 0), perf_counter(), 1, None)
+        request = request_of(self.broker, message, version, Client())
         counting = asyncio.ensure_future(self._count())
         await asyncio.sleep(0)
         self.turns = 0
@@ -145,7 +126,7 @@ def serving(stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch) -> S
     monkeypatch.setattr(large, "TURN_SECONDS", -1)
     for name in ("OFFSETS_AT_ONCE", "LEAVING_AT_ONCE", "TOMBSTONES_AT_ONCE"):
         monkeypatch.setattr(service, name, AT_ONCE)
-    return Serving(stored(offsets_topic_num_partitions="2"))
+    return Serving(stored(offsets_topic_num_partitions="2", group_initial_rebalance_delay_ms="0"))
 
 
 def commit_request(count: int, **fields: Any) -> OffsetCommitRequest:
@@ -320,5 +301,166 @@ def test_offsets_of_a_group_that_goes_while_they_are_deleted(serving: Serving) -
         codes = [partition.error_code for partition in response.topics[0].partitions]
         assert codes[:PARTITIONS] == [ErrorCode.NONE] * PARTITIONS
         assert serving.offsets() == set()
+
+    serving.run(work())
+
+
+def test_so_many_protocols_of_a_member_count(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member supports the first ones that it names."""
+    monkeypatch.setattr(groups, "MOST_PROTOCOLS", 3)
+
+    def joining(*names: str) -> tuple[Any, int]:
+        message, version = join_request()
+        message.protocols = [JoinGroupRequestProtocol(name=name, metadata=b"") for name in names]
+        return message, version
+
+    async def work() -> None:
+        assert (await serving.ask(*joining("a", "b", "c", "d"))).protocol_name == "a"
+        assert (await serving.ask(*joining("d"))).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        joins = asyncio.ensure_future(serving.ask(*joining("c")))
+        while serving.broker.groups.describe("g").state != "PreparingRebalance":
+            await asyncio.sleep(0)
+        serving.broker.groups.stop()
+        await joins
+        await asyncio.sleep(0)
+
+    serving.run(work())
+
+
+def test_a_worker_encodes_large_subscriptions(serving: Serving) -> None:
+    async def work() -> None:
+        for size, turns in ((1000, 0), (2 << 20, 1)):
+            message, version = join_request()
+            message.group_id = f"g{size}"
+            message.protocols[0].metadata = bytes(size)
+            request = request_of(serving.broker, message, version, Client())
+            pending = HANDLERS[JoinGroupRequest](request)
+            assert pending is not None
+            await pending
+            assert request.response.members[0].metadata == bytes(size)
+            assert (request.turn.ended if request.turn is not None else 0) == turns
+
+    serving.run(work())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"subscribed_topic_names": [f"t{number}" for number in range(20_001)]},
+        {"topic_partitions": [TopicPartitions(topic_id=UUID(int=1), partitions=list(range(50_001)))]},
+        {"topic_partitions": [TopicPartitions(topic_id=UUID(int=number)) for number in range(50_001)]},
+    ],
+    ids=["topics", "partitions", "empty topics"],
+)
+def test_a_member_tells_of_so_much(serving: Serving, fields: dict[str, Any]) -> None:
+    """More than that would be looked at in one turn."""
+
+    async def work() -> None:
+        told = {"subscribed_topic_names": ["t"], "topic_partitions": [], **fields}
+        message = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", rebalance_timeout_ms=1000, **told)
+        assert (await serving.ask(message, 0)).error_code == ErrorCode.INVALID_REQUEST
+        assert not serving.broker.groups.groups()
+
+    serving.run(work())
+
+
+def tombstones_in_turns(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The turn of each batch that is written from now on; offsets are removed one at a time."""
+    monkeypatch.setattr(shard, "TOMBSTONES_AT_ONCE", 1)
+    turns = []
+    write = serving.broker.groups.log.write
+
+    def note(*args: Any, **options: Any) -> Any:
+        turns.append(serving.turns)
+        return write(*args, **options)
+
+    monkeypatch.setattr(serving.broker.groups.log, "write", note)
+    return turns
+
+
+def test_nothing_is_asked_of_a_group_while_it_is_deleted(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has so many offsets that others have their turn: no member is to find a part of them."""
+
+    async def work() -> None:
+        await serving.commit(1)
+        turns = tombstones_in_turns(serving, monkeypatch)
+        deleting = asyncio.ensure_future(serving.ask(DeleteGroupsRequest(groups_names=["g"]), 2))
+        while not turns:
+            await asyncio.sleep(0)
+        joined, fetched, committed = await asyncio.gather(
+            serving.ask(*join_request()),
+            serving.ask(fetch_groups(fetch_group(None)), 8),
+            serving.ask(commit_request(1), 8),
+        )
+        assert not deleting.done()
+        assert joined.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert fetched.groups[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert committed.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        [result] = (await deleting).results
+        assert result.error_code == ErrorCode.NONE
+        assert len(turns) >= PARTITIONS, "more than one offset was removed at a time"
+        assert serving.offsets() == set()
+        assert not serving.broker.groups.groups()
+        await serving.commit(7, [0])
+        assert serving.offsets() == {7}
+
+    serving.run(work())
+
+
+def test_a_group_that_could_not_be_deleted_is_there(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        await serving.commit(1)
+        with monkeypatch.context() as patch:
+
+            def fail(*args: Any, **options: Any) -> Any:
+                raise CoordinatorNotAvailableError
+
+            patch.setattr(serving.broker.groups.log, "write", fail)
+            assert await serving.broker.groups.delete_group("g") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert serving.offsets() == {1}
+        await serving.commit(2, [0])
+        assert await serving.broker.groups.delete_group("g") is ErrorCode.NONE
+
+    serving.run(work())
+
+
+@pytest.mark.parametrize("why", ["expired", "topic deleted"])
+def test_what_is_committed_while_offsets_are_removed_stays(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    async def work() -> None:
+        await serving.commit(1)
+        last = PARTITIONS - 1
+        [owner] = [each for each in serving.broker.groups.shards() if "g" in each.groups]
+        if why == "expired":
+            serving.parts.now += 100 * 24 * 3600 * 1000
+        turns = tombstones_in_turns(serving, monkeypatch)
+        removing = asyncio.ensure_future(
+            serving.broker.groups.expire_offsets() if why == "expired" else owner.forget_topic("t")
+        )
+        while not turns:
+            await asyncio.sleep(0)
+        await serving.commit(5, [last])
+        assert await removing == PARTITIONS - 1
+        assert len(turns) >= PARTITIONS, "more than one offset was removed at a time"
+        assert serving.broker.groups.offsets_of("g").partitions() == [("t", last)]
+        assert serving.offsets() == {5}
+
+    serving.run(work())
+
+
+def test_what_no_log_takes_is_not_made_a_record_of(serving: Serving) -> None:
+    """The error is the one that storing it would come to."""
+    message, version = join_request()
+    message.protocols[0].metadata = bytes((16 << 20) + 1)
+    assignments = [SyncGroupRequestAssignment(member_id=name, assignment=bytes(9 << 20)) for name in "ab"]
+    syncing = SyncGroupRequest(
+        group_id="g", member_id="a", protocol_type="consumer", protocol_name="range", assignments=assignments
+    )
+
+    async def work() -> None:
+        for request in ((message, version), (syncing, 5)):
+            assert (await serving.ask(*request)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert not serving.broker.groups.groups()
 
     serving.run(work())

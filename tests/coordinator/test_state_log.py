@@ -163,7 +163,7 @@ def test_an_append_waits_for_the_high_watermark(stored: Make) -> None:
     assert partition.log.recovery_point == 1
 
 
-def test_errors_are_those_of_coordinators(stored: Make) -> None:
+def test_errors_are_those_of_coordinators(stored: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = stored()
     log = parts.state_log()
     parts.run(log.ensure())
@@ -171,6 +171,11 @@ def test_errors_are_those_of_coordinators(stored: Make) -> None:
     assert partition is not None
     with pytest.raises(MessageTooLargeError):
         parts.append(log, 0, [StateRecord(b"k", b"x" * (2 << 20))])
+    # It is found out without making a batch of it.
+    with monkeypatch.context() as patch:
+        patch.delattr("broker.coordinator.state_log.encode_batch")
+        with pytest.raises(MessageTooLargeError):
+            parts.append(log, 0, [StateRecord(b"k", b"x" * (2 << 20))])
     refuse_appends(partition)
     with pytest.raises(CoordinatorNotAvailableError):
         parts.append(log, 0, records(b"k"))

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from broker.coordinator.group.member import JoinRequest, JoinResult, Leaver, SyncRequest, SyncResult
+from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver, SyncRequest, SyncResult
 from broker.coordinator.group.membership import Answer, CommitRequest, GroupSummary, Moment, Retention, Store
 from broker.coordinator.group.modern import classic_members, group_records, membership
 from broker.coordinator.group.modern.context import Context, Matched, Outcome, Timer, TimerKind
@@ -170,23 +170,23 @@ class ConsumerMembership:
 
     # -- members of the classic protocol
 
-    def join(self, request: JoinRequest, now: Moment) -> None:
-        """JoinGroup."""
+    def join(self, request: JoinRequest, token: Any, now: Moment) -> None:
+        """JoinGroup, whose answer ``token`` gets."""
         try:
             outcome = classic_members.join(self.group, request, self._context(self.group.group_id, now))
         except KafkaError as error:
-            self.out.append(Answer(request.token, JoinResult(request.member_id, error.code)))
+            self.out.append(Answer(token, JoinResult(request.member_id, error.code)))
             return
-        self.apply(outcome, request.token, now)
+        self.apply(outcome, token, now)
 
-    def sync(self, request: SyncRequest, now: Moment) -> None:
-        """SyncGroup."""
+    def sync(self, request: SyncRequest, token: Any, now: Moment) -> None:
+        """SyncGroup, whose answer ``token`` gets."""
         try:
             outcome = classic_members.sync(self.group, request, self._context(self.group.group_id, now))
         except KafkaError as error:
-            self.out.append(Answer(request.token, SyncResult(error.code)))
+            self.out.append(Answer(token, SyncResult(error.code)))
             return
-        self.apply(outcome, request.token, now)
+        self.apply(outcome, token, now)
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Moment) -> ErrorCode:
         """Heartbeat; REBALANCE_IN_PROGRESS makes the member join again."""

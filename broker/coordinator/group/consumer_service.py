@@ -12,7 +12,7 @@ from typing import Any
 
 from broker.config.group import GROUP_CONFIG
 from broker.config.server import BrokerConfig
-from broker.coordinator.group.classic import ClassicGroup
+from broker.coordinator.group.classic.classic_group import ClassicGroup
 from broker.coordinator.group.cluster_topics import ClusterTopics
 from broker.coordinator.group.consumer_membership import ConsumerMembership
 from broker.coordinator.group.conversion import can_downgrade, can_upgrade, downgraded, upgraded

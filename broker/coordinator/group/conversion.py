@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from broker.coordinator.group.classic import ClassicGroup
-from broker.coordinator.group.classic_state import ClassicSettings, State
-from broker.coordinator.group.member import Member as ClassicMember
+from broker.coordinator.group.classic.classic_group import ClassicGroup, ClassicSettings
+from broker.coordinator.group.classic.member import Member as ClassicMember
 from broker.coordinator.group.membership import Moment
 from broker.coordinator.group.modern import embedded, group_records
 from broker.coordinator.group.modern.config import ConsumerGroupConfig
@@ -98,15 +97,13 @@ def downgraded(
     now: Moment,
 ) -> ClassicGroup:
     """The classic group that a group becomes without ``leaving``: stable, its generation the group epoch."""
-    classic = ClassicGroup(group.group_id, settings, new_member_id, now)
-    classic.generation = group.group_epoch
-    classic.protocol_type = PROTOCOL_TYPE
+    members = []
     for member_id, member in group.members.items():
         if member_id in leaving or member.classic is None:
             continue
         version = version_of(member.classic.protocols[0][1])
         target = group.target.get(member_id, NO_PARTITIONS)
-        classic.members.add(
+        members.append(
             ClassicMember(
                 member_id,
                 member.instance_id,
@@ -119,6 +116,4 @@ def downgraded(
                 embedded.encode_assignment(target, version, topics),
             )
         )
-    classic.protocol_name = classic.members.select_protocol()
-    classic.state = State.STABLE
-    return classic
+    return ClassicGroup.of_consumers(group.group_id, group.group_epoch, members, settings, new_member_id, now)

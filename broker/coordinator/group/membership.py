@@ -1,6 +1,6 @@
 """What the coordinator asks of a group, whichever protocol its members speak.
 
-A shard holds groups of either kind: classic ones (`classic.ClassicGroup`) and those of the consumer protocol of
+A shard holds groups of either kind: classic ones (`classic.classic_group`) and those of the consumer protocol of
 KIP-848. What a group has committed is beside it (`offsets.GroupOffsets`), the same for both. A kind of group is a
 class with these methods; how it is loaded says a `shard_parts.GroupKind`.
 """
@@ -29,7 +29,7 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Somebody's answer; ``token`` is who waits for it, as the request named it (a future, in a broker)."""
+    """Somebody's answer; ``token`` is who waits for it: a future that the service made, in a broker."""
 
     token: Any
     result: Any

@@ -154,11 +154,14 @@ class GroupOffsets:
                 if offsets.pop(partition, None) is not None and not offsets:
                     del self.transactions[producer_id]
 
-    def expired(self, retention: Retention, retention_ms: int, now_ms: int) -> list[TopicPartition]:
-        """Partitions whose offsets are to be forgotten now (``now_ms``: since the epoch)."""
+    def expired(
+        self, retention: Retention, retention_ms: int, now_ms: int, among: Iterable[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Those of some partitions whose offsets are to be forgotten now (``now_ms``: since the epoch)."""
         found = []
-        for partition, offset in self.committed.items():
-            if partition[0] in retention.kept or self.is_unstable(partition):
+        for partition in among:
+            offset = self.committed.get(partition)
+            if offset is None or partition[0] in retention.kept or self.is_unstable(partition):
                 continue
             if offset.expires != records.NO_TIMESTAMP:
                 due = offset.expires
@@ -215,6 +218,11 @@ class OffsetsView:
         if is_unstable:
             return None, ErrorCode.UNSTABLE_OFFSET_COMMIT
         return self._committed.get(partition), ErrorCode.NONE
+
+
+def placed(offsets: Mapping[TopicPartition, Committed], first: int) -> dict[TopicPartition, Committed]:
+    """The same, each at the place of its record, of which the first is at an offset of the log."""
+    return {partition: offset.at(place) for place, (partition, offset) in enumerate(offsets.items(), first)}
 
 
 def tombstones(group: str, partitions: Iterable[TopicPartition]) -> list[StateRecord]:

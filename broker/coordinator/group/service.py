@@ -14,14 +14,13 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar
 
 from broker.config.server import BrokerConfig
 from broker.controller.topics import TopicController
-from broker.coordinator.group.classic import ClassicGroup
-from broker.coordinator.group.classic_state import ClassicSettings, State
+from broker.coordinator.group.classic.classic_group import ClassicGroup, ClassicSettings
+from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver, SyncRequest, SyncResult
 from broker.coordinator.group.consumer_membership import ConsumerMembership
-from broker.coordinator.group.member import JoinRequest, JoinResult, Leaver, SyncRequest, SyncResult
 from broker.coordinator.group.membership import CommitRequest, GroupSummary, Moment
 from broker.coordinator.group.offsets import Committed, OffsetsView, TopicPartition
 from broker.coordinator.group.shard import TOMBSTONES_AT_ONCE, Shard
@@ -46,6 +45,7 @@ from kafkalog.storage.topics import CONSUMER_OFFSETS
 
 logger = logging.getLogger("kafkalog.broker.groups")
 
+T = TypeVar("T")
 Admit = Callable[[Partition], None]
 """Lets a transactional append to a partition pass, or raises a KafkaError; called in the turn of the append."""
 
@@ -169,7 +169,7 @@ class GroupCoordinator:
 
         Raises:
             InvalidGroupIdError: the id is empty.
-            CoordinatorLoadInProgressError: the shard is being loaded.
+            CoordinatorLoadInProgressError: the shard is being loaded, or the group is being deleted.
             NotCoordinatorError: it is led elsewhere, or could not be loaded.
             CoordinatorNotAvailableError: the broker is stopping.
         """
@@ -183,6 +183,9 @@ class GroupCoordinator:
         if shard is None or shard.state in (ShardState.FAILED, ShardState.CLOSED):
             raise NotCoordinatorError
         if shard.state is ShardState.LOADING:
+            raise CoordinatorLoadInProgressError
+        if group_id in shard.deleting:
+            # As good as one that is being loaded: a moment later it can be asked.
             raise CoordinatorLoadInProgressError
         return shard
 
@@ -260,7 +263,7 @@ class GroupCoordinator:
     # -- members of classic groups
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinResult:
-        """JoinGroup. ``request.token`` is a future of this loop, to be made by the caller."""
+        """JoinGroup; the answer comes when the group has its next generation."""
         low, high = self.config["group.min.session.timeout.ms"], self.config["group.max.session.timeout.ms"]
         shard = self.shard_of(group_id)
         if not low <= request.session_timeout_ms <= high:
@@ -269,12 +272,13 @@ class GroupCoordinator:
         if found is None:
             return JoinResult(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         group, classic = found
-        classic.join(request, self.now())
+        token: asyncio.Future[JoinResult | KafkaError] = self._loop.create_future()
+        classic.join(request, token, self.now())
         shard.settle(group)
-        return cast("JoinResult", _result(await request.token))
+        return _result(await token)
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncResult:
-        """SyncGroup. ``request.token`` is a future of this loop, to be made by the caller."""
+        """SyncGroup; the answer comes when the assignments are stored."""
         try:
             shard = self.shard_of(group_id)
         except CoordinatorLoadInProgressError:
@@ -284,14 +288,11 @@ class GroupCoordinator:
         if found is None:
             return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
         group, classic = found
-        assigns = (
-            isinstance(classic, ClassicGroup)
-            and classic.state is State.COMPLETING
-            and classic.members.leader == request.member_id
-        )
-        classic.sync(request, self.now())
+        assigns = isinstance(classic, ClassicGroup) and classic.awaits_assignments_of(request.member_id)
+        token: asyncio.Future[SyncResult | KafkaError] = self._loop.create_future()
+        classic.sync(request, token, self.now())
         shard.settle(group)
-        result = cast("SyncResult", _result(await request.token))
+        result = _result(await token)
         self.counters.completed_rebalances += assigns and result.error is ErrorCode.NONE
         return result
 
@@ -340,10 +341,10 @@ class GroupCoordinator:
         group, classic = found
         now = self.now()
         if isinstance(classic, ConsumerMembership):
-            token = self._loop.create_future()
+            token: asyncio.Future[list[ErrorCode] | KafkaError] = self._loop.create_future()
             classic.leave(members, token, now)
             shard.settle(group)
-            return cast("list[ErrorCode]", _result(await token))
+            return _result(await token)
         errors = [classic.leave(*member, now) for member in members]
         shard.settle(group)
         return errors
@@ -483,8 +484,8 @@ def _listed(group: Group) -> ListedGroup:
     return ListedGroup(group.id, membership.protocol_type or "", membership.state_name, membership.kind)
 
 
-def _result(result: object) -> object:
-    """What a token was given; raised where it is an error."""
+def _result(result: T | KafkaError) -> T:
+    """Return what a token was given, and raise it where it is an error."""
     if isinstance(result, KafkaError):
         raise result
     return result

@@ -11,11 +11,10 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from broker.coordinator.group.classic import ClassicGroup
-from broker.coordinator.group.classic_state import ClassicSettings
+from broker.coordinator.group.classic.classic_group import ClassicGroup, ClassicSettings
 from broker.coordinator.group.consumer_membership import ConsumerMembership
 from broker.coordinator.group.membership import Answer, CommitRequest, Membership, Store
-from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicPartition, tombstones
+from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicPartition, placed, tombstones
 from broker.coordinator.group.replay import Replay
 from broker.coordinator.group.shard_parts import Group, ShardParts, ShardState
 from broker.coordinator.state_log import DEFAULT_TIMEOUT_MS, StateRecord
@@ -63,6 +62,8 @@ class Shard:
         self.state = ShardState.LOADING
         self.failed_ms = 0
         self.groups: dict[str, Group] = {}
+        self.deleting: set[str] = set()
+        """Groups that are being deleted: nothing may be asked of them until that is done."""
         self._parts = parts
         self._producers: dict[int, set[str]] = {}
         """Groups that a producer's transaction has committed offsets of."""
@@ -320,12 +321,12 @@ class Shard:
         log = self._parts.log
         if producer is None:
             written = log.write(self.index, records)
-            group.offsets.appended(_placed(offsets, written), written.last_offset)
+            group.offsets.appended(placed(offsets, written.first_offset), written.last_offset)
             log.when_replicated(written, group.offsets.replicated)
         else:
             producer_id, epoch = producer
             written = log.write(self.index, records, producer_id=producer_id, producer_epoch=epoch, transactional=True)
-            group.offsets.appended_transactional(producer_id, _placed(offsets, written))
+            group.offsets.appended_transactional(producer_id, placed(offsets, written.first_offset))
             self._producers.setdefault(producer_id, set()).add(group.id)
         return written
 
@@ -357,10 +358,21 @@ class Shard:
         if group is None:
             raise GroupIdNotFoundError
         group.membership.check_deletable()
-        removed = sorted(group.offsets.known())
+        removed = list(group.offsets.known())
         self._parts.counters.offset_deletions += len(removed)
-        for written in [*self._remove_offsets(group, removed), *self._drop(group)]:
-            await self._acknowledged(written)
+        written: list[Appended] = []
+        # Others have their turn meanwhile. No member comes and nothing is committed: it would be removed in part.
+        self.deleting.add(group_id)
+        try:
+            async for some in self._pieces_of(group, removed):
+                written += self._remove_offsets(group, sorted(some))
+            if self.state is not ShardState.ACTIVE:
+                raise NotCoordinatorError
+            written += self._drop(group)
+        finally:
+            self.deleting.discard(group_id)
+        for each in written:
+            await self._acknowledged(each)
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget offsets of a group.
@@ -380,21 +392,27 @@ class Shard:
         """Forget what was committed of a topic that was deleted; how many offsets."""
         count = 0
         async for group in self._in_turns():
-            partitions = sorted(partition for partition in group.offsets.known() if partition[0] == topic)
-            if partitions and self._clear(group, partitions):
-                count += len(partitions)
+            committed = group.offsets.committed
+            found = {at: committed.get(at) for at in group.offsets.known() if at[0] == topic}
+            async for some in self._pieces_of(group, list(found)):
+                # Unless it was committed since, of a topic that is there again.
+                same = sorted(at for at in some if found[at] is None or committed.get(at) is found[at])
+                if same and self._clear(group, same):
+                    count += len(same)
         return count
 
     async def expire(self, retention_ms: int) -> int:
         """Forget offsets whose time is over, and empty groups that have none left; how many offsets."""
         count = 0
         async for group in self._in_turns():
-            retention = group.membership.retention()
-            partitions: list[TopicPartition] = []
-            if retention is not None:
-                partitions = group.offsets.expired(retention, retention_ms, self._parts.now().wall_ms)
-            if self._clear(group, partitions):
-                count += len(partitions)
+            async for some in self._pieces_of(group, list(group.offsets.committed)):
+                # Asked each time: members may have come, and what was committed since has not expired.
+                retention = group.membership.retention()
+                expired: list[TopicPartition] = []
+                if retention is not None:
+                    expired = group.offsets.expired(retention, retention_ms, self._parts.now().wall_ms, some)
+                if self._clear(group, expired):
+                    count += len(expired)
         self._parts.counters.offset_expirations += count
         return count
 
@@ -409,6 +427,20 @@ class Shard:
                 await asyncio.sleep(0)
             if self.groups.get(group.id) is group:
                 yield group
+
+    async def _pieces_of(
+        self, group: Group, partitions: Sequence[TopicPartition]
+    ) -> AsyncIterator[Sequence[TopicPartition]]:
+        """Some partitions of a group at a time, at least once, with turns for requests in between.
+
+        It ends where the group is forgotten meanwhile.
+        """
+        yield partitions[:TOMBSTONES_AT_ONCE]
+        for first in range(TOMBSTONES_AT_ONCE, len(partitions), TOMBSTONES_AT_ONCE):
+            await asyncio.sleep(0)
+            if self.groups.get(group.id) is not group:
+                return
+            yield partitions[first : first + TOMBSTONES_AT_ONCE]
 
     def _clear(self, group: Group, partitions: Sequence[TopicPartition]) -> bool:
         """Forget offsets of a group, and the group if there is nothing else of it; whether that could be stored."""
@@ -463,20 +495,13 @@ def _pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
         yield items[first : first + TOMBSTONES_AT_ONCE]
 
 
-def _placed(offsets: Mapping[TopicPartition, Committed], written: Appended) -> dict[TopicPartition, Committed]:
-    """The same, each at the place of its record."""
-    return {
-        partition: offset.at(place) for place, (partition, offset) in enumerate(offsets.items(), written.first_offset)
-    }
-
-
 def _release(group: Group) -> None:
     """The group's membership is done with: who still waits, such as one that left, is answered NOT_COORDINATOR."""
     group.membership.unload()
     for effect in group.membership.out:
         if isinstance(effect, Answer):
             _answer(effect)
-    group.membership.out = []
+    group.membership.out.clear()
 
 
 def _answer(effect: Answer) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from broker.coordinator.group.classic_state import ClassicSettings
+from broker.coordinator.group.classic.classic_group import ClassicSettings
 from broker.coordinator.group.membership import Membership, Moment
 from broker.coordinator.group.offsets import GroupOffsets
 from broker.coordinator.group.replay import Reader

@@ -13,7 +13,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from broker.coordinator.group.member import UNKNOWN_MEMBER_ID, JoinRequest, JoinResult, SyncRequest, SyncResult
+from broker.coordinator.group.classic.requests import (
+    UNKNOWN_MEMBER_ID,
+    JoinRequest,
+    JoinResult,
+    SyncRequest,
+    SyncResult,
+)
 from broker.coordinator.group.modern import embedded, membership
 from broker.coordinator.group.modern.advance import advance
 from broker.coordinator.group.modern.context import Context, Outcome, Timer, TimerKind

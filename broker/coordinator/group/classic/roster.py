@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from broker.coordinator.group.member import JoinedMember, Member, Protocols
+from broker.coordinator.group.classic.member import Member
+from broker.coordinator.group.classic.requests import JoinedMember, Protocols
+from kafkalog.protocol.errors import ErrorCode
 
 
 class Roster:
@@ -15,8 +17,10 @@ class Roster:
         leader: id of the member that assigns, or None.
         pending: ids that were given out and have not joined yet (KIP-394), each with its deadline in ms.
         static: member ids by the instance ids of static members (KIP-345).
-        awaiting_sync: ids of members that have joined this generation and not asked for their assignment.
+        awaiting_sync: ids of members that have joined this generation and not asked for their assignment, in order.
     """
+
+    __slots__ = ("_awaiting_join", "_members", "_supporters", "awaiting_sync", "leader", "pending", "static")
 
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
@@ -24,7 +28,7 @@ class Roster:
         self.leader: str | None = None
         self.pending: dict[str, int] = {}
         self.static: dict[str, str] = {}
-        self.awaiting_sync: set[str] = set()
+        self.awaiting_sync: dict[str, None] = {}
         self._awaiting_join = 0
 
     def __len__(self) -> int:
@@ -38,6 +42,16 @@ class Roster:
 
     def __getitem__(self, member_id: str) -> Member:
         return self._members[member_id]
+
+    def check(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
+        """Return why a request is refused that names this member, or None where it is one."""
+        if instance_id is not None:
+            known = self.static.get(instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return None if member_id in self._members else ErrorCode.UNKNOWN_MEMBER_ID
 
     @property
     def joining(self) -> int:
@@ -78,7 +92,7 @@ class Roster:
         if self.leader == member_id:
             self.leader = next(iter(self._members), None)
         self.pending.pop(member_id, None)
-        self.awaiting_sync.discard(member_id)
+        self.awaiting_sync.pop(member_id, None)
         return member
 
     def rename(self, old: str, new: str) -> Member:
@@ -92,8 +106,8 @@ class Roster:
         if self.leader == old:
             self.leader = new
         if old in self.awaiting_sync:
-            self.awaiting_sync.remove(old)
-            self.awaiting_sync.add(new)
+            del self.awaiting_sync[old]
+            self.awaiting_sync[new] = None
         return member
 
     def update(self, member: Member, protocols: Protocols, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:

@@ -1,10 +1,9 @@
-"""A member of a classic group, and what its requests ask and are told. Values and bookkeeping only."""
+"""What members of the classic protocol ask, and what they are told: values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafkalog.protocol.errors import ErrorCode
 
@@ -19,12 +18,10 @@ class JoinRequest:
     """What JoinGroup asks.
 
     Attributes:
-        token: who waits for the answer.
         require_known_id: a dynamic member is told its id first (KIP-394).
         can_skip_assignment: a static leader that is back may be told to keep the assignment (KIP-814).
     """
 
-    token: Any
     member_id: str
     instance_id: str | None
     client_id: str
@@ -42,7 +39,6 @@ class JoinRequest:
 class SyncRequest:
     """What SyncGroup asks; protocol type and name are None in the versions that do not say them."""
 
-    token: Any
     member_id: str
     instance_id: str | None
     generation: int
@@ -89,52 +85,3 @@ class SyncResult:
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""
-
-
-class Member:
-    """One member.
-
-    Attributes:
-        awaiting_join, awaiting_sync: who waits for an answer, or None.
-        is_new: it has joined and does not know its id yet, so that it cannot send heartbeats.
-        deadline: when it is taken for dead, on the clock of ``Moment.ms``; None while nobody counts.
-    """
-
-    __slots__ = (
-        "assignment", "awaiting_join", "awaiting_sync", "client_host", "client_id", "deadline", "instance_id",
-        "is_new", "member_id", "protocol_type", "protocols", "rebalance_timeout_ms", "session_timeout_ms",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        session_timeout_ms: int,
-        rebalance_timeout_ms: int,
-        protocol_type: str,
-        protocols: Protocols,
-        assignment: bytes = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.session_timeout_ms = session_timeout_ms
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.protocol_type = protocol_type
-        self.protocols = protocols
-        self.assignment = assignment
-        self.awaiting_join: Any = None
-        self.awaiting_sync: Any = None
-        self.is_new = False
-        self.deadline: int | None = None
-
-    def metadata(self, protocol: str) -> bytes:
-        """Its subscription in the words of an assignor that it knows."""
-        return next(metadata for name, metadata in self.protocols if name == protocol)
-
-    def vote(self, candidates: Iterable[str]) -> str:
-        """The candidate that it prefers; it knows one of them."""
-        return next(name for name, _ in self.protocols if name in candidates)

@@ -1,0 +1,50 @@
+"""When something becomes due in a classic group: sessions end, ids go unused, a rebalance takes too long."""
+
+from __future__ import annotations
+
+from broker.coordinator.group.classic.member import Member
+from broker.coordinator.group.classic.roster import Roster
+from broker.coordinator.group.membership import Moment
+
+
+class Deadlines:
+    """See the module. Those of members and of unused ids stand with the members.
+
+    Attributes:
+        join: when the next generation begins at the latest, on the clock of ``Moment.ms``; None is never.
+        sync: when members are removed that have not asked for their assignments, likewise.
+        wake_at: when to look at what is due; may be too early, never too late.
+    """
+
+    __slots__ = ("_members", "join", "sync", "wake_at")
+
+    def __init__(self, members: Roster) -> None:
+        self._members = members
+        self.join: int | None = None
+        self.sync: int | None = None
+        self.wake_at: int | None = None
+
+    def wait_for_joins(self, until: int) -> None:
+        self.join = until
+        self.wake_by(until)
+
+    def wait_for_syncs(self, until: int) -> None:
+        self.sync = until
+        self.wake_by(until)
+
+    def expect_heartbeat(self, member: Member, now: Moment) -> None:
+        """A member has given a sign of life: its session begins anew."""
+        member.deadline = deadline = now.ms + member.session_timeout_ms
+        if self.wake_at is None or deadline < self.wake_at:
+            self.wake_at = deadline
+
+    def wake_by(self, deadline: int) -> None:
+        """See to it that ``wake_at`` is not later."""
+        if self.wake_at is None or deadline < self.wake_at:
+            self.wake_at = deadline
+
+    def plan_wake(self) -> None:
+        """Work out ``wake_at`` from all deadlines."""
+        deadlines = [member.deadline for member in self._members] + [self.join, self.sync]
+        deadlines += self._members.pending.values()
+        self.wake_at = min((deadline for deadline in deadlines if deadline is not None), default=None)

@@ -1,0 +1,40 @@
+"""What a classic group wants done, as data: answers to those who wait, and records to be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.coordinator.group.classic.requests import JoinResult, SyncResult
+from broker.coordinator.group.membership import Answer, Moment, Store
+from broker.coordinator.state_log import StateRecord
+from kafkalog.protocol.errors import ErrorCode
+
+_STORE_ERRORS: dict[ErrorCode | None, ErrorCode | None] = {
+    # The member asks again, and the record may have been replicated by then.
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What members are told when the group could not be stored, where it is not the error itself."""
+
+
+class Effects:
+    """See the module.
+
+    Attributes:
+        out: what is to be done, in order; whoever does it empties it.
+    """
+
+    __slots__ = ("out",)
+
+    def __init__(self) -> None:
+        self.out: list[Answer | Store] = []
+
+    def answer(self, token: Any, result: JoinResult | SyncResult) -> None:
+        """Answer whoever waits with ``token``."""
+        self.out.append(Answer(token, result))
+
+    def store(self, record: StateRecord, done: Callable[[ErrorCode | None, Moment], None]) -> None:
+        """Store the group; ``done`` is told what members are to be told, or None where it is stored."""
+        self.out.append(Store([record], lambda error, now: done(_STORE_ERRORS.get(error, error), now)))

@@ -1,0 +1,162 @@
+"""What a classic group has agreed on and where it stands; with its members, what the log keeps of it.
+
+| state               | the group waits for                               | it becomes                                |
+|---------------------|---------------------------------------------------|-------------------------------------------|
+| Empty               | a first member                                    | PreparingRebalance                        |
+| PreparingRebalance  | every member to join, for the rebalance timeout   | CompletingRebalance; Empty, where nobody  |
+|                     | at most; an empty group, for more members to come | is left                                   |
+| CompletingRebalance | the leader's assignments, until they are stored   | Stable; PreparingRebalance, when members  |
+|                     |                                                   | come, go or change                        |
+| Stable              | nothing                                           | PreparingRebalance                        |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+
+from broker.coordinator.group import records
+from broker.coordinator.group.classic.member import Member
+from broker.coordinator.group.classic.roster import Roster
+from broker.coordinator.group.membership import Moment, Retention
+from broker.coordinator.state_log import StateRecord
+from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE, subscribed_topics
+from kafkalog.protocol.errors import NonEmptyGroupError
+
+
+class ClassicGroupState(Enum):
+    """See the module; the values are the names that clients are told."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+class GroupMetadata:
+    """See the module.
+
+    Attributes:
+        state_since_ms: when the group came to its state, ms since the epoch; None of groups that releases of Apache
+            Kafka before 2.1 stored.
+        generation: counts the rebalances.
+        protocol_type: what its members speak, or last spoke.
+        protocol_name: the assignor of this generation, or None.
+        subscribed: topics of its members, or None where that is not known.
+    """
+
+    __slots__ = ("generation", "group_id", "protocol_name", "protocol_type", "state", "state_since_ms", "subscribed")
+
+    def __init__(self, group_id: str, now: Moment) -> None:
+        self.group_id = group_id
+        self.state = ClassicGroupState.EMPTY
+        self.state_since_ms: int | None = now.wall_ms
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.subscribed: frozenset[str] | None = None
+
+    def become(self, state: ClassicGroupState, now: Moment) -> None:
+        self.state = state
+        self.state_since_ms = now.wall_ms
+
+    def select_protocol(self, members: Roster) -> None:
+        """Agree on the protocol that most members prefer, or on none where there are no members."""
+        self.protocol_name = members.select_protocol() if len(members) else None
+        self.learn_topics(members)
+
+    def learn_topics(self, members: Iterable[Member]) -> None:
+        """Find out what the members are subscribed to."""
+        self.subscribed = _topics(members, self.protocol_type, self.protocol_name)
+
+    def is_subscribed(self, topic: str) -> bool:
+        """See `membership.Membership`."""
+        if self.state is ClassicGroupState.EMPTY:
+            return False
+        if self.protocol_type != PROTOCOL_TYPE:
+            raise NonEmptyGroupError
+        return self.subscribed is None or topic in self.subscribed
+
+    def retention(self) -> Retention | None:
+        """See `membership.Membership`."""
+        if self.protocol_type is None:
+            return Retention(None)
+        if self.state is ClassicGroupState.EMPTY:
+            return Retention(self.state_since_ms)
+        is_stable = self.state is ClassicGroupState.STABLE
+        if is_stable and self.protocol_type == PROTOCOL_TYPE and self.subscribed is not None:
+            return Retention(None, self.subscribed)
+        return None
+
+    # -- records
+
+    def restore(self, value: records.GroupMetadataValue) -> None:
+        """Take what was stored of a group, but for its members: see `stored_members`."""
+        self.generation = value.generation
+        self.protocol_type = value.protocol_type or None
+        self.protocol_name = value.protocol
+        since = value.current_state_timestamp
+        self.state_since_ms = None if since == records.NO_TIMESTAMP else since
+
+    def record(self, members: Roster, assignments: Mapping[str, bytes] | None = None) -> StateRecord:
+        """Return the group as it is to be stored now.
+
+        Args:
+            assignments: of every member, by id, in place of those that they have.
+        """
+        protocol = self.protocol_name or ""
+        value = records.GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol_name,
+            leader=members.leader,
+            current_state_timestamp=records.NO_TIMESTAMP if self.state_since_ms is None else self.state_since_ms,
+            members=[
+                records.MemberMetadata(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout=member.rebalance_timeout_ms,
+                    session_timeout=member.session_timeout_ms,
+                    subscription=member.metadata(protocol),
+                    assignment=member.assignment if assignments is None else assignments[member.member_id],
+                )
+                for member in members
+            ],
+        )
+        return StateRecord(records.group_metadata_key(self.group_id), records.group_metadata_value(value))
+
+    def tombstones(self) -> list[StateRecord]:
+        """Return what makes the log forget the group; one that was only ever committed to has no record."""
+        return [StateRecord(records.group_metadata_key(self.group_id), None)] if self.generation > 0 else []
+
+
+def stored_members(value: records.GroupMetadataValue) -> Iterator[Member]:
+    """The members of a group that was stored."""
+    for stored in value.members:
+        rebalance = stored.rebalance_timeout
+        yield Member(
+            stored.member_id,
+            stored.group_instance_id,
+            stored.client_id,
+            stored.client_host,
+            stored.session_timeout,
+            stored.session_timeout if rebalance < 0 else rebalance,
+            value.protocol_type,
+            ((value.protocol or "", stored.subscription),),
+            stored.assignment,
+        )
+
+
+def _topics(members: Iterable[Member], protocol_type: str | None, protocol_name: str | None) -> frozenset[str] | None:
+    """Return the topics that members are subscribed to, or None where one's subscription cannot be read."""
+    if protocol_type != PROTOCOL_TYPE:
+        return None
+    topics: frozenset[str] = frozenset()
+    for member in members:
+        found = None if protocol_name is None else subscribed_topics(member.metadata(protocol_name))
+        if found is None:
+            return None
+        topics |= found
+    return topics
