@@ -25,11 +25,14 @@ product.
 - `_numba_rows`    compiled kernels that tell where rows go
 - `_numba_text`    the compiled kernel that looks at text
 - `_numba_unpack`  the compiled kernel that decompresses batches
+- `_numba_upgrade`  the compiled kernel that upgrades message sets
 - `_numba_write`   the compiled kernel that writes
 - `_plain`         the reading kernels in plain Python
 - `_plain_check`   the checking kernel in plain Python
 - `_plain_clean`   the cleaning kernels in plain Python
+- `_plain_upgrade`  the upgrading kernel in plain Python
 - `_scratch`       memory that batches are decompressed to
+- `_upgrade_layout`  numbers shared with the upgrading kernel
 - `allocator`      a setting of the C library
 - `checking`       checks of what a log holds
 - `cleaning`       log compaction over bytes

@@ -37,7 +37,8 @@ validate_records: Callable[[Buffer, int, int, int, bool], tuple[int, int, int, i
 _lock = threading.Lock()
 _ready = False
 _validation_ready = False
-_loader: threading.Thread | None = None
+_starting = threading.Lock()
+_loaders: dict[str, threading.Thread] = {}
 
 
 def ready() -> bool:
@@ -89,17 +90,26 @@ def load_cleaning() -> None:
 
     Apart from the others, for most brokers never need them. What cannot be done raises what numba or it says.
     """
-    with _lock:
-        with _writable_cache(_cleaning_signatures) as directory:
-            if not all(_is_cached(kernel, signature) for kernel, signature in _cleaning_signatures()):
-                _compile_in_subprocess(directory, "cleaning")
-        _compile(_cleaning_signatures)
+    _prepare("cleaning", _cleaning_signatures)
+    compile_cleaning()
 
 
 def compile_cleaning() -> None:
     """`load_cleaning` without a subprocess: what this compiles with stays in memory."""
     with _lock:
         _compile(_cleaning_signatures)
+
+
+def load_upgrading() -> None:
+    """`load_cleaning` for the kernel that makes sets of v0 and v1 batches of v2."""
+    _prepare("upgrading", _upgrading_signatures)
+    compile_upgrading()
+
+
+def compile_upgrading() -> None:
+    """`load_upgrading` without a subprocess."""
+    with _lock:
+        _compile(_upgrading_signatures)
 
 
 def load_checking() -> None:
@@ -119,21 +129,36 @@ def load_in_background() -> threading.Thread:
 
     Meanwhile the plain functions serve. What goes wrong is logged, and the plain functions go on serving.
     """
-    global _loader
-    if _loader is None or not (_loader.is_alive() or _validation_ready):
-        _loader = threading.Thread(target=_load_quietly, name="load-kernels", daemon=True)
-        _loader.start()
-    return _loader
 
-
-def _load_quietly() -> None:
-    try:
-        with _lock, _writable_cache(_validation) as directory:
-            if not all(_is_cached(kernel, signature) for kernel, signature in _validation()):
-                _compile_in_subprocess(directory, "validation")
+    def load() -> None:
+        _prepare("validation", _validation)
         load_validation()
+
+    return in_background("validation", load)
+
+
+def in_background(what: str, load: Callable[[], None]) -> threading.Thread:
+    """Call `load` on a thread of its own, which is returned, once for each `what`; a failure is logged."""
+    with _starting:
+        if what not in _loaders:
+            thread = threading.Thread(target=_load_quietly, args=(load,), name=f"load-{what}", daemon=True)
+            thread.start()
+            _loaders[what] = thread
+        return _loaders[what]
+
+
+def _load_quietly(load: Callable[[], None]) -> None:
+    try:
+        load()
     except Exception:
         log.warning("record kernels could not be compiled; plain Python serves, slowly", exc_info=True)
+
+
+def _prepare(what: str, signatures: _Signatures) -> None:
+    """Have the cache hold these kernels; what is not in it is compiled in a subprocess, `warm`'s `what`."""
+    with _lock, _writable_cache(signatures) as directory:
+        if not all(_is_cached(kernel, signature) for kernel, signature in signatures()):
+            _compile_in_subprocess(directory, what)
 
 
 def _signatures() -> Iterator[tuple[Any, Any]]:
@@ -153,6 +178,12 @@ def _cleaning_signatures() -> Iterator[tuple[Any, Any]]:
     from . import _numba_clean
 
     yield from _numba_clean.SIGNATURES.items()
+
+
+def _upgrading_signatures() -> Iterator[tuple[Any, Any]]:
+    from . import _numba_upgrade
+
+    yield from _numba_upgrade.SIGNATURES.items()
 
 
 def _is_cached(kernel: Any, signature: Any) -> bool:

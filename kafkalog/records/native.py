@@ -1,6 +1,7 @@
 """Addresses of C functions that the kernels call: of the checksum and of lz4, as the wheels of these export them.
 
-Where a wheel exports none (another processor, another build) the address is 0, and Python calls the wheel instead.
+Where a wheel exports none (another processor, another build), or one that fails a test, the address is 0, and Python
+calls the wheel instead.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 _CHECK = b"123456789"
 _CHECK_CRC = 0xE3069283
 """CRC-32C of these digits, by which implementations are told apart."""
+_CHECK_BLOCK = b"\x90" + _CHECK
+"""The block of lz4 that holds these digits: nine literals."""
 
 
 @cache
@@ -38,23 +41,33 @@ def crc32c_address() -> int:
 @cache
 def lz4_address() -> int:
     """Of ``int LZ4_decompress_safe(const char *source, char *target, int length, int room)``, from lz4.h."""
-    try:
-        from lz4.block import _block
-
-        return _address(ctypes.CDLL(_block.__file__).LZ4_decompress_safe)
-    except (ImportError, AttributeError, OSError):
-        return 0
+    function = _lz4("LZ4_decompress_safe")
+    return 0 if function is None or _called(function, _CHECK_BLOCK, len(_CHECK)) != _CHECK else _address(function)
 
 
 @cache
 def lz4_compress_address() -> int:
     """Of ``int LZ4_compress_default(const char *source, char *target, int length, int room)``; 0 comes of no room."""
+    function = _lz4("LZ4_compress_default")
+    return 0 if function is None or _called(function, _CHECK, 64) != _CHECK_BLOCK else _address(function)
+
+
+def _lz4(name: str) -> Any:
     try:
         from lz4.block import _block
 
-        return _address(ctypes.CDLL(_block.__file__).LZ4_compress_default)
+        function = getattr(ctypes.CDLL(_block.__file__), name)
     except (ImportError, AttributeError, OSError):
-        return 0
+        return None
+    function.restype, function.argtypes = ctypes.c_int, (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int)
+    return function
+
+
+def _called(function: Any, source: bytes, room: int) -> bytes:
+    """What a function of lz4's makes of `source`; empty where it fails."""
+    target = ctypes.create_string_buffer(room)
+    size = function(source, target, len(source), room)
+    return target.raw[: max(size, 0)]
 
 
 def _address(function: Any) -> int:

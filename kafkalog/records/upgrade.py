@@ -6,20 +6,33 @@ seconds. What is not sound in every message is left to `message_set.decode_entry
 
 from __future__ import annotations
 
-import zlib
-from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from .batch import CODEC_MASK, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, BatchHeader
+from . import _plain_upgrade, kernels
+from . import _upgrade_layout as u
+from .batch import BatchHeader
 from .compression import Buffer
-from .message_set import MIN_SIZES
-from .varint import append_varint
 
-# A message up to the length of its key.
-_HEADS = (Struct(">qiIbbi"), Struct(">qiIbbqi"))
-_INT32 = Struct(">i")
-_ONE_BYTE = 64
-"""Lengths below it, and numbers below it that are not negative, take a byte as a varint."""
+COMPILED_FROM = 64 * 1024
+"""Sets of so many bytes are worth the compiled kernel; plain Python takes some 4 ms for them at most."""
+
+_fast: Any = None
+
+
+def load() -> None:
+    """Have the compiled kernel serve from now on."""
+    global _fast
+    if _fast is None:
+        kernels.load_upgrading()
+        from . import _numba_upgrade
+
+        _fast = _numba_upgrade.upgrade_messages
+
+
+def load_in_background() -> None:
+    """`load` on a thread of its own, the first time; plain Python serves meanwhile, and where it cannot be loaded."""
+    if _fast is None:
+        kernels.in_background("upgrading", load)
 
 
 class Section(NamedTuple):
@@ -38,64 +51,32 @@ def upgraded_section(wrapper: BatchHeader, data: Buffer, *, max_size: int) -> Se
     """The records of the message set `data`, which was in `wrapper`, with CreateTime.
 
     None where a message is not whole, its checksum is wrong, it is compressed or of another format than the wrapper;
-    where there is none; where the wrapper of v1 has an offset, not 0, before the last one within; and where the records
-    would take more than `max_size` bytes.
+    where there is none; where the wrapper of v1 has an offset, not 0, before the last one within; where timestamps lie
+    further apart than 64 bits tell; and where the records would take more than `max_size` bytes.
     """
     magic = wrapper.magic
-    head, least = _HEADS[magic], MIN_SIZES[magic]
-    unpack, size_at, crc32 = head.unpack_from, _INT32.unpack_from, zlib.crc32
     body = bytearray()
-    base = timestamp = earliest = latest = NO_TIMESTAMP
-    count = null_keys = pos = offset = 0
-    end = len(data)
-    with memoryview(data) as view:
-        while pos < end:
-            if end - pos < LOG_OVERHEAD + least or len(body) > max_size:
-                return None
-            if magic:
-                offset, size, crc, found, attributes, timestamp, key_size = unpack(view, pos)
-            else:
-                offset, size, crc, found, attributes, key_size = unpack(view, pos)
-            after = pos + LOG_OVERHEAD + size
-            if found != magic or attributes & CODEC_MASK or size < least or after > end:
-                return None
-            if crc32(view[pos + MAGIC_AT : after]) != crc:
-                return None
-            if count == 0:
-                base = latest = timestamp
-            elif timestamp > latest:
-                latest = timestamp
-            if timestamp != NO_TIMESTAMP and (earliest == NO_TIMESTAMP or timestamp < earliest):
-                earliest = timestamp
-            record = bytearray(1)
-            append_varint(record, timestamp - base) if timestamp != base else record.append(0)
-            append_varint(record, count)
-            at = pos + head.size
-            if key_size < 0:
-                null_keys += 1
-                record.append(1)
-            else:
-                # The value's length must be there, too.
-                if key_size > after - at - 4:
-                    return None
-                append_varint(record, key_size)
-                record += view[at : at + key_size]
-                at += key_size
-            (value_size,) = size_at(view, at)
-            if value_size < 0:
-                record.append(1)
-            else:
-                at += 4
-                if value_size > after - at:
-                    return None
-                append_varint(record, value_size)
-                record += view[at : at + value_size]
-            record.append(0)
-            size = len(record)
-            append_varint(body, size) if size >= _ONE_BYTE else body.append(size << 1)
-            body += record
-            count += 1
-            pos = after
-    if magic and 0 != wrapper.base_offset < offset:
+    if _fast is None:
+        words: Any = [0] * u.WORDS
+        sound = _plain_upgrade.upgrade_messages(data, magic, max_size, body, words)
+    else:
+        sound, words = _upgrade_compiled(data, magic, max_size, body)
+    if not sound or not words[u.COUNT] or (magic and 0 != wrapper.base_offset < words[u.LAST_OFFSET]):
         return None
-    return Section(body, count, base, latest, earliest, null_keys) if count else None
+    return Section(
+        body, int(words[u.COUNT]), int(words[u.FIRST_TIMESTAMP]), int(words[u.LATEST]), int(words[u.EARLIEST]),
+        int(words[u.NULL_KEYS]),
+    )  # fmt: skip
+
+
+def _upgrade_compiled(data: Buffer, magic: int, max_size: int, body: bytearray) -> tuple[bool, Any]:
+    import numpy as np
+
+    words = np.zeros(u.WORDS, np.int64)
+    if not len(data):
+        return True, words
+    target = np.empty(len(data), np.uint8)
+    sound = bool(_fast(np.frombuffer(data, np.uint8), magic, max_size, target, words))
+    if sound:
+        body += target[: words[u.SIZE]].data
+    return sound, words

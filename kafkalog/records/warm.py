@@ -1,6 +1,6 @@
 """`python -m kafkalog.records.warm`: compile the record kernels into numba's disk cache, or find them there.
 
-All of them, or those that are named: `validation`, `cleaning`, `checking`.
+All of them, or those that are named: `validation`, `cleaning`, `checking`, `upgrading`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ LOADERS = {
     "validation": kernels.load_validation,
     "cleaning": kernels.compile_cleaning,
     "checking": kernels.load_checking,
+    "upgrading": kernels.compile_upgrading,
     "all": kernels.load,
 }
 
 
 def main(names: list[str]) -> None:
     started = time.monotonic()
-    for name in names or ("all", "cleaning", "checking"):
+    for name in names or ("all", "cleaning", "checking", "upgrading"):
         LOADERS[name]()
     print(f"record kernels ready after {time.monotonic() - started:.1f} s")
 

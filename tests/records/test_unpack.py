@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import numpy as np
@@ -171,3 +172,24 @@ def test_the_checksum_s_function_is_the_wheel_s() -> None:
     batch = encode_batch([Record(0, 0, None, b"v" * 500)])
     assert crc32c(batch[HEADER_SIZE - 40 :]) == int.from_bytes(batch[CRC_AT : CRC_AT + 4], "big")
     assert _values(bytes(batch))[0] == [b"v" * 500]
+
+
+@pytest.mark.parametrize("name", ["crc32c_address", "lz4_address", "lz4_compress_address"])
+def test_the_wheels_export_the_functions_that_kernels_call(name: str) -> None:
+    """A release of a wheel that drops one costs speed without a word: this says so."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("the names are known of the wheels for x86-64")
+    assert getattr(native, name)() != 0
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [("LZ4_decompress_safe", native.lz4_address), ("LZ4_compress_default", native.lz4_compress_address)],
+)
+def test_a_function_that_does_something_else_is_not_called(
+    name: str, address: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another function under the name, as of a build that was changed."""
+    other = native._lz4("LZ4_compress_default" if name == "LZ4_decompress_safe" else "LZ4_decompress_safe")
+    monkeypatch.setattr(native, "_lz4", lambda name: other)
+    assert address.__wrapped__() == 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from broker.log.config import LogConfig
 from broker.log.legacy.message_sets import prepare_set
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import KafkaError
+from kafkalog.records import _plain_upgrade, upgrade
 from kafkalog.records.batch import HEADER_SIZE, Record, encode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import RecordsError
@@ -29,6 +31,17 @@ contents = st.lists(st.tuples(timestamps, byte_strings, byte_strings), min_size=
 
 def records_of(rows: Sequence[tuple[int, bytes | None, bytes | None]], magic: int) -> list[Record]:
     return [Record(at, time if magic else -1, key, value) for at, (time, key, value) in enumerate(rows)]
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["plain", "compiled"], scope="module")
+def compiled(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Both ways of doing it must do the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param:
+            upgrade.load()
+        else:
+            patch.setattr(upgrade, "_fast", None)
+        yield request.param
 
 
 def section_of(data: bytes | bytearray) -> Section | None:
@@ -112,6 +125,45 @@ def test_offsets_that_cannot_be_are_left_to_the_other_way() -> None:
     inner += encode_message_set([behind], magic=1)
     assert upgraded_section(wrapper, inner, max_size=LIMIT) is None
     assert upgraded_section(wrapper._replace(base_offset=0), inner, max_size=LIMIT) is not None
+
+
+def test_timestamps_too_far_apart_are_left_to_the_other_way() -> None:
+    """Their difference would not fit a varlong."""
+    records = [Record(0, -(1 << 62), None, b"a"), Record(1, 1 << 62, None, b"b"), Record(2, (1 << 63) - 1, None, b"c")]
+    wrapper = read_entry(encode_message_set(records[:1], magic=1, codec=Codec.GZIP))._replace(base_offset=0)
+    near, far = (encode_message_set(records[:count], magic=1) for count in (2, 3))
+    section = upgraded_section(wrapper, near[: len(near) // 2], max_size=LIMIT)
+    assert section is not None
+    assert upgraded_section(wrapper, far, max_size=LIMIT) is None
+
+
+@given(st.binary(max_size=200), st.sampled_from([0, 1]))
+def test_bytes_of_any_kind(data: bytes, magic: int) -> None:
+    wrapper = read_entry(encode_message_set(records_of([(1, b"a", b"b")], magic), magic=magic))
+    assert upgraded_section(wrapper, data, max_size=LIMIT) is None
+
+
+@given(contents, st.sampled_from([0, 1]), st.integers(0, 2000), st.data())
+def test_compiled_and_plain_give_the_same(
+    rows: list[tuple[int, bytes | None, bytes | None]], magic: int, max_size: int, data: st.DataObject
+) -> None:
+    """Damage with a checksum that is right, too: each field is checked, not only what the checksum covers."""
+    messages = bytearray()
+    for record in records_of(rows, magic):
+        message = encode_message_set([record], magic=magic)
+        if data.draw(st.integers(0, 9)) == 0:
+            message[data.draw(st.integers(8, len(message) - 1))] = data.draw(st.sampled_from([0, 1, 2, 127, 128, 255]))
+            message[12:16] = zlib.crc32(message[16:]).to_bytes(4, "big")
+        messages += message
+    wrapper = read_entry(encode_message_set(records_of(rows, magic), magic=magic))._replace(base_offset=0)
+    body, words = bytearray(), [0] * 7
+    sound = _plain_upgrade.upgrade_messages(messages, magic, max_size, body, words)
+    section = upgraded_section(wrapper, messages, max_size=max_size)
+    assert (section is not None) == sound
+    if section is not None:
+        size, count, first, latest, earliest, null_keys, _ = words
+        assert section == Section(body, count, first, latest, earliest, null_keys)
+        assert size == len(body)
 
 
 def test_a_set_that_is_refused_says_why() -> None:
