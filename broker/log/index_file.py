@@ -19,14 +19,13 @@ from __future__ import annotations
 import mmap
 import os
 import sys
-import time
 from contextlib import suppress
 from threading import Lock
 from typing import Any
 
 from broker import page_cache
-from broker.log.file_ops import NO_SPACE, OS, FileOps, write_all
-from broker.log.open_files import OpenFiles
+from broker.log.file_ops import NO_SPACE, write_all
+from broker.log.resources import LogResources
 
 # Entries are written to the file when this many bytes of them have gathered.
 BLOCK_BYTES = 4096
@@ -51,13 +50,13 @@ class IndexFile:
         path: the file; made by :meth:`create`, or present and taken over by :meth:`load`.
         base_offset: the segment's.
         max_bytes: what the file is preallocated to, ``segment.index.bytes``.
-        open_files: the budget that maps of it count towards.
+        resources: those of the broker: its files, its clock, and the budget that maps of it count towards.
     """
 
     ENTRY_SIZE = 0
 
     __slots__ = (
-        "__weakref__", "_cutting", "_map", "_open_files", "_ops", "_resident_until", "_tail", "_unsynced",
+        "__weakref__", "_cutting", "_map", "_ops", "_resident_until", "_resources", "_tail", "_unsynced",
         "base_offset", "max_entries", "path", "used",
     )  # fmt: skip
 
@@ -66,14 +65,14 @@ class IndexFile:
         path: str,
         base_offset: int,
         max_bytes: int,
-        ops: FileOps = OS,
-        open_files: OpenFiles | None = None,
+        resources: LogResources | None = None,
     ) -> None:
         self.path = path
         self.base_offset = base_offset
         self.max_entries = max_bytes // self.ENTRY_SIZE
-        self._ops = ops
-        self._open_files = open_files
+        resources = resources or LogResources()
+        self._resources = resources
+        self._ops = resources.ops
         # Bytes of entries in the file, and the entries after them. The pair is replaced as one; the bytearray grows.
         self._tail = (0, bytearray())
         self._map: Any = None
@@ -134,8 +133,18 @@ class IndexFile:
         self._set_size(self.max_entries * self.ENTRY_SIZE)
 
     def trim(self) -> None:
-        """Write what is in memory and cut the file to its entries."""
-        self.write_pending()
+        """Write what is in memory and cut the file to its entries.
+
+        Where the disk is full, entries stay in memory: look-ups find them there, and :meth:`sync` asks for room again.
+
+        Raises:
+            OSError: that failed for another reason.
+        """
+        try:
+            self.write_pending()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
         self._set_size(self._tail[0])
 
     def _set_size(self, size: int) -> None:
@@ -226,14 +235,13 @@ class IndexFile:
             if len(view) < written:
                 raise CorruptIndexError(f"{self.path}: {len(view)} bytes where {written} were written")
             self._map = view
-            if self._open_files is not None:
-                self._open_files.admit(self)
+            self._resources.open_files.admit(self)
         self.used = True
         return view, written, pending
 
     def resident(self) -> bool:
         """Whether a look-up finds every page it may touch in memory."""
-        now = time.monotonic()
+        now = self._resources.seconds()
         if now < self._resident_until:
             return True
         written = self._tail[0]

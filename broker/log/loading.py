@@ -16,6 +16,7 @@ from pathlib import Path
 from broker.log.checkpoint_writer import CheckpointWriter
 from broker.log.config import LogConfig
 from broker.log.deletions import Deletions
+from broker.log.file_ops import NO_SPACE
 from broker.log.log import Log
 from broker.log.log_dir import LogDir
 from broker.log.resources import LogResources
@@ -33,6 +34,14 @@ FAILURES = (OSError, CorruptCheckpointError, RecordsError)
 
 class DuplicateLogError(Exception):
     """A partition was found in two log directories; one must be removed by hand."""
+
+
+def _why(error: Exception) -> str:
+    """Say why the logs of a directory cannot be loaded and, where it is known, the remedy."""
+    reason = f"cannot load its logs: {error}"
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
+        reason += ". Make room on its file system and start the broker again; nothing that was acknowledged is lost"
+    return reason
 
 
 class LogLoader:
@@ -87,12 +96,12 @@ class LogLoader:
                 try:
                     loading.append((directory, self._begin(directory, pool)))
                 except FAILURES as error:
-                    self._fail(directory.path, f"cannot load its logs: {error}")
+                    self._fail(directory.path, _why(error))
             for directory, coming in loading:
                 try:
                     loaded = list(coming)
                 except FAILURES as error:
-                    self._fail(directory.path, f"cannot load its logs: {error}")
+                    self._fail(directory.path, _why(error))
                     continue
                 if loaded:
                     logger.info("Loaded %d logs from %s", len(loaded), directory.path)

@@ -114,7 +114,7 @@ class Log:
         ops, epochs, producers = resources.ops, loaded.epochs, loaded.producers
         segments = SegmentList(loaded.segments)
         offsets = LogOffsets(loaded.log_start_offset, loaded.log_end_offset, producers)
-        errors = StorageErrors(directory)
+        errors = StorageErrors(directory, resources.seconds)
         flusher = Flusher(
             directory, segments, offsets, producers, errors, config,
             recovery_point=loaded.recovery_point, created=created, clean=clean,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -54,6 +55,7 @@ class LogManager:
         clock: milliseconds since the epoch.
         num_recovery_threads: how many partitions of each log directory are recovered at once.
         open_files: the budget of descriptors.
+        seconds: a clock that goes on evenly. Called on any thread.
 
     Attributes:
         resources: what all its logs share.
@@ -74,6 +76,7 @@ class LogManager:
         num_recovery_threads: int = 4,
         ops: FileOps = OS,
         open_files: OpenFiles | None = None,
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self.default_config = default_config
         self.retention_policy: RetentionPolicy = TIME_AND_SIZE
@@ -82,7 +85,7 @@ class LogManager:
         open_files = open_files or OpenFiles()
         ops = RoomMakingOps(ops, open_files)
         self._ops = ops
-        self.resources = LogResources(ops, open_files)
+        self.resources = LogResources(ops, open_files, seconds=seconds)
         # Where a log is that could not be made whole: there it is tried again, for a partition has one directory.
         self._begun: dict[TopicPartition, Path] = {}
         self._logs: dict[TopicPartition, Log] = {}

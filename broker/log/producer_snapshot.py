@@ -21,11 +21,18 @@ def read(path: str) -> list[SnapshotEntry]:
 
 
 def write(path: str, entries: Iterable[SnapshotEntry], *, sync: bool, ops: FileOps = OS) -> None:
-    """Write a snapshot file; with ``sync`` force it to the device. A torn one is found by its CRC."""
+    """Write a snapshot file; with ``sync`` force it to the device. A torn one is found by its CRC.
+
+    Raises:
+        OSError: it could not be written, and is removed, for on a full disk its blocks are wanted.
+    """
     fd = ops.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         write_all(ops, fd, encode(entries), 0)
         if sync:
             ops.fsync(fd)
+    except OSError:
+        ops.unlink(path)
+        raise
     finally:
         os.close(fd)

@@ -27,7 +27,7 @@ from functools import partial
 from broker.log.batch_scan import headers, is_zero, verified_batches
 from broker.log.config import LogConfig
 from broker.log.control import parse_marker
-from broker.log.file_ops import OS, FileOps
+from broker.log.file_ops import NO_SPACE, OS, FileOps
 from broker.log.leader_epoch import LeaderEpochCache
 from broker.log.producer_state import SEQUENCE_MASK, ProducerStateManager
 from broker.log.resources import LogResources
@@ -190,7 +190,7 @@ class _Loader:
                 self._remove(segment)
                 continue
             self.producers.end_offset = segment.base_offset
-            self.producers.take_snapshot(sync=False)
+            self._take_snapshot(sync=False)
             size = segment.size
             end = recover_segment(segment, self.producers, self.epochs, partial(self._before_cut, at))
             if segment.size < size:
@@ -200,10 +200,19 @@ class _Loader:
                     segment.path(names.LOG), size - segment.size, end,
                 )  # fmt: skip
             at += 1
-        self.producers.take_snapshot(sync=True)
+        self._take_snapshot(sync=True)
         for segment in segments[first:]:
             segment.close_idle()
         return end
+
+    def _take_snapshot(self, *, sync: bool) -> None:
+        """Write the producer state, unless the disk is full: the next start learns it from the log once more."""
+        try:
+            self.producers.take_snapshot(sync=sync)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            logger.warning("No producer snapshot of %s at %d: %s", self.directory, self.producers.end_offset, error)
 
     def _breaks_off(self, before: Segment, segment: Segment, end: int) -> bool:
         """Whether ``segment`` does not go on where ``before`` ended: records between them, or the names of
@@ -272,7 +281,7 @@ def recover_segment(
                 )
             segment.note_batch(position, len(batch), header.base_offset, last, header.max_timestamp)
             if header.partition_leader_epoch > epochs.latest_epoch:
-                epochs.assign(header.partition_leader_epoch, header.base_offset)
+                _assign_epoch(epochs, header)
             note_producer(producers, header, batch, segment)
             valid, next_offset = position + len(batch), last + 1
     except RecordsError as error:
@@ -284,6 +293,15 @@ def recover_segment(
     # The recovery point may vouch for all of it already, and nobody would miss what is not in this index.
     segment.aborted.index.sync()
     return next_offset
+
+
+def _assign_epoch(epochs: LeaderEpochCache, header: BatchHeader) -> None:
+    """Note the epoch of a batch. On a full disk the file stays behind, and the next append sees to it."""
+    try:
+        epochs.assign(header.partition_leader_epoch, header.base_offset)
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
 
 
 def _give_back_reserved(segment: Segment) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from zlib import crc32
 
 from broker import page_cache
@@ -235,12 +234,12 @@ class Segment:
         return index
 
     def _new_offset_index(self) -> OffsetIndex:
-        limit, shared = self.config.segment_index_bytes, self._resources
-        return OffsetIndex(self.path(names.INDEX), self.base_offset, limit, shared.ops, shared.open_files)
+        limit = self.config.segment_index_bytes
+        return OffsetIndex(self.path(names.INDEX), self.base_offset, limit, self._resources)
 
     def _new_time_index(self) -> TimeIndex:
-        limit, shared = self.config.segment_index_bytes, self._resources
-        return TimeIndex(self.path(names.TIME_INDEX), self.base_offset, limit, shared.ops, shared.open_files)
+        limit = self.config.segment_index_bytes
+        return TimeIndex(self.path(names.TIME_INDEX), self.base_offset, limit, self._resources)
 
     def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Write both indexes anew from the batch headers of the log, trimmed."""
@@ -528,7 +527,7 @@ class Segment:
         Raises:
             OSError: something could not be forced; the segment must not be trusted to be on the device.
         """
-        began = time.perf_counter()
+        began = self._resources.seconds()
         # Held: released meanwhile, it would close the descriptor, and another file could get its number.
         file = self.file
         self._resources.ops.fsync(file.fd)
@@ -536,7 +535,7 @@ class Segment:
             if index is not None:
                 index.sync()
         self.aborted.index.sync()
-        self._resources.flush_stats.add(time.perf_counter() - began)
+        self._resources.flush_stats.add(self._resources.seconds() - began)
 
     def finish(self) -> bool:
         """No more appends: the closing time-index entry, indexes trimmed, reserved space given back.

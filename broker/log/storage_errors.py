@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,16 +20,20 @@ COMPLAINT_SECONDS = 10.0
 class StorageErrors:
     """See the module. May be called on any thread.
 
+    Args:
+        seconds: a clock that goes on evenly.
+
     Attributes:
         offline: why the log takes no more appends, or None.
         on_offline: called with the log directory and the reason, on whichever thread it happens, when the disk takes
             the log offline.
     """
 
-    __slots__ = ("_complained_at", "_complaints", "_directory", "offline", "on_offline")
+    __slots__ = ("_complained_at", "_complaints", "_directory", "_seconds", "offline", "on_offline")
 
-    def __init__(self, directory: PartitionDirectory) -> None:
+    def __init__(self, directory: PartitionDirectory, seconds: Callable[[], float]) -> None:
         self._directory = directory
+        self._seconds = seconds
         self._complained_at = -math.inf
         self._complaints = 0
         self.offline: str | None = None
@@ -50,7 +53,7 @@ class StorageErrors:
 
     def complain(self, what: str) -> None:
         """Write it to the broker's log, but not again and again: producers retry many times a second on a full disk."""
-        now = time.monotonic()
+        now = self._seconds()
         if now - self._complained_at < COMPLAINT_SECONDS:
             self._complaints += 1
             return

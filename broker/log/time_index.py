@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from broker.log.file_ops import OS, FileOps
 from broker.log.index_file import BLOCK_BYTES, CorruptIndexError, IndexFile
-from broker.log.open_files import OpenFiles
+from broker.log.resources import LogResources
 from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET, TIME_ENTRY
 
 NO_TIMESTAMP = -1
@@ -22,10 +21,9 @@ class TimeIndex(IndexFile):
         path: str,
         base_offset: int,
         max_bytes: int,
-        ops: FileOps = OS,
-        open_files: OpenFiles | None = None,
+        resources: LogResources | None = None,
     ) -> None:
-        super().__init__(path, base_offset, max_bytes, ops, open_files)
+        super().__init__(path, base_offset, max_bytes, resources)
         # The last entry: an append compares with it, and must not fail for a map that the system refuses.
         self._last: tuple[int, int] | None = None
 

@@ -20,13 +20,16 @@ pytestmark = pytest.mark.crash
 SMALL = {"log.index.size.max.bytes": "8192", "log.index.interval.bytes": "65536"}
 
 
-def fill(broker: KafkalogBroker, partition: int) -> tuple[list[bytes], int]:
-    """Produce until it is refused; the acknowledged values and the error."""
+def fill(broker: KafkalogBroker, partition: int, producer_id: int = -1) -> tuple[list[bytes], int]:
+    """Produce until it is refused, with sequences if there is a producer id; the acknowledged values and the error."""
     values: list[bytes] = []
+    epoch = 0 if producer_id >= 0 else -1
     with broker.connect() as sock:
         while True:
             value = b"%08d" % len(values) + os.urandom(20_000)
-            result = produce(sock, "t", batch([value]), partition)
+            sequence = len(values) if producer_id >= 0 else -1
+            sent = batch([value], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+            result = produce(sock, "t", sent, partition)
             if result.error_code:
                 return values, result.error_code
             assert result.base_offset == len(values)
@@ -90,6 +93,45 @@ def test_a_full_file_system(tmp_path: Path, small_disk: Path) -> None:
         assert list(read_all(broker, "t", 0).values()) == [*values, b"room again"]
 
 
+def stuff(path: Path) -> None:
+    """Take the last byte of a file system."""
+    with path.open("ab") as file:
+        for size in (1 << 16, 1 << 12, 1):
+            with suppress(OSError):
+                while True:
+                    os.write(file.fileno(), bytes(size))
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["killed", "stopped"])
+def test_a_broker_starts_on_a_full_file_system(tmp_path: Path, small_disk: Path, clean: bool) -> None:
+    """What recovery writes can be learnt from the log once more, so a lack of room for it stops nothing."""
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * (1 << 20))
+    settings = {"log.dirs": str(small_disk / "log"), "log.segment.bytes": "1048576"}
+    with KafkalogBroker(tmp_path / "broker", settings) as broker:
+        create_topic(broker, "t", 1)
+        values, _ = fill(broker, 0, producer_id=7)
+        if clean:
+            broker.stop()
+        else:
+            broker.kill()
+        stuff(ballast)
+        broker.start()
+        assert list(read_all(broker, "t", 0).values()) == values
+        with broker.connect() as sock:
+            assert produce(sock, "t", batch([os.urandom(20_000)]), 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        broker.kill()
+        broker.start()
+        ballast.unlink()
+        with broker.connect() as sock:
+            again = batch(values[-1:], producer_id=7, producer_epoch=0, base_sequence=len(values) - 1)
+            assert produce(sock, "t", again, 0).base_offset == len(values) - 1, "a duplicate was appended"
+            assert produce(sock, "t", batch([b"room again"]), 0).base_offset == len(values)
+        broker.kill()
+        broker.start()
+        assert list(read_all(broker, "t", 0).values()) == [*values, b"room again"]
+
+
 def partition_in(directory: Path) -> int:
     (found,) = (int(path.name.rpartition("-")[2]) for path in directory.glob("t-?"))
     return found
@@ -110,12 +152,8 @@ def test_a_full_log_directory_leaves_the_other_serving(tmp_path: Path, small_dis
         ballast = small_disk / "ballast"
         values, error = fill(broker, tight)
         assert error == ErrorCode.KAFKA_STORAGE_ERROR
-        with ballast.open("wb") as file:
-            # The last bytes, too, so that no checkpoint finds room.
-            for size in (1 << 16, 1 << 12, 1):
-                with suppress(OSError):
-                    while True:
-                        os.write(file.fileno(), bytes(size))
+        # The last bytes, too, so that no checkpoint finds room.
+        stuff(ballast)
         broker.wait_logged(f"Cannot write a checkpoint in {full}")
         with broker.connect() as sock:
             for n in range(5):

@@ -240,6 +240,55 @@ def test_a_directory_that_cannot_be_written_when_a_log_is_made(tmp_path: Path) -
     assert len(stored(log)) == 1
 
 
+@pytest.mark.parametrize("from_nothing", [False, True], ids=["all files", "log files alone"])
+def test_a_log_is_recovered_on_a_full_disk(tmp_path: Path, from_nothing: bool) -> None:
+    """Indexes, snapshots and epochs can be learnt from the log again; none of them is a reason not to serve it."""
+    log = open_log(tmp_path, CONFIG)
+    for i in range(40):
+        log.append_batch(
+            batch(VALUES, timestamp=NOW + i, producer_id=7, producer_epoch=0, base_sequence=i),
+            leader_epoch=i // 25, now_ms=NOW,
+        )  # fmt: skip
+    epochs = log.epochs.entries()
+    if from_nothing:
+        for path in log.dir.iterdir():
+            if path.suffix != ".log":
+                path.unlink()
+    ops = FaultyOps(errno.ENOSPC)
+    ops.fail = {"pwrite": 1}
+    log = open_log(tmp_path, CONFIG, ops=ops)
+    assert (log.log_end_offset, log.epochs.entries()) == (40, epochs)
+    assert [row.base_offset for row in stored(log)] == list(range(40))
+    found = log.offset_for_timestamp(NOW + 17)
+    assert found is not None
+    assert found.offset == 17
+    again = batch(VALUES, timestamp=NOW + 39, producer_id=7, producer_epoch=0, base_sequence=39)
+    assert log.append_batch(again, leader_epoch=1, now_ms=NOW).first_offset == 39
+    with pytest.raises(KafkaStorageError):
+        append(log, 1)
+    with pytest.raises(KafkaStorageError, match="Cannot flush"):
+        log.flush()
+    assert (log.offline, log.recovery_point) == (None, 0)
+    ops.heal()
+    append(log, 1)
+    log.close()
+    log = open_log(tmp_path, CONFIG, clean=True, recovery_point=41)
+    assert (log.log_end_offset, log.epochs.entries()) == (41, epochs)
+    assert [log.offset_for_timestamp(NOW + i).offset for i in range(40)] == list(range(40))  # type: ignore[union-attr]
+
+
+def test_aborted_transactions_are_not_forgotten_for_a_full_disk(tmp_path: Path) -> None:
+    log = open_log(tmp_path, CONFIG)
+    prepared(log)
+    abort(log)
+    aborted = log.active_segment.aborted.index.items()
+    ops = FaultyOps(errno.ENOSPC)
+    ops.fail = {"pwrite": 1}
+    with pytest.raises(OSError, match="injected"):
+        open_log(tmp_path, CONFIG, ops=ops)
+    assert open_log(tmp_path, CONFIG).active_segment.aborted.index.items() == aborted != []
+
+
 def test_an_index_that_cannot_be_mapped_fails_no_append(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch is written by then: an error would have its offsets given out again."""
     log = open_log(tmp_path, LogConfig(index_interval_bytes=1))

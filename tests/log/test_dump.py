@@ -14,8 +14,8 @@ from broker.log.log import Log
 from broker.log.validation import Origin
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
+from peers import kafka, require
 from tests.log.support import NOW, batch, marker, open_log
-from tests.peers import kafka, require
 
 TOOL = {kafka.KAFKA_3: "kafka.tools.DumpLogSegments", kafka.KAFKA_4: "org.apache.kafka.tools.DumpLogSegments"}
 

@@ -15,8 +15,8 @@ from broker.log.dump import dump_file
 from broker.log.log import Log
 from broker.log.manager import LogManager
 from kafkalog.records.batch import read_header
+from peers import kafka, require
 from tests.log.support import stored
-from tests.peers import kafka, require
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 

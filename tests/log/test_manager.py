@@ -455,6 +455,15 @@ def test_the_names_of_many_deleted_logs_are_forced_to_the_device_once(
         manager.sync_directories()
 
 
+def test_a_log_that_needs_room_to_be_loaded_says_what_to_do(tmp_path: Path, managers: list[LogManager]) -> None:
+    """A directory without a segment: the first one has to be made."""
+    (tmp_path / "t-0").mkdir()
+    ops = FaultyOps(errno.ENOSPC)
+    ops.fail["ftruncate"] = 1
+    with pytest.raises(LogDirUnusableError, match="Make room on its file system and start the broker again"):
+        start(managers, tmp_path, ops=ops)
+
+
 def test_a_full_disk_does_not_flood_the_log(
     tmp_path: Path, managers: list[LogManager], caplog: pytest.LogCaptureFixture
 ) -> None:

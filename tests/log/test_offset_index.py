@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.log.file_ops import FileOps
-from broker.log.index_file import CorruptIndexError
+from broker.log.index_file import CorruptIndexError, NoSpaceError
 from broker.log.offset_index import OffsetIndex
+from broker.log.resources import LogResources
 from broker.log.time_index import TimeIndex
 from tests.log.support import temporary_directory
 
@@ -20,7 +21,7 @@ BASE = 10_000_000_000
 
 
 def new_index(path: Path, *, max_bytes: int = 10 << 20, ops: FileOps | None = None) -> OffsetIndex:
-    index = OffsetIndex(str(path), BASE, max_bytes, ops or FileOps())
+    index = OffsetIndex(str(path), BASE, max_bytes, LogResources(ops or FileOps()))
     index.create()
     return index
 
@@ -73,8 +74,11 @@ def test_entries_survive_a_full_disk_in_memory(tmp_path: Path) -> None:
     for i in range(1, 2000):
         index.append(BASE + i, i * 100)
     assert index.lookup(BASE + 1500) == (BASE + 1500, 150_000)
-    with pytest.raises(OSError, match="No space"):
-        index.trim()
+    index.trim()
+    assert (tmp_path / "a.index").stat().st_size == 0
+    assert index.lookup(BASE + 1500) == (BASE + 1500, 150_000)
+    with pytest.raises(NoSpaceError):
+        index.sync()
     ops.full = False
     index.trim()
     assert (tmp_path / "a.index").stat().st_size == 1999 * 8

@@ -13,8 +13,8 @@ from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.log.open_files import OpenFiles
 from broker.log.resources import LogResources
+from peers.process import free_port
 from tests.log.support import NOW, batch, open_log
-from tests.peers.process import free_port
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch as produced
 from tests.support.wire import create_topic, exchange, fetch, produce_request

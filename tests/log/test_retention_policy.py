@@ -11,8 +11,8 @@ import pytest
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.log.retention import TIME_AND_SIZE, RetentionPolicyError, SegmentFacts, load_policy
+from peers.process import PeerFailedError
 from tests.log.support import NOW, batch, open_log
-from tests.peers.process import PeerFailedError
 from tests.support.kafkalog_broker import KafkalogBroker
 
 CONFIG = LogConfig(segment_bytes=200, retention_ms=-1)

@@ -75,17 +75,17 @@ class LogCleaning:
 
     def run(self) -> int:
         """Clean the log; returns the offset up to which it is clean."""
-        started = time.monotonic()
+        started = self._resources.seconds()
         job, stats = self.job, self.stats
         # Now, for afterwards the segment may have been replaced, and its file be gone.
         clean = [segment for segment in job.segments if segment.base_offset < job.first_dirty_offset]
         self._old_horizon = _modified_ms(clean[-1]) - job.config.delete_retention_ms if clean else 0
         offsets = self._build_map()
-        stats.index_seconds = time.monotonic() - started
+        stats.index_seconds = self._resources.seconds() - started
         stats.buffer_utilization = offsets.utilization
         end = offsets.latest_offset + 1
         self._clean_segments(offsets, end)
-        stats.seconds = time.monotonic() - started
+        stats.seconds = self._resources.seconds() - started
         stats.segments_before = len(job.segments)
         return end
 

@@ -31,6 +31,7 @@ from kafkalog.protocol.errors import (
     UnsupportedForMessageFormatError,
 )
 from kafkalog.records import errors as records_errors
+from kafkalog.records import upgrade
 from kafkalog.records.any_format import read_any_header, verify_any_crc
 from kafkalog.records.batch import (
     CODEC_MASK,
@@ -56,7 +57,6 @@ from kafkalog.records.message_set import (
     set_timestamp,
     wrapped_set,
 )
-from kafkalog.records.upgrade import upgraded_section
 from kafkalog.records.validate import check_batch
 
 
@@ -148,7 +148,10 @@ def _upgraded_wrapper(records: memoryview, config: LogConfig, now_ms: int, origi
         return None
     verify_any_crc(records, 0, header)
     source_codec = codec_of(header)
-    section = upgraded_section(header, wrapped_set(records, 0, header), max_size=DEFAULT_MAX_SIZE)
+    messages = wrapped_set(records, 0, header)
+    if len(messages) >= upgrade.COMPILED_FROM:
+        upgrade.load_in_background()
+    section = upgrade.upgraded_section(header, messages, max_size=DEFAULT_MAX_SIZE)
     if section is None or (section.null_keys and config.compact and origin is Origin.CLIENT):
         return None
     if config.message_timestamp_type != LOG_APPEND_TIME and section.earliest != NO_TIMESTAMP:
