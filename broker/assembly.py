@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.api.context import Broker
 from broker.api.fetch_session import FetchSessionCache
-from broker.api.large import CHECKED_AT_ONCE, Few, Lanes, Turns
+from broker.api.large import CHECKED_AT_ONCE, Few, FullCollections, Lanes, Turns, release
 from broker.config.server import BrokerConfig
 from broker.controller.configs import ConfigController
 from broker.controller.producer_ids import ProducerIds
@@ -68,8 +68,12 @@ def assemble(
         groups=groups,
         consumer_groups=ConsumerGroups(groups, cache),
         transactions=transactions,
-        fetch_sessions=FetchSessionCache(config["max.incremental.fetch.session.cache.slots"]),
+        fetch_sessions=FetchSessionCache(
+            config["max.incremental.fetch.session.cache.slots"],
+            free=lambda partitions: runtime.workers.run(release, partitions),
+        ),
         lanes=Lanes(runtime.workers),
         checking=Few(runtime.workers, CHECKED_AT_ONCE),
-        turns=Turns(),
+        turns=Turns(runtime.seconds),
+        collections=FullCollections(),
     )

@@ -2,7 +2,7 @@
 
 A read of pages that are not in the page cache waits for the disk, be it by ``pread``, ``sendfile`` or a map, and with
 it would wait the event loop and every client on it. So the loop asks first, and has a worker thread read what is
-missing (DESIGN D3).
+missing (docs/architecture.md, decision 3).
 """
 
 from __future__ import annotations

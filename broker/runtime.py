@@ -34,6 +34,8 @@ class Runtime:
         network: connections to other brokers, and listeners.
         files: the calls by which files are changed.
         random: the source of every choice that is left to chance. Used on the loop's thread.
+        seconds: the clock that work is measured by, as long as it takes: for turns, metrics, and quotas of the loop's
+            time. Called on any thread.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -42,6 +44,7 @@ class Runtime:
     now_ms: Callable[[], int] = wall_clock_ms
     files: FileOps = OS
     random: random.Random = field(default_factory=random.Random)
+    seconds: Callable[[], float] = time.perf_counter
 
     @classmethod
     def of_process(cls, threads: int, files: FileOps = OS) -> Runtime:

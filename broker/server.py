@@ -100,6 +100,7 @@ class Server:
             num_recovery_threads=self.config["num.recovery.threads.per.data.dir"],
             ops=self.runtime.files,
             open_files=OpenFiles(None if allowed == -1 else max(MIN_OPEN_FILES, allowed)),
+            seconds=self.runtime.seconds,
         )
         try:
             self.logs.retention_policy = self._retention_policy()

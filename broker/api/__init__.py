@@ -8,7 +8,8 @@
 - ``loop_time``      how long requests keep the event loop busy, for quotas
 - ``versions``       ApiVersions
 - ``produce``        Produce; message sets of older formats: ``produce_legacy``; records at fault: ``rejected_batches``
-- ``fetch``          Fetch, with sessions (``fetch_session``) and conversions (``fetch_conversion``)
+- ``fetch``          Fetch: what it reads (``fetch_reading``), of many partitions (``fetch_in_turns``), sessions
+  (``fetch_session``), conversions (``fetch_conversion``)
 - ``offsets``        ListOffsets, OffsetForLeaderEpoch, DeleteRecords
 - ``metadata``       Metadata, DescribeCluster, DescribeTopicPartitions
 - ``topics``         CreateTopics, DeleteTopics, CreatePartitions

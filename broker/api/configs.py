@@ -143,7 +143,7 @@ async def handle_incremental_alter_configs(request: Request) -> None:
 
 
 async def _counted(request: Request, resources: Iterable[AnyResource]) -> Counter[Resource]:
-    """How often each resource is there."""
+    """Count how often the request names each resource."""
     counts = Counter[Resource]()
     async for resource in request.each(resources):
         counts[resource.resource_type, resource.resource_name] += 1

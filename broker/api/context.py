@@ -1,4 +1,4 @@
-"""What handlers are given: the broker's parts, and the request they answer."""
+"""The arguments of handlers: the broker's parts, and the request to answer."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, TypeVar, cast
 
 from broker.api.errors import make_encodable
 from broker.api.fetch_session import FetchSessionCache
-from broker.api.large import Few, Lanes, Turn, Turns, release
+from broker.api.large import Few, FullCollections, Lanes, Turn, Turns, release
 from broker.api.loop_time import LoopTime
 from broker.config.server import BrokerConfig
 from broker.controller.configs import ConfigController
@@ -76,6 +75,7 @@ class Broker:
     lanes: Lanes
     checking: Few
     turns: Turns
+    collections: FullCollections
     log_starts_changed: Callable[[], None] = lambda: None
 
     @property
@@ -143,7 +143,7 @@ class Request:
         self.response_type: type[Response] = type(message).response_type
         self.is_answered = False
         self.owns_records = False
-        """Whether its records lie in memory of its own, rather than in the connection's buffer."""
+        """Whether the records were copied out of the connection's buffer."""
         self.turn: Turn | None = None
         """The turns that its handler takes, where it is one that does."""
 
@@ -178,7 +178,11 @@ class Request:
         return wait_ms
 
     def mutations(self, strict_since: int) -> Mutations:
-        """What the request is about to create and delete; from this version on its client can be refused."""
+        """Count what the request creates and deletes against the quota of mutations (KIP-599).
+
+        Args:
+            strict_since: the first version whose clients understand THROTTLING_QUOTA_EXCEEDED.
+        """
         quota, now_ms = self.broker.quotas.mutation, self.broker.quota_clock()
         return Mutations(quota, self.user, self.client_id or "", now_ms, strict=self.version >= strict_since)
 
@@ -199,7 +203,7 @@ class Request:
         """
         self._hold_back(response, wait_ms)
         chunks = self._encoded(response)
-        self._counter.answered(perf_counter() - self._began)
+        self._counter.answered(self.broker.runtime.seconds() - self._began)
         self.is_answered = True
         self.connection.reply(chunks)
 
@@ -261,7 +265,7 @@ class Request:
             return chunks
 
         chunks = await self.broker.lanes.run(self.nbytes, encode)
-        self._counter.answered(perf_counter() - self._began)
+        self._counter.answered(self.broker.runtime.seconds() - self._began)
         self.is_answered = True
         self.connection.reply(chunks)
 
@@ -269,11 +273,11 @@ class Request:
         """The request has no response (acks=0); its client has to wait so long for its quotas."""
         if wait_ms > 0:
             self.connection.hold_back(wait_ms / 1000)
-        self._counter.answered(perf_counter() - self._began)
+        self._counter.answered(self.broker.runtime.seconds() - self._began)
         self.is_answered = True
         self.connection.skip_reply()
 
     def drop(self) -> None:
         """Close the connection, where there can be no response: none was asked for, or serving the request failed."""
-        self._counter.answered(perf_counter() - self._began)
+        self._counter.answered(self.broker.runtime.seconds() - self._began)
         self.connection.close()

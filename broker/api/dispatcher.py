@@ -11,11 +11,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine
 from struct import Struct
-from time import perf_counter
 from typing import Any
 
 from broker.api.context import Broker, ClientGoneError, Request
-from broker.api.large import FullCollections, release
+from broker.api.large import release
 from broker.api.loop_time import LoopTime, counted
 from broker.api.registry import Api, served_apis
 from broker.api.versions import reply_unsupported
@@ -36,7 +35,7 @@ logger = logging.getLogger("kafkalog.broker.api")
 LARGE_REQUEST = 64 * 1024
 """Bytes from which on a request without record batches is decoded on a worker: it may hold 10,000s of entries."""
 BUDGET = 32 * 1024
-"""What decoding a request with record batches may cost before it is left to a worker: 1,024 partitions, say."""
+"""The decoding budget of a request with record batches, some 1,024 partitions. A worker decodes larger requests."""
 MOST_TAGS = 1000
 """Tagged fields that such a request's header may have before it is left to a worker."""
 FREED_BY_WORKER = 1 << 20
@@ -57,15 +56,15 @@ class ApiDispatcher:
         }
         broker.replicas.counters.requests = [counter for each in self._counters.values() for counter in each]
         self._tasks: set[asyncio.Task[None]] = set()
-        self._collections = FullCollections()
 
     @property
     def apis(self) -> dict[int, Api]:
         return self._apis
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
-        began = perf_counter()
-        time = LoopTime(began) if self._broker.quotas.request.limited else None
+        seconds = self._broker.runtime.seconds
+        began = seconds()
+        time = LoopTime(began, seconds) if self._broker.quotas.request.limited else None
         try:
             if len(frame) < _HEADER_START.size:
                 raise BadRequestError(f"Request of {len(frame)} bytes is too short for a header")
@@ -118,7 +117,7 @@ class ApiDispatcher:
         self, connection: Connection, api: Api, frame: bytes | memoryview, began: float, time: LoopTime | None
     ) -> None:
         nbytes = len(frame)
-        with self._collections.put_off():
+        with self._broker.collections.put_off():
             try:
                 decoded = await self._decode_large(connection, api, frame)
             except ProtocolError as error:

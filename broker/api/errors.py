@@ -29,11 +29,11 @@ _RECORD_ERRORS: tuple[tuple[type[RecordsError], ErrorCode], ...] = (
     (RecordsError, ErrorCode.INVALID_RECORD),
 )
 LONGEST_MESSAGE = 1024
-"""Characters that a client is told of an error."""
+"""The longest error message that is sent to a client, in characters."""
 
 
 def error_code(error: Exception) -> ErrorCode:
-    """The code a client is told for ``error``; what is not a client's affair is logged and told as unknown."""
+    """Return Kafka's error code for ``error``. Log an error of the broker's own and return UNKNOWN_SERVER_ERROR."""
     if isinstance(error, KafkaError):
         return error.code
     if isinstance(error, RecordsError):
@@ -46,7 +46,7 @@ def error_code(error: Exception) -> ErrorCode:
 
 
 def error_message(error: Exception) -> str | None:
-    """What a client is told in words, if it is: 1,024 characters at most, for a name or a list of its own may be in it.
+    """Return the message of ``error`` for a client, or None, cut to `LONGEST_MESSAGE`: it may quote the client.
 
     A string of the protocol has 32,767 bytes, and with a longer one there would be no answer at all.
     """

@@ -3,21 +3,26 @@
 A client that fetches many partitions sends them once; later requests name only what changed, and responses leave out
 partitions that have nothing new. A session is named by an id that the broker chose and counted by an epoch that both
 sides advance, so that a lost request or response is noticed.
+
+What many partitions take long for is also to be had in steps, between which others have their turn.
 """
 
 from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from kafkalog.protocol.errors import ErrorCode
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
+IN_STEPS = None
+"""The epoch of a session while a request is taken into it in steps: no request has this one."""
 MAX_EPOCH = (1 << 31) - 1
 EVICTION_SECONDS = 120.0
 """A session used within this time is not evicted for a new one."""
@@ -25,6 +30,10 @@ MAX_PARTITIONS = 500_000
 """Partitions kept in all sessions together: some 150 MB. Sessions outlive connections, so one client could fill memory.
 
 A client that is given no session, or loses it, sends its partitions with each request."""
+MANY_PARTITIONS = 1000
+"""Sessions of more partitions are served in steps, and freed by somebody else."""
+STEP = 100
+"""Entries of a request that are looked at in one step."""
 TOPIC_ID_VERSION = 13
 
 ZERO_ID = uuid.UUID(int=0)
@@ -84,7 +93,7 @@ class FetchSession:
     def __init__(self, session_id: int, uses_topic_ids: bool, now: float) -> None:
         self.id = session_id
         self.uses_topic_ids = uses_topic_ids
-        self.epoch = 1
+        self.epoch: int | None = 1
         self.last_used = now
         self.partitions: dict[PartitionKey, FetchPartitionState] = {}
 
@@ -108,59 +117,157 @@ class FetchContext:
 
 
 class FetchSessionCache:
-    """All sessions of a broker, at most ``slots`` of them with at most ``max_partitions`` between them."""
+    """All sessions of a broker, at most ``slots`` of them with at most ``max_partitions`` between them.
 
-    def __init__(self, slots: int, max_partitions: int = MAX_PARTITIONS) -> None:
+    Args:
+        free: is given the partitions of large sessions that have ended, to take them apart where nobody waits for that.
+    """
+
+    def __init__(
+        self,
+        slots: int,
+        max_partitions: int = MAX_PARTITIONS,
+        free: Callable[[dict[PartitionKey, FetchPartitionState]], object] = lambda partitions: None,
+    ) -> None:
         self._slots = slots
         self._max_partitions = max_partitions
+        self._free = free
         self._sessions: dict[int, FetchSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def context(self, version: int, message: Any, names: Mapping[uuid.UUID, str], now: float) -> FetchContext:
-        """The context of a FetchRequest ``message``; ``names`` resolves topic ids (v13+). ``now`` in seconds."""
+    def context(self, version: int, message: Any, names: Mapping[uuid.UUID, str], now: float) -> FetchContext | None:
+        """The context of a FetchRequest ``message``; ``names`` resolves topic ids (v13+). ``now`` in seconds.
+
+        None where the session has many partitions: ask for ``steps``.
+        """
         by_id = version >= TOPIC_ID_VERSION
         if message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            return self._full(message, by_id, names, now)
-        session = self._sessions.get(message.session_id)
-        if session is None:
-            return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
-        if session.epoch != message.session_epoch:
-            return FetchContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
-        if session.uses_topic_ids != by_id:
-            return FetchContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, [])
+            if message.session_id in self._sessions:
+                self.forget(message.session_id)
+            partitions: dict[PartitionKey, FetchPartitionState] = {}
+            _merge(partitions, message.topics, message.forgotten_topics_data, by_id, names)
+            return self._begin(message, by_id, partitions, list(partitions.values()), now)
+        session = self._find(message, by_id)
+        if not isinstance(session, FetchSession):
+            return FetchContext(session, [])
+        if len(session.partitions) > MANY_PARTITIONS:
+            return None
         size = len(session.partitions)
-        _merge(session.partitions, message, by_id, names)
-        if len(session.partitions) > size and self._partitions() > self._max_partitions:
-            del self._sessions[session.id]
-            return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
-        session.last_used = now
-        if not session.partitions:
-            del self._sessions[session.id]
-            return FetchContext(ErrorCode.NONE, [])
-        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
-        for state in session.partitions.values():
-            if by_id:
+        _merge(session.partitions, message.topics, message.forgotten_topics_data, by_id, names)
+        context = self._go_on(session, message.session_epoch, size, now)
+        if by_id:
+            for state in context.partitions:
                 # The topic may have been made or deleted since.
                 state.name = names.get(state.topic_id, "")
-        return FetchContext(ErrorCode.NONE, list(session.partitions.values()), session, True, session.id)
+        return context
+
+    def steps(
+        self, version: int, message: Any, names: Mapping[uuid.UUID, str], now: float
+    ) -> Generator[None, None, FetchContext]:
+        """Make the context that ``context`` makes, and pause wherever others may have their turn.
+
+        A new session is found by nobody before it is whole. One that goes on is in no epoch that another request could
+        have, so that nobody finds it half changed; where the request ends early, the session ends. It may be ended by
+        others meanwhile.
+        """
+        by_id = version >= TOPIC_ID_VERSION
+        if message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if message.session_id in self._sessions:
+                self.forget(message.session_id)
+            return (yield from self._begin_in_steps(message, by_id, names, now))
+        session = self._find(message, by_id)
+        if not isinstance(session, FetchSession):
+            return FetchContext(session, [])
+        size, epoch = len(session.partitions), message.session_epoch
+        session.last_used = now
+        session.epoch = IN_STEPS
+        try:
+            yield from _merge_in_steps(session.partitions, message, by_id, names)
+            if self._sessions.get(session.id) is not session:
+                return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+            context = self._go_on(session, epoch, size, now)
+        finally:
+            if session.epoch is IN_STEPS:
+                session.epoch = epoch
+                self._end(session)
+        if by_id:
+            for at, state in enumerate(context.partitions):
+                state.name = names.get(state.topic_id, "")
+                if at % STEP == 0:
+                    yield
+        return context
 
     def forget(self, session_id: int) -> None:
         """End a session, if it has not ended already."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.get(session_id)
+        if session is not None:
+            self._end(session)
 
-    def _full(self, message: Any, by_id: bool, names: Mapping[uuid.UUID, str], now: float) -> FetchContext:
-        self._sessions.pop(message.session_id, None)
-        partitions: dict[PartitionKey, FetchPartitionState] = {}
-        _merge(partitions, message, by_id, names)
-        context = FetchContext(ErrorCode.NONE, list(partitions.values()))
+    def _end(self, session: FetchSession) -> None:
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+        # Where a request is being taken into it, that request comes here again.
+        if session.epoch is not IN_STEPS and len(session.partitions) > MANY_PARTITIONS:
+            self._free(session.partitions)
+
+    def _find(self, message: Any, by_id: bool) -> FetchSession | ErrorCode:
+        session = self._sessions.get(message.session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != message.session_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.uses_topic_ids != by_id:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        return session
+
+    def _go_on(self, session: FetchSession, epoch: int, size: int, now: float) -> FetchContext:
+        """The context of a session that had so many partitions before its request, which came in ``epoch``."""
+        if len(session.partitions) > size and self._partitions() > self._max_partitions:
+            self._end(session)
+            return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+        session.last_used = now
+        if not session.partitions:
+            self._end(session)
+            return FetchContext(ErrorCode.NONE, [])
+        session.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
+        return FetchContext(ErrorCode.NONE, list(session.partitions.values()), session, True, session.id)
+
+    def _begin(
+        self,
+        message: Any,
+        by_id: bool,
+        partitions: dict[PartitionKey, FetchPartitionState],
+        states: list[FetchPartitionState],
+        now: float,
+    ) -> FetchContext:
+        """The context of a full request; a new session keeps ``partitions``, where one is wanted and there is room."""
+        context = FetchContext(ErrorCode.NONE, states)
         if message.session_epoch == INITIAL_EPOCH and partitions and self._make_room(len(partitions), now):
             session = FetchSession(self._new_id(), by_id, now)
             session.partitions = partitions
             self._sessions[session.id] = session
             context.session, context.session_id = session, session.id
         return context
+
+    def _begin_in_steps(
+        self, message: Any, by_id: bool, names: Mapping[uuid.UUID, str], now: float
+    ) -> Generator[None, None, FetchContext]:
+        partitions: dict[PartitionKey, FetchPartitionState] = {}
+        context = None
+        try:
+            yield from _merge_in_steps(partitions, message, by_id, names)
+            states: list[FetchPartitionState] = []
+            values = iter(partitions.values())
+            while some := list(islice(values, STEP)):
+                states += some
+                yield
+            context = self._begin(message, by_id, partitions, states, now)
+            return context
+        finally:
+            if (context is None or context.session is None) and len(partitions) > MANY_PARTITIONS:
+                self._free(partitions)
 
     def _partitions(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
@@ -169,7 +276,7 @@ class FetchSessionCache:
         if self._partitions() + size > self._max_partitions:
             stale = [session for session in self._sessions.values() if now - session.last_used > EVICTION_SECONDS]
             for session in stale:
-                del self._sessions[session.id]
+                self._end(session)
             if self._partitions() + size > self._max_partitions:
                 return False
         if len(self._sessions) < self._slots:
@@ -178,11 +285,11 @@ class FetchSessionCache:
             return False
         oldest = min(self._sessions.values(), key=lambda session: session.last_used)
         if now - oldest.last_used > EVICTION_SECONDS:
-            del self._sessions[oldest.id]
+            self._end(oldest)
             return True
         smallest = min(self._sessions.values(), key=lambda session: len(session.partitions))
         if len(smallest.partitions) < size and now - smallest.last_used > EVICTION_SECONDS:
-            del self._sessions[smallest.id]
+            self._end(smallest)
             return True
         return False
 
@@ -200,11 +307,12 @@ def partition_key(state: FetchPartitionState, by_id: bool) -> PartitionKey:
 
 def _merge(
     partitions: dict[PartitionKey, FetchPartitionState],
-    message: Any,
+    topics: Iterable[Any],
+    forgotten: Iterable[Any],
     by_id: bool,
     names: Mapping[uuid.UUID, str],
 ) -> None:
-    for topic in message.topics:
+    for topic in topics:
         identity = topic.topic_id if by_id else topic.topic
         name = names.get(topic.topic_id, "") if by_id else topic.topic
         for wanted in topic.partitions:
@@ -213,7 +321,46 @@ def _merge(
             if state is None:
                 state = partitions[key] = FetchPartitionState(name, topic.topic_id, wanted.partition)
             state.update(wanted)
-    for topic in message.forgotten_topics_data:
+    for topic in forgotten:
         identity = topic.topic_id if by_id else topic.topic
         for partition in topic.partitions:
             partitions.pop((identity, partition), None)
+
+
+def _merge_in_steps(
+    partitions: dict[PartitionKey, FetchPartitionState], message: Any, by_id: bool, names: Mapping[uuid.UUID, str]
+) -> Iterator[None]:
+    for some in _pieces(message.topics):
+        _merge(partitions, some, (), by_id, names)
+        yield
+    for some in _pieces(message.forgotten_topics_data):
+        _merge(partitions, (), some, by_id, names)
+        yield
+
+
+class _Piece(NamedTuple):
+    """Some partitions of a topic."""
+
+    topic: str
+    topic_id: uuid.UUID
+    partitions: list[Any]
+
+
+def _pieces(topics: Iterable[Any]) -> Iterator[list[_Piece]]:
+    """The topics in pieces of at most so many partitions each, and so many topics."""
+    pieces: list[_Piece] = []
+    room = STEP
+    for topic in topics:
+        first = 0
+        while True:
+            some = topic.partitions[first : first + room]
+            pieces.append(_Piece(topic.topic, topic.topic_id, some))
+            first += len(some)
+            room -= max(len(some), 1)
+            if not room:
+                yield pieces
+                pieces, room = [], STEP
+            if first >= len(topic.partitions):
+                break
+    if pieces:
+        yield pieces

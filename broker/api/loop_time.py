@@ -8,25 +8,29 @@ from __future__ import annotations
 import types
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 
 class LoopTime:
-    """The seconds that one request has run on the loop. It runs when this is made."""
+    """The seconds that one request has run on the loop. It runs when this is made.
 
-    __slots__ = ("_since", "_spent")
+    Args:
+        seconds: the clock that it is measured by.
+    """
 
-    def __init__(self, began: float) -> None:
+    __slots__ = ("_seconds", "_since", "_spent")
+
+    def __init__(self, began: float, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
         self._since: float | None = began
         self._spent = 0.0
 
     @property
     def seconds(self) -> float:
-        return self._spent if self._since is None else self._spent + perf_counter() - self._since
+        return self._spent if self._since is None else self._spent + self._seconds() - self._since
 
     def resume(self) -> None:
-        self._since = perf_counter()
+        self._since = self._seconds()
 
     def pause(self) -> None:
         self._spent, self._since = self.seconds, None

@@ -41,7 +41,7 @@ FENCED_SINCE = 2
 BATCHED_SINCE = 4
 """AddPartitionsToTxn of brokers: many transactions, to be verified or added to."""
 WRITTEN_AT_ONCE = 100
-"""Partitions that a marker is written to before other requests get their turn."""
+"""Partitions that a marker is written to before it is waited for."""
 ABORTABLE_SINCE = 5
 """AddPartitionsToTxn whose sender knows TRANSACTION_ABORTABLE."""
 
@@ -184,16 +184,30 @@ async def _write_marker(request: Request, wanted: WritableTxnMarker) -> Writable
             indexes[index] = None
     topics = []
     for name, indexes in indexes_of.items():
-        every = list(indexes)
         rows: list[WritableTxnMarkerPartitionResult] = []
-        async for first in request.each(range(0, len(every), WRITTEN_AT_ONCE)):
-            some = every[first : first + WRITTEN_AT_ONCE]
-            done = await asyncio.gather(*(write(name, index, marker) for index in some), return_exceptions=True)
-            for index, outcome in zip(some, done, strict=True):
-                code = error_code(outcome) if isinstance(outcome, Exception) else ErrorCode.NONE
-                rows.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
+        writing: dict[int, asyncio.Future[int]] = {}
+        try:
+            # The first append to a partition in an epoch of its leader forces a checkpoint to the disk.
+            async for index in request.each(indexes):
+                writing[index] = write(name, index, marker)
+                if len(writing) == WRITTEN_AT_ONCE:
+                    rows += await _written(writing)
+                    writing = {}
+        finally:
+            rows += await _written(writing)
         topics.append(WritableTxnMarkerTopicResult(name=name, partitions=rows))
     return WritableTxnMarkerResult(producer_id=wanted.producer_id, topics=topics)
+
+
+async def _written(writing: dict[int, asyncio.Future[int]]) -> list[WritableTxnMarkerPartitionResult]:
+    """Wait for markers; how it went in each partition."""
+    done = await asyncio.gather(*writing.values(), return_exceptions=True)
+    return [
+        WritableTxnMarkerPartitionResult(
+            partition_index=index, error_code=error_code(outcome) if isinstance(outcome, Exception) else ErrorCode.NONE
+        )
+        for index, outcome in zip(writing, done, strict=True)
+    ]
 
 
 HANDLERS = {

@@ -2,10 +2,14 @@
 
 A frame's claimed size is checked against the configured maximum at once, and memory is taken only as bytes arrive: a
 buffer grows to at most 1 MiB ahead of what was received, so a peer that claims 100 MiB and sends nothing costs 1 MiB.
+Beyond that it doubles. A large buffer is a mapping, to which the kernel adds pages without moving a byte: to copy
+64 MiB would keep other connections waiting for 100 ms.
 """
 
 from __future__ import annotations
 
+import mmap
+from contextlib import suppress
 from struct import Struct
 
 _SIZE = Struct(">i")
@@ -13,6 +17,8 @@ _SIZE = Struct(">i")
 BASE_CAPACITY = 32 * 1024
 GROWTH_STEP = 1024 * 1024
 LARGE_FRAME = 64 * 1024
+MAPPED_FROM = 2 * GROWTH_STEP
+"""Bytes from which on a buffer is a mapping."""
 
 
 _HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
@@ -34,7 +40,7 @@ class FrameBuffer:
 
     def __init__(self, max_frame: int) -> None:
         self._max_frame = max_frame
-        self._buffer = bytearray(BASE_CAPACITY)
+        self._buffer: bytearray | mmap.mmap = bytearray(BASE_CAPACITY)
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
@@ -134,11 +140,31 @@ class FrameBuffer:
 
     def _replace(self, capacity: int) -> None:
         pending = self._end - self._start
-        buffer = bytearray(capacity)
+        if capacity > len(self._buffer) and self._start == 0 and self._extend(capacity):
+            return
+        buffer = bytearray(capacity) if capacity < MAPPED_FROM else _mapping(capacity)
         buffer[:pending] = self._view[self._start : self._end]
         self._buffer = buffer
         self._view = memoryview(buffer)
         self._start, self._end = 0, pending
+
+    def _extend(self, capacity: int) -> bool:
+        """Add pages to a mapping; whether that could be done."""
+        if not isinstance(self._buffer, mmap.mmap):
+            return False
+        self._view.release()
+        # Somebody looks into it still, or the system cannot do it.
+        with suppress(BufferError, SystemError, OSError):
+            self._buffer.resize(capacity)
+        self._view = memoryview(self._buffer)
+        return len(self._buffer) == capacity
+
+
+def _mapping(capacity: int) -> mmap.mmap:
+    try:
+        return mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"no memory for {capacity} bytes of a request") from error
 
 
 def _other_protocol(head: bytes) -> str:

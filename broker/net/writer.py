@@ -20,6 +20,12 @@ CORK_LIMIT = 64 * 1024
 """Response bytes gathered over pipelined requests before they are written."""
 PART_BYTES = 1 << 20
 """A slice is looked for in memory, read in and sent in parts of so many bytes."""
+SENDS_AT_ONCE = 8
+"""Times that a transport is given something before other connections get their turn.
+
+A peer may take it as fast as it is sent, and while workers are busy each time may take as long as the interpreter lets
+one of them run.
+"""
 
 
 class Wait(enum.Enum):
@@ -47,8 +53,8 @@ class Writer:
     """
 
     __slots__ = (
-        "_disk", "_in_memory_to", "_on_failed", "_on_sent", "_out", "_queued", "_sent", "_time", "_transport",
-        "is_corked", "last_active", "waits_for",
+        "_disk", "_in_memory_to", "_on_failed", "_on_sent", "_out", "_queued", "_sends_left", "_sent", "_time",
+        "_transport", "is_corked", "last_active", "waits_for",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +77,8 @@ class Writer:
         """Bytes sent of the slice at the head of the queue."""
         self._in_memory_to = -1
         """The position in that slice's file up to which it was found in memory, or read in."""
+        self._sends_left = 0
+        """Of this turn."""
         self.is_corked = False
         self.waits_for: Wait | None = None
         self.last_active = time()
@@ -118,12 +126,16 @@ class Writer:
             self._on_sent()
 
     def _write_out(self) -> Wait | None:
-        """Send until nothing is left (None), or something has to be waited for."""
+        """Send until nothing is left (None), or something has to be waited for, be it the next turn."""
         out = self._out
+        self._sends_left = SENDS_AT_ONCE
         try:
             while out:
+                if not self._sends_left:
+                    return Wait.PEER
                 chunk = out[0]
                 if isinstance(chunk, BYTES):
+                    self._sends_left -= 1
                     self._consume(self._transport.send(chunk) if len(out) == 1 else self._send_gathered())
                 elif not self._send_slice(chunk):
                     return Wait.DISK
@@ -156,7 +168,7 @@ class Writer:
     # -- slices
 
     def _send_slice(self, piece: FileSlice) -> bool:
-        """Send the slice at the head of the queue; False if the disk has to be waited for."""
+        """Send of the slice at the head of the queue; False if the disk has to be waited for."""
         end = piece.position + len(piece)
         send_file = self._transport.send_file
         while (position := piece.position + self._sent) < end:
@@ -167,6 +179,9 @@ class Writer:
                     return False
                 # Asked once a part, not each time the transport takes some more of it.
                 self._begin_part(piece, position, part)
+            if not self._sends_left:
+                return True
+            self._sends_left -= 1
             sent = send_file(piece.fd, position, min(end, self._in_memory_to) - position)
             if sent == 0:
                 # The file is shorter than promised: nothing sensible can follow on this stream.

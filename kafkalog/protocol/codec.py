@@ -127,7 +127,7 @@ def decode_message(cls: type[M], version: int, buf: Any, pos: int = 0) -> tuple[
 
 
 def decode_within(cls: type[M], version: int, buf: memoryview, pos: int, budget: int) -> M:
-    """Decode a message with records that begins at ``pos``, unless that takes long.
+    """Decode a message that begins at ``pos``, unless that takes long.
 
     Args:
         budget: what it may cost (see `decoder`); records cost nothing.

@@ -14,7 +14,7 @@ from broker.metadata.local import FILE_NAME, LocalStore
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalog.records.batch import Record, encode_batch
-from tests.peers.process import PeerFailedError
+from peers.process import PeerFailedError
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.runtime import InlineWorkers
 from tests.support.transactions import WireProducer

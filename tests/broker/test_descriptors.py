@@ -12,7 +12,7 @@ import pytest
 from broker.log.file_ops import FileOps
 from kafkalog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalog.records.batch import Record, encode_batch
-from tests.peers.process import free_port
+from peers.process import free_port
 from tests.replica.in_process import InProcess, SlowDisk, with_broker
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch as produced

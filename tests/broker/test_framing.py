@@ -86,6 +86,46 @@ def test_a_claim_takes_no_memory_until_bytes_arrive() -> None:
         assert buffer.capacity <= 2 * received + GROWTH_STEP
 
 
+def test_what_was_received_of_a_large_frame_is_not_moved() -> None:
+    """The buffer grows many times, and is another one at the beginning alone."""
+    frame = bytes(range(256)) * (40 * GROWTH_STEP // 256)
+    data, position, moved = framed([frame]), 0, 0
+    buffer = FrameBuffer(MAX)
+    before: object = None
+    result: bytes | None = None
+    while position < len(data):
+        window = buffer.window()
+        if window.obj is not before:
+            moved = position
+            before = window.obj
+        count = min(len(window), 100_000, len(data) - position)
+        window[:count] = data[position : position + count]
+        del window
+        buffer.received(count)
+        position += count
+        view = buffer.next_frame()
+        result = None if view is None else bytes(view)
+    assert result == frame
+    assert moved <= 2 * GROWTH_STEP
+
+
+def test_a_large_frame_that_somebody_looks_at_is_whole() -> None:
+    frame = bytes(range(256)) * (9 * GROWTH_STEP // 256)
+    data, position = framed([frame]), 0
+    buffer, seen = FrameBuffer(MAX), []
+    view: memoryview | None = None
+    while position < len(data):
+        window = buffer.window()
+        seen.append(window)
+        count = min(len(window), 700_000, len(data) - position)
+        window[:count] = data[position : position + count]
+        buffer.received(count)
+        position += count
+        view = buffer.next_frame()
+        assert (view is not None) == (position == len(data))
+    assert bytes(view or b"") == frame
+
+
 def test_memory_is_given_back() -> None:
     buffer = FrameBuffer(MAX)
     feed(buffer, framed([b"x" * GROWTH_STEP]), [GROWTH_STEP])

@@ -8,6 +8,7 @@ import select
 import struct
 import weakref
 from dataclasses import replace
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,7 @@ from kafkalog.protocol.codec import decode_response, encode_request
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -63,8 +65,10 @@ def test_garbage_is_collected_while_a_large_request_waits() -> None:
             replicas=SimpleNamespace(counters=SimpleNamespace(requests=[])),
             quotas=SimpleNamespace(request=SimpleNamespace(limited=False)),
             lanes=Lanes(workers),
+            collections=FullCollections(),
             workers=workers,
             loop=asyncio.get_running_loop(),
+            runtime=SimpleNamespace(seconds=perf_counter),
         )
         dispatcher = ApiDispatcher(broker)
         dispatcher.apis[ApiKey.JOIN_GROUP] = replace(dispatcher.apis[ApiKey.JOIN_GROUP], handler=wait_for_others)
@@ -110,7 +114,7 @@ def test_full_collections_are_put_off_for_a_time_only(monkeypatch: pytest.Monkey
 
 def test_turns_are_taken_one_between_two_looks_at_the_connections() -> None:
     async def main() -> None:
-        turns, order = Turns(), list[str]()
+        turns, order = Turns(perf_counter), list[str]()
 
         async def serve(name: str) -> None:
             turn = Turn(turns)
@@ -191,6 +195,15 @@ def test_nobody_waits_for_tagged_fields(broker: KafkalogBroker, data: bytes) -> 
 
 
 MANY_ENTRIES: dict[type[ProtocolRequest], tuple[ProtocolRequest, int]] = {
+    FetchRequest: (
+        FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            session_epoch=0,
+            topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=at) for at in range(100_000)])],
+        ),
+        12,
+    ),
     MetadataRequest: (
         MetadataRequest(
             topics=[MetadataRequestTopic(name=f"t{number}") for number in range(300_000)],

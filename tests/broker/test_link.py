@@ -39,8 +39,8 @@ from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafkalog.protocol.schema import Request
 from kafkalog.protocol.wire.sasl import make_mechanism
+from peers import kafka, require
 from tests.client.scripted import Halted, Handler, ScriptedBroker, Silence, frame
-from tests.peers import kafka, require
 from tests.protocol.test_sasl import ScramServer
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, fetch_request, produce_request

@@ -14,7 +14,7 @@ from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafkalog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.peers.process import PeerFailedError
+from peers.process import PeerFailedError
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, create_topic, exchange, fetch, list_offset, produce
 

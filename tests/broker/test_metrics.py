@@ -19,7 +19,7 @@ from broker.metrics.endpoint import parse_address
 from kafkalog.protocol.codec import encode_request
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest
-from tests.peers.process import PeerFailedError, free_port
+from peers.process import PeerFailedError, free_port
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.quotas import ask, limit
 from tests.support.wire import (

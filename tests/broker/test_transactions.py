@@ -302,9 +302,14 @@ def test_a_transactional_id_that_is_not_used_is_forgotten(start_broker: StartBro
         wait_until(lambda: not listed(wire).transaction_states, "the expiry of all")
         assert state_of(wire, ids[0]).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         again = WireProducer(wire, ids[0])
-        again.init()
-        assert again.epoch == 0
-        again.add("t", 0)
+
+        def begun() -> bool:
+            """It may be forgotten between the two."""
+            again.init()
+            assert again.epoch == 0
+            return again.try_add("t", 0) == [ErrorCode.NONE]
+
+        wait_until(begun, "a transaction")
         # Not while a transaction is open.
         before = broker.logged().count("initialized")
         WireProducer(wire, ids[1]).init()

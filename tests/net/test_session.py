@@ -30,6 +30,7 @@ def served(*requests: bytes) -> Session:
         replicas=SimpleNamespace(counters=SimpleNamespace(requests=[])),
         quotas=SimpleNamespace(request=unlimited),
         loop=loop,
+        runtime=SimpleNamespace(seconds=loop.time),
     )
     transport = InMemoryTransport(loop, chance, 1 << 20)
     peer = InMemoryPeer(transport)

@@ -21,9 +21,11 @@ from kafkalog.protocol.codec import (
 )
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkalog.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkalog.protocol.primitives import ProtocolError
 from kafkalog.protocol.schema import Message, Request, Scalar
 from tests.protocol.support import (
     every_version,
@@ -225,3 +227,22 @@ def test_prepare_makes_every_function() -> None:
             prepare(cls, version)
         with pytest.raises(UnsupportedVersionError):
             prepare(cls, cls.max_version + 1)
+
+
+@pytest.mark.parametrize("count", [4096, 4097, 65_536, 65_537, 200_001])
+def test_long_arrays_of_numbers(count: int) -> None:
+    """Those of more than 65,536 numbers are not lists: of a list the collector looks at every element."""
+    numbers = [(at * 2_654_435_761) % (1 << 32) - (1 << 31) for at in range(count)]
+    topic = DescribableLogDirTopic(topic="t", partitions=numbers)
+    for version in (1, 4):
+        frame = encode_request(DescribeLogDirsRequest(topics=[topic]), version, 1, "c")[4:]
+        _, at = decode_request_header(frame)
+        message, end = decode_message(DescribeLogDirsRequest, version, frame, at)
+        assert message.topics is not None
+        (found,) = message.topics
+        assert list(found.partitions) == numbers
+        assert isinstance(found.partitions, list) == (count <= 65_536)
+        assert end == len(frame)
+        assert encode_request(message, version, 1, "c")[4:] == frame
+        with pytest.raises(ProtocolError):
+            decode_message(DescribeLogDirsRequest, version, frame[: len(frame) // 2], at)

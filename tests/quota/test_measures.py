@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from broker.quota.entities import MAX_INT
 from broker.quota.measures import Measure, Rate, TokenBucket, Window
-from tests.peers import java, kafka, require
+from peers import java, kafka, require
 
 SOURCE = Path(__file__).with_name("Measure.java")
 KINDS: dict[str, type[Rate | TokenBucket]] = {"rate": Rate, "bucket": TokenBucket}

@@ -55,6 +55,7 @@ class SimulatedHost:
             self._network.host(self.name),
             now_ms=lambda: EPOCH_MS + int(loop.time() * 1000),
             random=self._chance,
+            seconds=loop.time,
         )
         self.server = Server(self._config, runtime)
         await self.server.start()

@@ -1,0 +1,284 @@
+"""Fetches of many partitions: other requests have their turn in between.
+
+Each partition is read in one turn and so is consistent in itself; of each other partitions know nothing anyhow. What is
+read is a partition as it is in that turn: it may have been deleted or have lost its leader since the request came, and
+then the response says so. A slice that was read keeps its file open, though the log may be truncated or deleted before
+it is sent.
+
+A session is found by no other request while this one is taken into it (`FetchSessionCache.steps`). Later it may be: the
+request goes on with its own list of partitions, and a session that has ended meanwhile is written to in vain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
+
+from broker.api.context import ClientGoneError, Request
+from broker.api.fetch_reading import READ_IN_STEPS, FetchReading, Told, read_in
+from broker.api.fetch_session import TOPIC_ID_VERSION, FetchContext, FetchPartitionState
+from broker.api.large import release
+from broker.replica.purgatory import DelayedOperation
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse
+
+AT_ONCE = 100
+"""Partitions that are read, or put into the response, before the turn may end."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+async def fetch_in_turns(request: Request) -> None:
+    """Serve a fetch of many partitions."""
+    with request.broker.collections.put_off():
+        fetch = _FetchInTurns(request)
+        try:
+            await fetch.serve()
+        finally:
+            await request.broker.workers.run(_release_each, fetch.made)
+
+
+def _release_each(values: list[list[Any]]) -> None:
+    for value in values:
+        release(value)
+
+
+class _FetchInTurns:
+    """One such fetch.
+
+    Attributes:
+        made: lists that take long to free, and that nobody needs any more in the end.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._turn = request.take_turns()
+        self.made: list[list[Any]] = []
+
+    async def serve(self) -> None:
+        """Read, and answer once that is enough, or after a wait."""
+        context = await self._in_turns(self._context())
+        self.made.append(context.partitions)
+        if context.error is not ErrorCode.NONE:
+            self._request.reply(FetchResponse(error_code=context.error))
+            return
+        reading = FetchReading(self._request, context)
+        watch = self._watch(reading)
+        try:
+            await self._read(reading)
+            while watch is not None and not await self._is_enough(reading) and not watch.is_over:
+                await watch.next(reading.min_bytes - reading.nbytes)
+                await self._request.broker.workers.run(release, reading.results)
+                self._go_on()
+                reading.begin_again()
+                await self._read(reading)
+        finally:
+            if watch is not None:
+                watch.cancel()
+            self.made.append(reading.results)
+        await self._respond(reading)
+
+    def _context(self) -> Generator[None, None, FetchContext]:
+        request, broker = self._request, self._request.broker
+        names = broker.metadata.names_by_id() if request.version >= TOPIC_ID_VERSION else {}
+        return broker.fetch_sessions.steps(request.version, request.message, names, broker.loop.time())
+
+    # -- turns
+
+    def _go_on(self) -> None:
+        """Begin a turn after a wait.
+
+        Raises:
+            ClientGoneError: the client has left meanwhile.
+        """
+        self._turn.begin()
+        if self._request.connection.closed:
+            raise ClientGoneError
+
+    async def _end_turn(self) -> None:
+        await self._turn.end()
+        if self._request.connection.closed:
+            raise ClientGoneError
+
+    async def _in_turns(self, steps: Generator[None, None, Result]) -> Result:
+        try:
+            while True:
+                next(steps)
+                if self._turn.is_over:
+                    await self._end_turn()
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        finally:
+            steps.close()
+
+    # -- reading
+
+    async def _read(self, reading: FetchReading) -> None:
+        for states in _pieces(reading.context.partitions):
+            await self._read_in(reading, states)
+            reading.read(states)
+            if self._turn.is_over:
+                await self._end_turn()
+
+    async def _read_in(self, reading: FetchReading, states: list[FetchPartitionState]) -> None:
+        """Have a worker read what lies on the disk alone: nobody else waits for that."""
+        for _ in range(READ_IN_STEPS):
+            missing = reading.missing(states)
+            if not missing:
+                return
+            try:
+                await self._request.broker.workers.run(read_in, missing)
+            except OSError:
+                # The read meets it again, and answers for the one partition that has it.
+                return
+            self._go_on()
+
+    async def _is_enough(self, reading: FetchReading) -> bool:
+        """Whether what was read is worth an answer before its time."""
+        if reading.failed or reading.has_enough:
+            return True
+        if reading.nbytes:
+            for states in _pieces(reading.context.partitions):
+                if reading.is_behind(states):
+                    return True
+                if self._turn.is_over:
+                    await self._end_turn()
+        return False
+
+    def _watch(self, reading: FetchReading) -> _Watch | None:
+        """Watch the partitions from before the first read on, so that nothing goes unnoticed; None for no wait.
+
+        A fetch of more partitions than there are fails for some of them, and does not wait. So those that are watched
+        are no more than what the broker has.
+        """
+        replicas = self._request.broker.replicas
+        message: FetchRequest = self._request.message
+        partitions = reading.context.partitions
+        if message.max_wait_ms <= 0 or not 0 < len(partitions) <= len(replicas):
+            return None
+        watch = _Watch(reading)
+        self._request.connection.state = watch
+        replicas.fetch_purgatory.watch(watch, watch.states, message.max_wait_ms / 1000)
+        return watch
+
+    # -- answering
+
+    async def _respond(self, reading: FetchReading) -> None:
+        if reading.hold_back():
+            return
+        if reading.needs_conversion:
+            await self._convert(reading)
+        topics: Told = {}
+        pairs = zip(_pieces(reading.context.partitions), _pieces(reading.results), strict=True)
+        for states, results in pairs:
+            reading.tell(topics, states, results)
+            if self._turn.is_over:
+                await self._end_turn()
+        response = FetchResponse(session_id=reading.context.session_id, responses=list(topics.values()))
+        await self._request.answer(response, topics, wait_ms=0)
+
+    async def _convert(self, reading: FetchReading) -> None:
+        done = _Done()
+        self._request.connection.state = done
+        reading.convert(done.set)
+        await done.wait()
+        self._go_on()
+
+
+def _pieces(items: Iterable[Item]) -> Iterator[list[Item]]:
+    rest = iter(items)
+    while piece := list(islice(rest, AT_ONCE)):
+        yield piece
+
+
+class _Done:
+    """Something that is waited for, or the end of the connection."""
+
+    def __init__(self) -> None:
+        self._waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def set(self) -> None:
+        if not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more; the one who does is to find that out."""
+        self.set()
+
+    async def wait(self) -> None:
+        await self._waiter
+
+
+class _Watch(DelayedOperation):
+    """Wakes a fetch when its partitions have what makes it worth reading them again.
+
+    It looks at the partitions that have changed alone.
+
+    Attributes:
+        states: the partitions, by their keys.
+        is_over: whether there is nothing more to wait for.
+    """
+
+    __slots__ = ("_added", "_done", "_is_urgent", "_reading", "_wanted", "is_over", "states")
+
+    def __init__(self, reading: FetchReading) -> None:
+        super().__init__()
+        self._reading = reading
+        self._done: Callable[[], None] | None = None
+        self._added = 0
+        self._wanted = 0
+        self._is_urgent = False
+        self.states: dict[Hashable, FetchPartitionState] = {
+            (state.name, state.partition): state for state in reading.context.partitions
+        }
+        self.is_over = False
+
+    async def next(self, wanted: int) -> None:
+        """Wait until so many bytes were added, counted from the wait before, or the time is over."""
+        done = _Done()
+        self._wanted, self._done = wanted, done.set
+        if not self._is_due:
+            await done.wait()
+        self._done = None
+        self._added = 0
+        self._is_urgent = False
+
+    @property
+    def _is_due(self) -> bool:
+        return self.is_over or self._is_urgent or self._added >= self._wanted
+
+    def noticed(self, key: Hashable, amount: int) -> None:
+        self._added += amount
+        if not self._is_urgent:
+            reading = self._reading
+            state = self.states[key]
+            is_online = reading.request.broker.replicas.is_online(state.name, state.partition)
+            self._is_urgent = not is_online or reading.is_behind([state])
+
+    def try_complete(self) -> bool:
+        """Wake the fetch, which ends this when it likes."""
+        if self._is_due:
+            self._wake()
+        return False
+
+    def expire(self) -> None:
+        self.is_over = True
+        self._wake()
+
+    def fail(self, error: Exception) -> None:
+        self.is_over = True
+        self._reading.request.drop()
+        self._wake()
+
+    def cancel(self) -> None:
+        super().cancel()
+        self.is_over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._done is not None:
+            self._done()

@@ -1,0 +1,295 @@
+"""What one fetch reads, and what it is answered.
+
+It is read from its partitions in their order, as many of them at a time as the caller likes, and may be read anew.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sized
+
+from broker.api.context import Request
+from broker.api.errors import error_code
+from broker.api.fetch_conversion import AS_STORED_SINCE, FetchConversion, Limited
+from broker.api.fetch_session import (
+    NO_SESSION,
+    TOPIC_ID_VERSION,
+    ZERO_ID,
+    FetchContext,
+    FetchPartitionState,
+    PartitionKey,
+    partition_key,
+)
+from broker.log.segment_file import ReadResult
+from broker.replica.partition import FetchIsolation
+from kafkalog.protocol.errors import (
+    ErrorCode,
+    InconsistentTopicIdError,
+    UnknownTopicIdError,
+    UnsupportedCompressionTypeError,
+)
+from kafkalog.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+REPLICA_STATE_SINCE = 15
+"""From this version on a follower names itself in ``replica_state``."""
+HARD_LIMIT_VERSION = 2
+"""Up to this version a response never exceeds the limits, not even for one batch."""
+ZSTD_SINCE = 10
+"""Consumers that know zstd speak this version (KIP-110)."""
+STORAGE_ERROR_VERSION = 5
+"""Up to this version clients do not know KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER makes them look again."""
+
+READ_IN_STEPS = 8
+"""Times that a worker reads in what is missing before the read goes ahead all the same."""
+READ_IN_BYTES = 8 << 20
+READ_IN_PARTITION_BYTES = 1 << 20
+"""Read in by one worker before the response is made, of all and of each; the connection sees to the rest, as it sends
+what is there.
+"""
+
+EXPECTED_ERRORS = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)  # fmt: skip
+"""What happens to correct consumers in time; not counted as failures, as in Kafka."""
+
+_EMPTY: Sized = b""
+
+Told = dict[str | uuid.UUID, FetchableTopicResponse]
+"""What a response tells of each topic, by its name or its id."""
+
+
+def read_in(work: Iterable[Callable[[], None]]) -> None:
+    """Do what is ``missing``; for a worker."""
+    for step in work:
+        step()
+
+
+class FetchReading:
+    """See the module.
+
+    Attributes:
+        results: of each partition that was read, in order.
+        nbytes: size of the records in them.
+        failed: whether there is an error among them.
+        min_bytes, max_bytes: what the request asks for, within what the broker allows.
+    """
+
+    __slots__ = (
+        "_diverged", "_is_first", "_replica", "context", "failed", "isolation", "max_bytes", "min_bytes", "nbytes",
+        "request", "results",
+    )  # fmt: skip
+
+    def __init__(self, request: Request, context: FetchContext) -> None:
+        message: FetchRequest = request.message
+        self.request = request
+        self.context = context
+        self._replica = (
+            message.replica_id if request.version < REPLICA_STATE_SINCE else message.replica_state.replica_id
+        )
+        """The broker id of a follower; negative for a consumer."""
+        self.isolation = FetchIsolation.of(self._replica, message.isolation_level)
+        self._is_first = True
+        """What is read again after a wait tells nothing new of where a follower is."""
+        self._diverged = False
+        self.max_bytes = min(message.max_bytes, request.broker.config["fetch.max.bytes"])
+        quota = request.broker.quotas.fetch
+        if quota.limited:
+            # More at once would have to wait however long the client was quiet before.
+            self.max_bytes = int(min(self.max_bytes, quota.most_in_window(request.user, request.client_id or "")))
+        self.min_bytes = min(message.min_bytes, self.max_bytes)
+        self.results: list[PartitionData] = []
+        self.nbytes = 0
+        self.failed = False
+
+    # -- reading
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether the bytes that were read are worth an answer before its time."""
+        return self._diverged or self.nbytes >= self.min_bytes
+
+    def is_behind(self, states: Iterable[FetchPartitionState]) -> bool:
+        """Whether a partition is read in a segment that is not appended to any more: no minimum comes together there,
+        for a response ends with the segment.
+        """
+        get = self.request.broker.replicas.get
+        for state in states:
+            partition = get(state.name, state.partition)
+            if partition is not None and partition.is_behind(state.fetch_offset, self.isolation):
+                return True
+        return False
+
+    def missing(self, states: Iterable[FetchPartitionState]) -> list[Callable[[], None]]:
+        """What a worker has to do before ``read`` gets by without the disk; nothing, for a consumer at the tail."""
+        found: list[Callable[[], None]] = []
+        get = self.request.broker.replicas.get
+        left = min(self.max_bytes - self.nbytes, READ_IN_BYTES)
+        for state in states:
+            partition = get(state.name, state.partition)
+            if partition is not None:
+                size = min(state.max_bytes, left, READ_IN_PARTITION_BYTES)
+                work = partition.log.missing(state.fetch_offset, size)
+                if work is not None:
+                    found.append(work)
+                    left -= size
+        return found
+
+    def begin_again(self) -> None:
+        """Forget what was read."""
+        self.results = []
+        self.nbytes = 0
+        self.failed = False
+        self._is_first = False
+
+    def read(self, states: Iterable[FetchPartitionState]) -> None:
+        """Read these partitions, which follow on those that were read."""
+        results = self.results
+        remaining = self.max_bytes - self.nbytes
+        is_hard = self.request.version <= HARD_LIMIT_VERSION
+        min_one = is_hard or not self.nbytes
+        for state in states:
+            data = PartitionData(partition_index=state.partition)
+            try:
+                limit = max(0, min(state.max_bytes, remaining))
+                result = self._read_one(state, limit, min_one, data)
+            except Exception as error:
+                self.fail(data, state, error)
+            else:
+                size = len(result.slices[0]) if result.slices else 0
+                if size:
+                    data.records = result.slices[0]
+                    if is_hard:
+                        data.records = Limited(result.slices[0], limit) if limit else _EMPTY
+                        size = len(data.records)
+                    self.nbytes += size
+                    remaining -= size
+                    min_one = is_hard
+            results.append(data)
+
+    def _read_one(self, state: FetchPartitionState, max_bytes: int, min_one: bool, data: PartitionData) -> ReadResult:
+        if not state.name:
+            raise UnknownTopicIdError
+        partition = self.request.broker.replicas.require(state.name, state.partition)
+        partition.counters.total_fetch += 1
+        if state.topic_id != ZERO_ID and partition.log.topic_id != state.topic_id:
+            raise InconsistentTopicIdError
+        if self.request.version < ZSTD_SINCE and partition.log.config.compression_type == "zstd":
+            raise UnsupportedCompressionTypeError
+        data.records = _EMPTY
+        if self._replica >= 0:
+            partition.check_follower(self._replica, state.leader_epoch)
+        log_end = partition.log.log_end_offset
+        diverged = None
+        if state.fetched_epoch >= 0:
+            partition.check_leader_epoch(state.leader_epoch)
+            diverged = partition.divergence(state.fetched_epoch, state.fetch_offset)
+        if diverged is not None:
+            self._diverged = True
+            data.diverging_epoch = EpochEndOffset(epoch=diverged[0], end_offset=diverged[1])
+            result = ReadResult([], 0)
+        elif self.request.broker.replicas.logs.resources.open_files.crowded:
+            # Slices on their way hold as many files as there may be: the client asks again for what this leaves out.
+            result = ReadResult([], 0)
+        else:
+            result = partition.read(state.fetch_offset, max_bytes, self.isolation, state.leader_epoch, min_one=min_one)
+        data.high_watermark = partition.high_watermark
+        data.last_stable_offset = partition.last_stable_offset
+        data.log_start_offset = partition.log.log_start_offset
+        if self.isolation is FetchIsolation.LAST_STABLE_OFFSET:
+            data.aborted_transactions = [
+                AbortedTransaction(producer_id=row.producer_id, first_offset=row.first_offset)
+                for row in partition.aborted_within(state.fetch_offset, result)
+            ]
+        else:
+            data.aborted_transactions = None
+        if self._replica >= 0 and self._is_first and diverged is None:
+            self.request.broker.replicas.follower_fetched(
+                partition, self._replica, state.fetch_offset, state.log_start, log_end
+            )
+        return result
+
+    def fail(self, data: PartitionData, state: FetchPartitionState, error: Exception) -> None:
+        """Tell of an error where the result of a partition is."""
+        self.failed = True
+        code = error_code(error)
+        if code not in EXPECTED_ERRORS:
+            self.request.broker.replicas.counters.known(state.name).failed_fetch += 1
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and self.request.version <= STORAGE_ERROR_VERSION:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        data.error_code = code
+        data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+        data.records = _EMPTY
+        if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH) and self.request.version >= 16:
+            partition = self.request.broker.replicas.get(state.name, state.partition)
+            if partition is not None:
+                data.current_leader.leader_id = partition.leader
+                data.current_leader.leader_epoch = partition.leader_epoch
+
+    # -- answering
+
+    def hold_back(self) -> bool:
+        """Send nothing where the client is above a quota; whether that is so."""
+        quotas = self.request.broker.quotas
+        if quotas.fetch.limited or quotas.request.limited:
+            wait_ms = self.request.quota_wait_ms((quotas.fetch, self.nbytes))
+            if wait_ms > 0:
+                self._send_nothing(wait_ms)
+                return True
+        return False
+
+    def _send_nothing(self, wait_ms: int) -> None:
+        """The client is to ask again for all of it after its time, and what it did not get does not count (KIP-219)."""
+        request, context = self.request, self.context
+        broker = request.broker
+        if broker.quotas.fetch.limited:
+            broker.quotas.fetch.take_back(request.user, request.client_id or "", self.nbytes, broker.quota_clock())
+        if context.session is not None and not context.incremental:
+            # A session begins with a full response: without one the client begins anew.
+            broker.fetch_sessions.forget(context.session_id)
+            context.session_id = NO_SESSION
+        request.reply(FetchResponse(session_id=context.session_id), wait_ms)
+
+    @property
+    def needs_conversion(self) -> bool:
+        """Whether the client may not know the format in which records were read."""
+        return self.request.version < AS_STORED_SINCE and self.nbytes > 0
+
+    def convert(self, then: Callable[[], None]) -> None:
+        """Convert the records that were read."""
+        FetchConversion(self.request, self.context.partitions, self.results, self.fail, then).start()
+
+    def tell(self, topics: Told, states: Iterable[FetchPartitionState], results: Iterable[PartitionData]) -> None:
+        """Add what the response tells of these partitions, and note in the session what it was told."""
+        context = self.context
+        session = context.session
+        by_id = self.request.version >= TOPIC_ID_VERSION
+        counters = self.request.broker.replicas.counters
+        served: list[PartitionKey] = []
+        for state, data in zip(states, results, strict=True):
+            size = len(data.records) if data.records is not None else 0
+            if session is not None:
+                news = state.changed(data.error_code, data.high_watermark, data.log_start_offset, size)
+                if context.incremental and not news and data.diverging_epoch.epoch < 0:
+                    continue
+                if size:
+                    served.append(partition_key(state, by_id))
+            if size:
+                counters.known(state.name).bytes_out += size
+            identity = state.topic_id if by_id else state.name
+            topic = topics.get(identity)
+            if topic is None:
+                topic = topics[identity] = FetchableTopicResponse(topic=state.name, topic_id=state.topic_id)
+            topic.partitions.append(data)
+        if session is not None and served:
+            session.served(served)
