@@ -25,11 +25,11 @@ from broker.log.dump import dump_file
 from broker.log.tools import targets, verify
 from broker.log.tools.findings import Level
 from kafkalog.storage.checkpoints import CorruptCheckpointError
+from peers import kafka, require
+from peers.clients.base import CODECS, ClientError, Record
+from peers.clients.confluent import ConfluentClient
+from peers.zookeeper import ZooKeeper
 from tests.foreign.records import BASE_TIME, KEEP, RECORDS, placed
-from tests.peers import kafka, require
-from tests.peers.clients.base import CODECS, ClientError, Record
-from tests.peers.clients.confluent import ConfluentClient
-from tests.peers.zookeeper import ZooKeeper
 from tests.support.kafkalog_broker import KafkalogBroker
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
@@ -144,7 +144,8 @@ def write_compacted(client: ConfluentClient, log_dir: Path) -> list[Record]:
         except CorruptCheckpointError:
             # Made empty before it is written.
             return False
-        return rows.get((COMPACT, 0)) == bases[-1] and len(bases) <= 3
+        # How many segments stay depends on how many passes there were: Kafka groups them by their size before a pass.
+        return rows.get((COMPACT, 0)) == bases[-1]
 
     wait_until(cleaned)
     left = client.consume(COMPACT, 0, 0, sent)
