@@ -9,7 +9,10 @@ BIN := $(VENV)/bin
 # Files of tests that run at the same time; each has its own broker and Spark session, 2 GiB in all.
 TEST_WORKERS ?= 2
 
-.PHONY: help quickstart test test-soak lint format docs install clean check-python check-java
+# Versions that development and CI install; `make install LOCK=` takes the newest ones that pyproject.toml allows.
+LOCK ?= requirements-dev.lock
+
+.PHONY: help quickstart test test-soak lint format docs install lock clean check-python check-java
 
 help:
 	@echo "make quickstart   broker, topic, real input, Spark into Parquet: the main job, on this machine"
@@ -17,6 +20,7 @@ help:
 	@echo "make test-soak    the long-running tests"
 	@echo "make lint         ruff, mypy --strict, import contracts"
 	@echo "make docs         regenerate docs/configuration.md and docs/metrics.md"
+	@echo "make lock         choose the versions of requirements-dev.lock anew"
 	@echo "make clean        remove the environment"
 
 check-python:
@@ -36,11 +40,11 @@ check-java:
 	  echo "  Debian/Ubuntu: sudo apt-get install openjdk-17-jre-headless"; \
 	  echo "  macOS:         brew install openjdk@17"; exit 1; fi
 
-$(BIN)/.installed: pyproject.toml
+$(BIN)/.installed: pyproject.toml $(LOCK)
 	@$(MAKE) --no-print-directory check-python
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	$(BIN)/python -m pip install --quiet $(if $(LOCK),-c $(LOCK)) -e '.[dev]'
 	@touch $@
 
 install: $(BIN)/.installed
@@ -67,6 +71,11 @@ format: $(BIN)/.installed
 docs: $(BIN)/.installed
 	$(BIN)/python -m broker.config.document > docs/configuration.md
 	$(BIN)/python -m broker.metrics.document > docs/metrics.md
+
+lock: $(BIN)/.installed
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra dev \
+	  --no-header --no-emit-index-url --no-annotate pyproject.toml -o requirements-dev.lock
 
 clean:
 	rm -rf $(VENV)

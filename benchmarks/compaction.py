@@ -35,8 +35,8 @@ from broker.log.config import LogConfig
 from broker.log.log import Log
 from kafkalog.records.arrow import encode_arrow
 from kafkalog.records.compression import Codec
-from tests.peers import kafka
-from tests.peers.clients.confluent import ConfluentClient
+from peers import kafka
+from peers.clients.confluent import ConfluentClient
 from tests.support.kafkalog_broker import KafkalogBroker
 
 TOPIC = "compacted"

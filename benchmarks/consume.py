@@ -29,7 +29,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from benchmarks.peers import raw_fetch, report
 from benchmarks.peers.brokers import Broker, add_options, running
 from benchmarks.produce import TOOL
-from tests.peers import kafka, kcat
+from peers import kafka, kcat
 
 # 500 MB of 100-byte records, 2 GB of 1 KB records
 RECORDS = {100: 5_000_000, 1000: 2_000_000}

@@ -20,7 +20,7 @@ from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, stop_when_told
 from benchmarks.scale import PER_TOPIC
 from benchmarks.startup import started
-from tests.peers.process import free_port
+from peers.process import free_port
 
 
 def arguments() -> argparse.Namespace:

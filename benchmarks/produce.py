@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from benchmarks.peers import report
 from benchmarks.peers.brokers import Broker, add_options, running
-from tests.peers import kafka
+from peers import kafka
 
 TOOL = "org.apache.kafka.tools.ProducerPerformance"
 # Per case: 500 MB of 100-byte records, 1 GB of 1 KB records

@@ -37,7 +37,7 @@ from broker.log.config import LogConfig
 from broker.log.log import Log
 from kafkalog.protocol.codec import encode_request
 from kafkalog.records import kernels
-from tests.peers import probe
+from peers import probe
 from tests.support.wire import produce_request, receive_frame
 
 PER_TOPIC = 1000

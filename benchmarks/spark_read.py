@@ -36,7 +36,7 @@ from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, PEERS, Broker, running
 from benchmarks.peers.spark import SparkProcess
 from benchmarks.produce import TOOL
-from tests.peers import kafka
+from peers import kafka
 from tests.spark import older
 
 RECORDS = 10_000_000

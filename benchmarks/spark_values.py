@@ -119,7 +119,7 @@ def main() -> None:
         bootstrap, log_dir, jars = arguments.measure
         measure(bootstrap, log_dir, jars, arguments.records)
         return
-    from tests.peers.kafka import ApacheKafka
+    from peers.kafka import ApacheKafka
     from tests.spark import older
 
     python = older.python()

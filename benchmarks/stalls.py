@@ -383,7 +383,8 @@ def measure(case: Case, scale: float, source: Path | None, home: Path) -> list[s
     data = case.make(scale)
     broker = KafkalogBroker(home / uuid.uuid4().hex)
     if source is not None:
-        broker.prefix = ["env", f"PYTHONPATH={source}"]
+        # Python looks into the directory that it is started in before anything else.
+        broker.prefix = ["env", f"--chdir={source}", f"PYTHONPATH={source}"]
     with broker, ExitStack() as stack:
         with broker.connect() as setup:
             create_topic(setup, TOPIC, PARTITIONS)
@@ -444,7 +445,8 @@ def main() -> None:
         for case in CASES:
             if options.only and not any(part.lower() in case.name.lower() for part in options.only):
                 continue
-            row = measure(case, options.scale, options.source, Path(directory))
+            source = None if options.source is None else options.source.resolve()
+            row = measure(case, options.scale, source, Path(directory))
             print("  ".join(row), flush=True)
             rows.append(row)
     print(report.table(["request", "MB", "probe's longest wait, ms", "took s", "answer MB", "RSS MB"], rows))

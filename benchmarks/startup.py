@@ -32,8 +32,8 @@ from confluent_kafka import Producer
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, PEERS, Broker, add_options
 from kafkalog.protocol.codec import encode_request
-from tests.peers import kafka, probe
-from tests.peers.process import Process, free_port
+from peers import kafka, probe
+from peers.process import Process, free_port
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, produce_request, receive_frame
 

@@ -15,8 +15,8 @@ from conformance.brokers import broker
 from conformance.model import Outcome, Suite, SuiteReport, TestResult, merged
 from conformance.report import render
 from conformance.suites import SUITES
-from tests.peers import cache, kafka
-from tests.peers.cache import MissingPeerError, cache_root
+from peers import cache, kafka
+from peers.cache import MissingPeerError, cache_root
 
 FETCH_PATIENCE_S = 1800.0
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from conformance.model import Target
-from tests.peers import kafka
-from tests.peers.cache import MissingPeerError
-from tests.peers.process import free_port
+from peers import kafka
+from peers.cache import MissingPeerError
+from peers.process import free_port
 from tests.support.kafkalog_broker import RETENTION_LATER, KafkalogBroker
 
 QUICK = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from conformance import go_test
 from conformance.model import LeftOut, Outcome, TestResult, left_out
 from conformance.running import run
-from tests.peers.cache import MissingPeerError
+from peers.cache import MissingPeerError
 
 TIMEOUT_S = 2400
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from conformance.model import Outcome, Target, TestResult, first_line
 from conformance.running import run
-from tests.peers import java, kafka
-from tests.peers.cache import MissingPeerError
-from tests.peers.process import tail
+from peers import java, kafka
+from peers.cache import MissingPeerError
+from peers.process import tail
 
 SOURCES = Path(__file__).parent / "java"
 TIMEOUT_S = 3000.0

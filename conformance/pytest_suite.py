@@ -10,7 +10,7 @@ from pathlib import Path
 from conformance import junit
 from conformance.model import LeftOut, Outcome, TestResult
 from conformance.running import run
-from tests.peers.process import tail
+from peers.process import tail
 
 PLUGINS = Path(__file__).parent / "plugins"
 TEST_TIMEOUT_S = 120

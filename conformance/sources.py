@@ -12,7 +12,7 @@ import venv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.peers.cache import MissingPeerError, cached, fetch
+from peers.cache import MissingPeerError, cached, fetch
 
 
 def python_environment(name: str, requirements: Sequence[str]) -> Path:

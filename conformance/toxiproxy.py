@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from conformance import sources
-from tests.peers.process import Process, free_port
+from peers.process import Process, free_port
 
 MODULE, VERSION = "github.com/Shopify/toxiproxy/v2", "v2.12.0"
 START_DEADLINE_S = 60.0

@@ -1,1 +1,1 @@
-"""Tests, and the helpers (tests.peers) that the benchmarks share with them."""
+"""Tests; `tests.support` has what the benchmarks share with them."""

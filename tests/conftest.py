@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.peers import kafka
+from peers import kafka
 from tests.support.kafkalog_broker import KafkalogBroker
 
 # Examples are drawn from a fixed seed: a failure in CI is a failure everywhere.

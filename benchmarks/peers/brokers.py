@@ -18,7 +18,7 @@ import psutil  # type: ignore[import-untyped]
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from tests.peers import kafka
+from peers import kafka
 from tests.support.kafkalog_broker import KafkalogBroker
 
 OURS = "kafkalog"

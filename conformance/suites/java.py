@@ -10,8 +10,8 @@ from pathlib import Path
 from conformance.checks import run_checks
 from conformance.java_program import run_java_program
 from conformance.model import LeftOut, Suite, Target, TestResult
-from tests.peers import kafka
-from tests.peers.cache import MissingPeerError
+from peers import kafka
+from peers.cache import MissingPeerError
 
 VERSION = kafka.KAFKA_3
 _TOOLS = "org.apache.kafka.tools."

@@ -12,8 +12,8 @@ from conformance import jest, sources
 from conformance.model import Explained, LeftOut, Outcome, Suite, Target, TestResult
 from conformance.pytest_suite import PLUGINS
 from conformance.running import run as run_command
-from tests.peers.node import KAFKAJS as VERSION
-from tests.peers.process import tail
+from peers.node import KAFKAJS as VERSION
+from peers.process import tail
 
 DEPENDENCIES = (
     "execa",

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from conformance.checks import run_checks
 from conformance.model import LeftOut, Suite, Target, TestResult
-from tests.peers import kcat
-from tests.peers.cache import MissingPeerError
+from peers import kcat
+from peers.cache import MissingPeerError
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

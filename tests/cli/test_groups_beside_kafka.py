@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafkalog.cli.group_tools.plan_files import read_plans
+from peers import kafka, require
+from peers.kafka import KAFKA_3, KAFKA_4, ApacheKafka
+from peers.kafka_tools import CONFIGS, GROUPS, KafkaTools
 from tests.cli.command import call
-from tests.peers import kafka, require
-from tests.peers.kafka import KAFKA_3, KAFKA_4, ApacheKafka
-from tests.peers.kafka_tools import CONFIGS, GROUPS, KafkaTools
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 

@@ -29,12 +29,12 @@ from kafkalog.client.simple import SimpleConsumer
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import InvalidRequestError, OffsetOutOfRangeError, TopicAlreadyExistsError
 from kafkalog.records.batch import iter_headers
+from peers import kafka, require
+from peers.kafka import VERSIONS, ApacheKafka
+from peers.process import free_port
 from tests.client import certificates as openssl
 from tests.client.certificates import PASSWORD, Certificates, make_certificates
 from tests.client.test_simple import drain
-from tests.peers import kafka, require
-from tests.peers.kafka import VERSIONS, ApacheKafka
-from tests.peers.process import free_port
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]

@@ -17,11 +17,11 @@ from kafkalog.client.errors import AuthenticationError
 from kafkalog.client.producer import DeliveryFuture, Producer
 from kafkalog.client.simple import SimpleConsumer
 from kafkalog.client.types import ConsumerRecord, TopicPartition
+from peers import kafka, require
+from peers.kafka import KAFKA_4, run_java_tool
 from tests.client import certificates as openssl
 from tests.client.certificates import Certificates, make_certificates
 from tests.client.test_apache_kafka import SecureKafka
-from tests.peers import kafka, require
-from tests.peers.kafka import KAFKA_4, run_java_tool
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]

@@ -19,7 +19,7 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.producer import DeliveryFuture, Producer, ProducerClosedError
 from kafkalog.records.batch import decode_batch, iter_headers
-from tests.peers.process import free_port
+from peers.process import free_port
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import create_topic, fetch
 

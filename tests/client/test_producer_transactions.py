@@ -21,9 +21,9 @@ from kafkalog.client.transaction_errors import AbortableTransactionError, FatalT
 from kafkalog.client.transaction_requests import ProducerIdentity, TransactionRequests, end_transaction
 from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
 from kafkalog.records.batch import Record, encode_batch
+from peers import kafka, require
+from peers.kafka import KAFKA_3, ApacheKafka
 from tests.client.transaction_site import DEADLINE_S, Site
-from tests.peers import kafka, require
-from tests.peers.kafka import KAFKA_3, ApacheKafka
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 

@@ -18,10 +18,10 @@ from kafkalog.client.security import make_ssl_context
 from kafkalog.protocol.messages.fetch import FetchRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalog.protocol.messages.produce import ProduceRequest, ProduceResponse
+from peers import require
 from tests.client.certificates import PASSWORD, Certificates, make_certificates, missing
 from tests.client.scripted import Halted, ScriptedBroker, taken
 from tests.client.test_fetcher import answer
-from tests.peers import require
 from tests.support.wire import batch, fetch_request, produce_request
 
 DEADLINE_S = 120.0

@@ -13,8 +13,8 @@ from broker.coordinator.group.modern import group_records
 from broker.coordinator.group.modern.assignors import ASSIGNORS, GroupSpec, MemberSpec
 from broker.coordinator.group.modern.log_records import decode_record
 from broker.coordinator.group.modern.model import Assignment, ClassicMetadata, Member, MemberState, TopicMetadata
+from peers import MissingPeerError, java, kafka, require
 from tests.consumer_groups.support import topic_id
-from tests.peers import MissingPeerError, java, kafka, require
 
 JUDGE = Path(__file__).with_name("Coordinator.java")
 _A_MEMBER = Member(

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.peers import kafka, require
-from tests.peers.process import Process
+from peers import kafka, require
+from peers.process import Process
 from tests.support.kafkalog_broker import KafkalogBroker
 
 _GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.peers.process import PeerFailedError, free_port
+from peers.process import PeerFailedError, free_port
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.peers import require
-from tests.peers.clients.base import ForeignClient
-from tests.peers.clients.registry import CLIENTS, LIBRARIES
+from peers import require
+from peers.clients.base import ForeignClient
+from peers.clients.registry import CLIENTS, LIBRARIES
 
 
 def client_params(*features: str, skip: tuple[str, ...] = ()) -> list[object]:

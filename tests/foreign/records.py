@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.peers.clients.base import ForeignClient, Record
+from peers.clients.base import ForeignClient, Record
 
 BASE_TIME = 1_700_000_000_000
 # The records are older than the default retention.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from peers.clients.base import ClientError, ForeignClient, Record
 from tests.foreign.conftest import client_params
 from tests.foreign.records import BASE_TIME, KEEP
-from tests.peers.clients.base import ClientError, ForeignClient, Record
 
 INVALID_TOPIC_EXCEPTION = 17
 MESSAGE_TOO_LARGE = 10

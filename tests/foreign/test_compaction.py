@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from broker.log.checkpoints import read_offsets
-from tests.peers import kafka, require
+from peers import kafka, require
 from tests.spark.without_spark import Batch
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
-from tests.peers import java, kafka, kcat, require
+from peers import java, kafka, kcat, require
 from tests.support.kafkalog_broker import KafkalogBroker
 
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"

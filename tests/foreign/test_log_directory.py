@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from peers import kafka, require
+from peers.clients.base import CODECS, ForeignClient, Record
+from peers.clients.confluent import ConfluentClient
 from tests.foreign.records import BASE_TIME, KEEP, RECORDS, placed
-from tests.peers import kafka, require
-from tests.peers.clients.base import CODECS, ForeignClient, Record
-from tests.peers.clients.confluent import ConfluentClient
 from tests.support.kafkalog_broker import KafkalogBroker
 
 pytestmark = pytest.mark.peer

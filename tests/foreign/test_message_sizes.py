@@ -17,7 +17,7 @@ from kafkalog.client.low_level import FETCH_SIZE, MAX_FETCH_SIZE, NEWEST, LowLev
 from kafkalog.protocol.errors import ErrorCode, OffsetOutOfRangeError
 from kafkalog.records.batch import iter_headers
 from kafkalog.records.compression import Codec
-from tests.peers import kafka, require
+from peers import kafka, require
 from tests.support.wire import batch, create_topic, fetch, produce
 
 pytestmark = pytest.mark.timeout(600)

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.peers import java, kcat, maven, require
-from tests.peers.clients.base import DEADLINE_S
-from tests.peers.clients.confluent import ConfluentClient
-from tests.peers.clients.registry import CLIENTS
+from peers import java, kcat, maven, require
+from peers.clients.base import DEADLINE_S
+from peers.clients.confluent import ConfluentClient
+from peers.clients.registry import CLIENTS
 
 pytestmark = [pytest.mark.peer, pytest.mark.soak]
 

@@ -26,13 +26,13 @@ from broker.log.validation import Origin
 from kafkalog.records.compression import Codec
 from kafkalog.storage import names
 from kafkalog.storage.properties import encode_uuid
+from peers import kafka, require
+from peers.clients.base import CODECS, ClientError, Record
+from peers.clients.confluent import ConfluentClient
+from peers.zookeeper import ZooKeeper
 from tests.foreign.records import BASE_TIME, RECORDS, placed
 from tests.foreign.test_apache_directories import SEGMENTS, TINY_SEGMENTS, Topic, first_at, wait_until
 from tests.log.support import batch, marker
-from tests.peers import kafka, require
-from tests.peers.clients.base import CODECS, ClientError, Record
-from tests.peers.clients.confluent import ConfluentClient
-from tests.peers.zookeeper import ZooKeeper
 from tests.support.kafkalog_broker import KafkalogBroker
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
+from peers.clients.base import ForeignClient, Record
 from tests.foreign.conftest import client_codec_params, client_params
 from tests.foreign.records import BASE_TIME, KEEP, RECORDS, placed, records_for, without_times
-from tests.peers.clients.base import ForeignClient, Record
 
 ALL = pytest.mark.parametrize("client", client_params(), indirect=True)
 

@@ -11,9 +11,9 @@ from confluent_kafka import Producer, ThrottleEvent
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.quota_admin import QuotaAdmin
+from peers import java, kafka, require
+from peers.kafka_tools import CONFIGS, KafkaTools
 from tests.cli.command import call
-from tests.peers import java, kafka, require
-from tests.peers.kafka_tools import CONFIGS, KafkaTools
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 

@@ -15,7 +15,7 @@ from kafkalog.protocol.errors import ErrorCode
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.checksum import crc32c
 from kafkalog.records.compression import Codec
-from tests.peers import kafka, require
+from peers import kafka, require
 from tests.support.wire import create_topic, produce
 
 pytestmark = pytest.mark.timeout(600)

@@ -12,9 +12,9 @@ import kafka.errors
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.peers import kafka as apache
-from tests.peers import require
-from tests.peers.clients.base import ForeignClient
+from peers import kafka as apache
+from peers import require
+from peers.clients.base import ForeignClient
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, create_topic, produce

@@ -14,9 +14,9 @@ from pathlib import Path
 import confluent_kafka as ck
 import pytest
 
-from tests.peers import java, require
-from tests.peers.kafka import JVM_EXTRA, logging_options, streams_classpath, streams_missing
-from tests.peers.process import Process
+from peers import java, require
+from peers.kafka import JVM_EXTRA, logging_options, streams_classpath, streams_missing
+from peers.process import Process
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 from tests.support.wire import create_topic

@@ -16,7 +16,7 @@ from kafkalog.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.peers import kafka, require
+from peers import kafka, require
 from tests.support.wire import create_topic, exchange
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.peer]

@@ -11,11 +11,11 @@ from pathlib import Path
 import confluent_kafka as ck
 import pytest
 
+from peers import kafka, require
+from peers.clients.base import ForeignClient, Record
+from peers.clients.confluent import ConfluentClient
 from tests.foreign.conftest import client_params
 from tests.foreign.records import BASE_TIME, KEEP, RECORDS, placed, records_for, without_times
-from tests.peers import kafka, require
-from tests.peers.clients.base import ForeignClient, Record
-from tests.peers.clients.confluent import ConfluentClient
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.transactions import WireProducer, committed_values, wait_for_state
 from tests.support.waiting import wait_until

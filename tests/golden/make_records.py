@@ -26,12 +26,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from peers import kafka
+from peers.clients.base import CODECS, ForeignClient, Record
+from peers.clients.confluent import ConfluentClient
+from peers.clients.kafka_py import KafkaPythonClient
+from peers.clients.lines import JavaClient, to_json
 from tests.foreign.records import BASE_TIME, KEEP, NULL_HEADER, NULL_RECORD, RECORDS
-from tests.peers import kafka
-from tests.peers.clients.base import CODECS, ForeignClient, Record
-from tests.peers.clients.confluent import ConfluentClient
-from tests.peers.clients.kafka_py import KafkaPythonClient
-from tests.peers.clients.lines import JavaClient, to_json
 
 HERE = Path(__file__).parent / "records"
 WRITERS: dict[str, type[ForeignClient]] = {

@@ -11,7 +11,7 @@ import pytest
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
-from tests.peers import java, kafka, require
+from peers import java, kafka, require
 
 pytestmark = pytest.mark.peer
 

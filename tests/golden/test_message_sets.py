@@ -12,8 +12,8 @@ from kafkalog.records.any_format import decode_any, iter_any_headers, timestamp_
 from kafkalog.records.batch import Record
 from kafkalog.records.compression import LZ4_MAGIC, Codec
 from kafkalog.records.message_set import encode_message_set
+from peers import java, kafka, require
 from tests.golden.make_message_sets import HERE, SOURCE
-from tests.peers import java, kafka, require
 
 BASE_TIME = 1_700_000_000_000
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)

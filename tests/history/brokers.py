@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from tests.peers.kafka import KAFKA_3, ApacheKafka
+from peers.kafka import KAFKA_3, ApacheKafka
 from tests.support.kafkalog_broker import KafkalogBroker
 
 SETTINGS = {

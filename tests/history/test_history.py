@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from peers import kafka, require
 from tests.history import brokers
 from tests.history.brokers import HistoryBroker
 from tests.history.plan import BROKER, Act, plan
 from tests.history.scenario import StuckError, run_seed
-from tests.peers import kafka, require
 
 pytestmark = pytest.mark.crash
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from peers import hdfs, java
+from peers.cache import require
 from tests.load.loading import Loading
-from tests.peers import hdfs, java
-from tests.peers.cache import require
 from tests.spark.topics import Topics
 
 _numbers = itertools.count(1)

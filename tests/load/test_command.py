@@ -15,13 +15,13 @@ from typing import Any
 import pyspark
 import pytest
 
+from peers import java
+from peers.cache import require
 from spark_kafkalog.jobs import load as application
 from spark_kafkalog.load.progress import ProgressBar, line
 from spark_kafkalog.load.runner import task_error
 from tests.cli.command import run
 from tests.load.loading import Loading, expected
-from tests.peers import java
-from tests.peers.cache import require
 from tests.spark.topics import Topics, numbers
 
 SPARK_DEADLINE_S = 240.0

@@ -21,7 +21,7 @@ from kafkalog.protocol.codec import (
 )
 from kafkalog.protocol.errors import ErrorCode, UnsupportedVersionError, error_for
 from kafkalog.protocol.schema import BOOLEAN, UUID_, Field, Request, Response, Scalar, Struct
-from tests.peers import MissingPeerError, java, maven, require
+from peers import MissingPeerError, java, maven, require
 from tests.protocol.golden.make_messages import CLIENT, NEWER_CLIENT, read_data, write_messages
 from tests.protocol.support import message_classes, sample, sample_scalar, structs_of, versions
 

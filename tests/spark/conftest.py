@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.peers import java
-from tests.peers.cache import require
+from peers import java
+from peers.cache import require
 from tests.spark.session import start_session
 from tests.spark.topics import Topics
 

@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.peers import java, maven
-from tests.peers.cache import MissingPeerError, cached
+from peers import java, maven
+from peers.cache import MissingPeerError, cached
 
 PYSPARK = "4.2.0"
 CONNECTOR = (

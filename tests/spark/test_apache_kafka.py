@@ -16,10 +16,10 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.group_offsets import GroupOffsets
 from kafkalog.client.types import TopicPartition
+from peers import kafka
+from peers.cache import require
+from peers.kafka import ApacheKafka
 from spark_kafkalog.discovery import Discovery
-from tests.peers import kafka
-from tests.peers.cache import require
-from tests.peers.kafka import ApacheKafka
 from tests.spark.conftest import Reads
 from tests.spark.test_sizes import options_for, spans
 from tests.spark.test_stream import Sink, wait_for

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from peers import java
+from peers.cache import require
 from spark_kafkalog import offsets
-from tests.peers import java
-from tests.peers.cache import require
 from tests.spark.topics import Topics, numbers
 
 ROOT = Path(__file__).parents[2]

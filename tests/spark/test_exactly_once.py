@@ -21,7 +21,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
-from tests.peers.process import Process, tail
+from peers.process import Process, tail
 from tests.spark.topics import Topics
 from tests.support.kafkalog_broker import KafkalogBroker
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from peers.process import tail
 from spark_kafkalog import offsets
-from tests.peers.process import tail
 from tests.spark.test_exactly_once import DEADLINE_S, PARTITIONS, ROOT, Driver, log_content
 from tests.spark.topics import Topics, numbers
 from tests.support.kafkalog_broker import KafkalogBroker

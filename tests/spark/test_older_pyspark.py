@@ -12,8 +12,8 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from peers.cache import MissingPeerError, require
 from spark_kafkalog.compat.versions import TESTED
-from tests.peers.cache import MissingPeerError, require
 from tests.spark import older
 from tests.spark.topics import Topics, numbers, values_of
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.peers.process import PeerFailedError, Process, tail
+from peers.process import PeerFailedError, Process, tail
 
 READY = re.compile(r"accepting connections on PLAINTEXT://([^\s,]+)")
 START_DEADLINE_S = 120.0

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from peers import kafka, require
 from tests.client.consumer.support import SESSION_MS, Live, ModernLive
-from tests.peers import kafka, require
 from tests.support.kafkalog_broker import KafkalogBroker
 
 OURS, APACHE = "kafkalog", "Apache Kafka"

@@ -28,7 +28,7 @@ from kafkalog.client.consumer.protocol import (
     encode_subscription,
 )
 from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
-from tests.peers import java, kafka, require
+from peers import java, kafka, require
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 SOURCE = Path(__file__).parent / "Assign.java"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.peers import java, kafka
+from peers import java, kafka
 
 HERE = Path(__file__).parent
 

@@ -26,7 +26,7 @@ import gzip
 import io
 from pathlib import Path
 
-from tests.peers import java, maven
+from peers import java, maven
 from tests.protocol.support import message_classes
 
 HERE = Path(__file__).parent

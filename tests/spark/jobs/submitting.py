@@ -16,7 +16,7 @@ import psutil  # type: ignore[import-untyped]
 import pyspark
 
 import spark_kafkalog.jobs
-from tests.peers.process import Process, tail
+from peers.process import Process, tail
 from tests.spark.session import session_options
 
 DEADLINE_S = 240.0

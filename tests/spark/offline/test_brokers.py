@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Producer
 
-from tests.peers import kafka
-from tests.peers.cache import require
-from tests.peers.kafka import ApacheKafka
+from peers import kafka
+from peers.cache import require
+from peers.kafka import ApacheKafka
 from tests.spark.offline.written import offsets, plan, rows
 from tests.spark.test_apache_kafka import transact
 from tests.spark.topics import CODECS, DEADLINE_S, T0_MS, Topics, numbers

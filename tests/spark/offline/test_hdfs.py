@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from peers import hdfs
+from peers.cache import require
 from spark_kafkalog.fs.opening import file_system, open_files
 from spark_kafkalog.options import OptionsError
-from tests.peers import hdfs
-from tests.peers.cache import require
 from tests.spark.offline.written import batch, offsets, write_segment
 
 pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(600)]

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from tests.peers import kafka
-from tests.peers.cache import require
-from tests.peers.kafka import ApacheKafka
+from peers import kafka
+from peers.cache import require
+from peers.kafka import ApacheKafka
 from tests.spark.conftest import Reads
 from tests.spark.sink.committed import Died
 from tests.spark.sink.conftest import Writes

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers import java
-from tests.peers.cache import require
-from tests.peers.process import tail
+from peers import java
+from peers.cache import require
+from peers.process import tail
 from tests.spark.sink.committed import committed
 from tests.spark.test_exactly_once import Driver
 from tests.spark.topics import Topics, numbers

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.process import tail
+from peers.process import tail
 from tests.spark.drill.engine import EngineProcess
 from tests.spark.sink.committed import MicroBatch, committed
 from tests.spark.topics import Topics

@@ -20,6 +20,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peers.cache import require
 from spark_kafkalog.option_values import OptionsError
 from spark_kafkalog.options import SourceOptions
 from spark_kafkalog.values.from_avro import AvroDecoder, AvroSchemaError, spark_type
@@ -29,7 +30,6 @@ from spark_kafkalog.values.plan import plan
 from spark_kafkalog.values.registry import RegisteredSchema, RegistryConfig, SchemaRegistry, SchemaRegistryError
 from spark_kafkalog.values.typed import SCHEMAS, Typed
 from tests.client import certificates
-from tests.peers.cache import require
 from tests.spark.values.registry_server import RegistryServer
 
 EVERYTHING: dict[str, Any] = {

@@ -17,8 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from tests.peers import maven
-from tests.peers.cache import MissingPeerError, require
+from peers import maven
+from peers.cache import MissingPeerError, require
 from tests.spark.conftest import Reads
 from tests.spark.offline.written import write_segment
 from tests.spark.topics import Topics

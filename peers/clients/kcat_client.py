@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from tests.peers import kcat
-from tests.peers.clients.base import DEFAULT_MAX_REQUEST, ClientError, ForeignClient, Record
+from peers import kcat
+from peers.clients.base import DEFAULT_MAX_REQUEST, ClientError, ForeignClient, Record
 
 _KEY_MARK = "\x1f"
 

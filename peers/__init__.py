@@ -9,6 +9,6 @@ nothing.
 The cache is `$KAFKALOG_PEERS`, by default `~/.cache/kafkalog/peers`; it can be deleted at any time.
 """
 
-from tests.peers.cache import MissingPeerError, require
+from peers.cache import MissingPeerError, require
 
 __all__ = ["MissingPeerError", "require"]

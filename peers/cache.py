@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 FETCH_DEADLINE_S = 90.0
-"""How long a test waits for a download; less than a test may take. `python -m tests.peers.fetch` waits longer."""
+"""How long a test waits for a download; less than a test may take. `python -m peers.fetch` waits longer."""
 _TRIES = 3
 _failed: dict[str, str] = {}
 
@@ -69,7 +69,7 @@ def fetch(what: str, command: Sequence[str], directory: Path) -> None:
             return
         said = done.stdout
     raise MissingPeerError(
-        f"missing because {what} could not be fetched in {FETCH_DEADLINE_S:.0f} s (`python -m tests.peers.fetch` "
+        f"missing because {what} could not be fetched in {FETCH_DEADLINE_S:.0f} s (`python -m peers.fetch` "
         f"fetches every peer with more patience); `{' '.join(command)}` said:\n{said[-1500:]}"
     )
 

@@ -1,4 +1,4 @@
-"""Fetch every foreign peer into the cache: `python -m tests.peers.fetch`. Ends with 1 when one is missing."""
+"""Fetch every foreign peer into the cache: `python -m peers.fetch`. Ends with 1 when one is missing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from tests.peers import cache, hdfs, kafka
-from tests.peers.clients.registry import PROGRAMS
+from peers import cache, hdfs, kafka
+from peers.clients.registry import PROGRAMS
 
 PATIENCE_S = 1800.0
 

@@ -11,7 +11,7 @@ import kafka
 import kafka.errors
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from tests.peers.clients.base import DEADLINE_S, DEFAULT_MAX_REQUEST, ClientError, ForeignClient, Record
+from peers.clients.base import DEADLINE_S, DEFAULT_MAX_REQUEST, ClientError, ForeignClient, Record
 
 T = TypeVar("T")
 # ListOffsets: the timestamps that mean "latest", "earliest", "of the greatest timestamp"

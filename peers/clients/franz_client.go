@@ -1,4 +1,4 @@
-// franz-go behind the line protocol of tests/peers/clients/lines.py: program <bootstrap>
+// franz-go behind the line protocol of peers/clients/lines.py: program <bootstrap>
 package main
 
 import (

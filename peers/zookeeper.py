@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.peers import java, kafka
-from tests.peers.process import Process, free_port
+from peers import java, kafka
+from peers.process import Process, free_port
 
 START_DEADLINE_S = 60.0
 _CREATE = 1

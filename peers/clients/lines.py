@@ -27,8 +27,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.peers import golang, java, kafka, node
-from tests.peers.clients.base import DEADLINE_S, DEFAULT_MAX_REQUEST, ClientError, ForeignClient, Record
+from peers import golang, java, kafka, node
+from peers.clients.base import DEADLINE_S, DEFAULT_MAX_REQUEST, ClientError, ForeignClient, Record
 
 HERE = Path(__file__).parent
 JAVA_SOURCE = HERE / "JavaClient.java"

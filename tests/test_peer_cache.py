@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers import cache
-from tests.peers.cache import MissingPeerError, cached, fetch, require
+from peers import cache
+from peers.cache import MissingPeerError, cached, fetch, require
 
 
 def counting(directory: Path, end: str) -> list[str]:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.peers.cache import MissingPeerError, cached, fetch
+from peers.cache import MissingPeerError, cached, fetch
 
 _MODULES = ("github.com/twmb/franz-go@v1.22.2", "github.com/twmb/franz-go/pkg/kadm@v1.19.0")
 

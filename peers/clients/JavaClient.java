@@ -1,4 +1,4 @@
-// The Java clients behind the line protocol of tests/peers/clients/lines.py.
+// The Java clients behind the line protocol of peers/clients/lines.py.
 // Runs from source: java -cp <kafka jars> JavaClient.java <bootstrap>
 
 import com.fasterxml.jackson.databind.JsonNode;

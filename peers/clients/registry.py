@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.peers.clients.aio import AioKafkaClient
-from tests.peers.clients.base import ForeignClient
-from tests.peers.clients.confluent import ConfluentClient
-from tests.peers.clients.kafka_py import KafkaPythonClient
-from tests.peers.clients.kcat_client import KcatClient
-from tests.peers.clients.lines import FranzGoClient, Java3Client, JavaClient, KafkaJsClient
+from peers.clients.aio import AioKafkaClient
+from peers.clients.base import ForeignClient
+from peers.clients.confluent import ConfluentClient
+from peers.clients.kafka_py import KafkaPythonClient
+from peers.clients.kcat_client import KcatClient
+from peers.clients.lines import FranzGoClient, Java3Client, JavaClient, KafkaJsClient
 
 # Installed with the `dev` extra, so always there.
 LIBRARIES: dict[str, type[ForeignClient]] = {

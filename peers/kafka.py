@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.peers import java, maven, probe
-from tests.peers.cache import MissingPeerError, cached
-from tests.peers.process import PeerFailedError, Process, free_port
+from peers import java, maven, probe
+from peers.cache import MissingPeerError, cached
+from peers.process import PeerFailedError, Process, free_port
 
 # The newest of each line that Maven Central holds complete (4.4.0 lacks kafka-tools there).
 KAFKA_4 = "4.3.1"

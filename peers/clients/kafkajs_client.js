@@ -1,4 +1,4 @@
-// kafkajs behind the line protocol of tests/peers/clients/lines.py: node kafkajs_client.js <bootstrap>
+// kafkajs behind the line protocol of peers/clients/lines.py: node kafkajs_client.js <bootstrap>
 
 const readline = require('node:readline')
 const { CompressionTypes, Kafka, logLevel } = require('kafkajs')

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.peers.cache import MissingPeerError, cached, fetch
+from peers.cache import MissingPeerError, cached, fetch
 
 KAFKAJS = "2.2.4"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.peers import java, maven
-from tests.peers.cache import MissingPeerError, cached
-from tests.peers.process import Process
+from peers import java, maven
+from peers.cache import MissingPeerError, cached
+from peers.process import Process
 
 HADOOP = "3.5.0"
 SOURCE = Path(__file__).with_name("MiniHdfs.java")
