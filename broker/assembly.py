@@ -64,7 +64,7 @@ def assemble(
         producer_ids=producer_ids,
         quotas=quotas,
         connection_rates=rates,
-        quota_controller=QuotaController(runtime.loop, store, quotas, rates),
+        quota_controller=QuotaController(runtime.network, store, quotas, rates),
         groups=groups,
         consumer_groups=ConsumerGroups(groups, cache),
         transactions=transactions,

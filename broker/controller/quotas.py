@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from broker.metadata.model import ClusterState
 from broker.metadata.operations import SetClientQuota
 from broker.metadata.store import MetadataStore
-from broker.net.host_lookup import HostLookup
+from broker.net.network import Network
 from broker.quota.client import ClientQuotas
 from broker.quota.connections import ConnectionRates, is_address
 from broker.quota.entities import QuotaEntity, quota_filter
@@ -40,13 +40,11 @@ class QuotaAlteration:
 class QuotaController:
     """See the module. Puts what the registry says in force."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, store: MetadataStore, quotas: ClientQuotas, rates: ConnectionRates
-    ) -> None:
+    def __init__(self, network: Network, store: MetadataStore, quotas: ClientQuotas, rates: ConnectionRates) -> None:
         self._store = store
         self._quotas = quotas
         self._rates = rates
-        self._lookup = HostLookup(loop)
+        self._network = network
         self._addresses: dict[str, str] = {}
         """Of hosts that quotas name."""
 
@@ -55,7 +53,7 @@ class QuotaController:
         hosts = self._hosts()
         if not hosts:
             return
-        self._addresses |= await self._lookup.addresses_of(hosts)
+        self._addresses |= await self._network.addresses_of(hosts)
         for host in hosts - self._addresses.keys():
             logger.warning("The address of %s is not known: its quota of connections is not in force", host)
         self.install()
@@ -134,7 +132,7 @@ class QuotaController:
             and any(value is not None for value in changes.values())
         }
         asked = list(unknown)[:MAX_UNKNOWN_HOSTS]
-        found = await self._lookup.addresses_of(asked) if asked else {}
+        found = await self._network.addresses_of(asked) if asked else {}
         for host, entity in unknown.items():
             if host not in found:
                 number, _ = valid.pop(entity)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 from broker.config.listeners import Endpoint
+from broker.net.host_lookup import HostLookup
 from broker.net.listening import Listening, SocketListening
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -39,6 +40,9 @@ class Network(Dialer, Protocol):
             ConfigError: The address cannot be bound.
         """
 
+    async def addresses_of(self, hosts: Iterable[str]) -> dict[str, str]:
+        """Return the first address of each host that has one and is found within some seconds."""
+
 
 class LoopNetwork:
     """Plain TCP on an event loop.
@@ -53,6 +57,7 @@ class LoopNetwork:
         self, loop: asyncio.AbstractEventLoop, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
     ) -> None:
         self._loop = loop
+        self._lookup = HostLookup(loop)
         self._options = [
             (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -63,6 +68,10 @@ class LoopNetwork:
     def listen(self, endpoint: Endpoint, backlog: int) -> Listening:
         """See `Network`."""
         return SocketListening(self._loop, endpoint, backlog)
+
+    async def addresses_of(self, hosts: Iterable[str]) -> dict[str, str]:
+        """See `Network`."""
+        return await self._lookup.addresses_of(hosts)
 
     async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
         """See `Dialer`. The host's addresses are tried one after the other."""

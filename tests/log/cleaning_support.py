@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 from broker.log.cleaner.clean import LogCleaning
@@ -73,9 +74,9 @@ def clean(
         log.remove_deleted(now_ms)
         ops.fsync_dir(str(log.dir))
 
-    run = LogCleaning(
-        job, config, Throttle(config.io_max_bytes_per_second), swap, resources=LogResources(ops), functions=functions
-    )
+    resources = LogResources(ops)
+    throttle = Throttle(config.io_max_bytes_per_second, resources.seconds)
+    run = LogCleaning(job, config, throttle, swap, sleep=time.sleep, resources=resources, functions=functions)
     log.cleaned_offset = run.run()
     return dataclasses.replace(run.stats)
 

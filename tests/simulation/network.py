@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from broker.config.definition import ConfigError
@@ -287,6 +287,11 @@ class HostNetwork:
         listening = SimulatedListening(self._network.loop, port, lambda: self._network.forget(key))
         self._network.listeners[key] = listening
         return listening
+
+    async def addresses_of(self, hosts: Iterable[str]) -> dict[str, str]:
+        await asyncio.sleep(self._network.chance.uniform(0, SLOWEST_S))
+        known = {name for name, _ in self._network.listeners}
+        return {host: host for host in hosts if host in known}
 
     async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
         network = self._network

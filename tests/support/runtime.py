@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar, TypeVarTuple
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from broker.net.network import LoopNetwork
 from broker.runtime import Runtime, wall_clock_ms
@@ -31,6 +31,12 @@ class InlineWorkers:
     def pool(self, threads: int, name: str) -> Workers:
         # Threads: the cleaner's and the mover's work waits for the loop, which would wait for itself.
         return ThreadWorkers(threads, name)
+
+    def on_loop(self, coroutine: Coroutine[Any, Any, Any]) -> NoReturn:
+        raise AssertionError("inline work cannot wait for the loop that it runs on: use a pool")
+
+    def sleep(self, seconds: float) -> NoReturn:
+        raise AssertionError("inline work cannot sleep: use a pool")
 
     def close(self, *, wait: bool) -> None:
         """Nothing is left to do."""

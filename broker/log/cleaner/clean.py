@@ -8,7 +8,6 @@ what was written takes their place on the loop's thread, by the callback ``swap`
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -59,7 +58,7 @@ class LogCleaning:
         swap: Swap,
         *,
         resources: LogResources | None = None,
-        sleep: Callable[[float], Any] = time.sleep,
+        sleep: Callable[[float], Any],
         functions: cleaning.Functions | None = None,
     ) -> None:
         self.job = job

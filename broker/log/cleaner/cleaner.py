@@ -103,7 +103,7 @@ class LogCleaner:
         self._config = config
         self._clock = clock
         self._ops = ops
-        self._throttle = Throttle(config().io_max_bytes_per_second)
+        self._throttle = Throttle(config().io_max_bytes_per_second, logs.resources.seconds)
         self._stopping = asyncio.Event()
         self._uncleanable: dict[Log, str] = {}
         self._threads: dict[int, asyncio.Task[None]] = {}
@@ -271,12 +271,13 @@ class LogCleaner:
             raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: the recovery points could not be written")
 
         def swap(new: Segment, old: Sequence[Segment]) -> None:
-            done = asyncio.run_coroutine_threadsafe(self._replace(log, job, new, old), self._loop)
-            if not done.result():
+            if not self._pool.on_loop(self._replace(log, job, new, old)):
                 raise CleaningAbortedError("its segments have changed")
             self._ops.fsync_dir(job.directory)
 
-        run = LogCleaning(job, self._config(), self._throttle, swap, resources=self._logs.resources)
+        run = LogCleaning(
+            job, self._config(), self._throttle, swap, sleep=self._pool.sleep, resources=self._logs.resources
+        )
         end = run.run()
         return end, run.stats
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 INTERVAL_S = 0.3
@@ -11,9 +10,14 @@ INTERVAL_S = 0.3
 
 
 class Throttle:
-    """One for all cleaner threads. ``rate`` is in bytes a second and may be changed."""
+    """Say how long to wait so that all threads together keep to a rate.
 
-    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        rate: bytes a second; 0 or less for no limit. The attribute may be changed.
+        clock: seconds of a clock that goes on evenly. Called on any thread.
+    """
+
+    def __init__(self, rate: float, clock: Callable[[], float]) -> None:
         self.rate = rate
         self._clock = clock
         self._lock = threading.Lock()

@@ -15,9 +15,7 @@ import errno
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -31,7 +29,7 @@ from broker.log.moving.copier import Copier, SourceError, StaleError
 from broker.log.moving.future import FutureLog
 from broker.log.moving.marker import forget_moved_from
 from broker.log.moving.plan import Extent, Step, next_step, reached
-from broker.workers import Workers
+from broker.workers import LoopClosedError, Workers
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
 
@@ -80,7 +78,8 @@ class LogMover:
         self._loop = loop
         self._ops = logs.ops
         self._rate = rate
-        self._throttle = Throttle(rate())
+        self._seconds = logs.resources.seconds
+        self._throttle = Throttle(rate(), self._seconds)
         self._pool = workers.pool(threads, "kafkalog-move")
         self._stopping = threading.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -199,14 +198,14 @@ class LogMover:
                 if doomed is not None:
                     return self._finish(future, doomed)
             except StaleError:
-                time.sleep(_PAUSE)
+                self._pool.sleep(_PAUSE)
 
     def _wait(self, future: FutureLog, size: int) -> None:
         """Keep to the rate after ``size`` bytes more; another rate, or the move's end, ends the waiting."""
         rate = self._throttle.rate = self._rate()
-        end = time.monotonic() + self._throttle.delay(size)
-        while (left := end - time.monotonic()) > 0 and self._rate() == rate and not self._is_over(future):
-            self._stopping.wait(min(left, 0.1))
+        end = self._seconds() + self._throttle.delay(size)
+        while (left := end - self._seconds()) > 0 and self._rate() == rate and not self._is_over(future):
+            self._pool.sleep(min(left, 0.1))
 
     def _copy(self, future: FutureLog, copier: Copier, listing: _Listing) -> None:
         copier.apply(listing.directory, listing.files, copier.lacks(listing.files))
@@ -279,13 +278,10 @@ class LogMover:
     # -- on the event loop's thread, for a worker --------------------------------------------------------------------
 
     def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        done = asyncio.run_coroutine_threadsafe(work, self._loop)
-        while True:
-            try:
-                return done.result(1.0)
-            except FutureTimeoutError:
-                if self._loop.is_closed():
-                    raise MoveEndedError from None
+        try:
+            return self._pool.on_loop(work)
+        except LoopClosedError:
+            raise MoveEndedError from None
 
     def _list(self, future: FutureLog) -> _Listing:
         return self._on_loop(self._listing(future))
