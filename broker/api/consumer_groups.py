@@ -5,22 +5,24 @@ from __future__ import annotations
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
 from broker.api.groups import ALL_GROUP_OPERATIONS, NO_AUTHORIZED_OPERATIONS
-from kafkalog.protocol.errors import InvalidRequestError
+from kafkalog.protocol.errors import InvalidRequestError, UnknownServerError
 from kafkalog.protocol.messages import consumer_group_describe, consumer_group_heartbeat
 
-MOST_TOPICS = 20_000
-"""Topics that a member may be subscribed to by name. A group looks at those of a member in one turn.
+NAMED_AT_ONCE = 10_000
+"""Topic names of a request that are looked at before other connections get their turn."""
+MOST_OWNED = 200_000
+"""Partitions that a member may own: as many as Apache Kafka advises for a whole cluster on ZooKeeper.
 
-Apache Kafka sets no bound but that they have to fit into one record.
+Apache Kafka sets no bound. A group compares all of them in one turn.
 """
-MOST_OWNED = 50_000
-"""Partitions that a member may own."""
 
 
 async def handle_consumer_group_heartbeat(request: Request) -> None:
     message: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = request.message
     try:
-        _check_size(message)
+        _check_owned(message)
+        if message.subscribed_topic_names is not None:
+            message.subscribed_topic_names = await _distinct(request, message.subscribed_topic_names)
         response = await request.broker.consumer_groups.heartbeat(
             # As Java writes an address without a name.
             message,
@@ -35,10 +37,32 @@ async def handle_consumer_group_heartbeat(request: Request) -> None:
     request.reply(response)
 
 
-def _check_size(message: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest) -> None:
-    topics = len(message.subscribed_topic_names or ())
-    if topics > MOST_TOPICS:
-        raise InvalidRequestError(f"SubscribedTopicNames has {topics} topics, more than {MOST_TOPICS}.")
+async def _distinct(request: Request, names: list[str]) -> list[str]:
+    """Return the names without repetitions, in the order of the first of each.
+
+    Raises:
+        UnknownServerError: no record of the group can hold them. As by Apache Kafka, which finds that out when it
+            stores the member, after it has made an assignment.
+        KafkaError: the group's coordinator is not here.
+    """
+    if len(names) <= NAMED_AT_ONCE:
+        return names
+    most = request.broker.groups.most_stored(request.message.group_id)
+    distinct: dict[str, None] = {}
+    size = 0
+    turn = request.take_turns()
+    for begin in range(0, len(names), NAMED_AT_ONCE):
+        some = dict.fromkeys(names[begin : begin + NAMED_AT_ONCE])
+        size += sum(len(name) for name in some.keys() - distinct.keys())
+        if size > most:
+            raise UnknownServerError
+        distinct |= some
+        if turn.is_over:
+            await turn.end()
+    return list(distinct)
+
+
+def _check_owned(message: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest) -> None:
     owned = message.topic_partitions or ()
     # A topic of which nothing is owned counts, too: it takes time all the same.
     if len(owned) > MOST_OWNED or sum(max(len(topic.partitions), 1) for topic in owned) > MOST_OWNED:

@@ -53,6 +53,8 @@ LOADS_AT_ONCE = 4
 """Partitions of a topic that a coordinator reads at the same time."""
 RETRY_LOAD_MS = 10_000
 """When a coordinator tries again to load what could not be loaded, at the earliest."""
+MOST_COMPRESSED = 16 << 20
+"""Bytes of a batch that is compressed, before it is."""
 READ_IN_STEPS = 8
 """Times that a worker reads in what is missing before the read goes ahead all the same."""
 
@@ -256,7 +258,7 @@ class StateLog:
             now_ms = self._now_ms()
             codec = self._settings().codec
             kept = [Record(offset, now_ms, record.key, record.value) for offset, record in enumerate(records)]
-            if codec == Codec.NONE and _size(kept) > partition.log.config.max_message_bytes:
+            if codec == Codec.NONE and _size(kept) > self.most_bytes(index):
                 # 100 MB would be copied to find that out.
                 raise MessageTooLargeError
             batch = encode_batch(
@@ -279,6 +281,16 @@ class StateLog:
         except Exception as error:
             told = as_coordinator_error(error)
             raise told from (None if told is error else error)
+
+    def most_bytes(self, index: int) -> int:
+        """Return how many bytes the keys and values of one batch may have, as far as that is known beforehand.
+
+        Raises:
+            NotLeaderOrFollowerError, UnknownTopicOrPartitionError: the partition is not led here.
+        """
+        config = self._replicas.require(self._name, index).log.config
+        # A compressed batch is measured once it is compressed.
+        return config.max_message_bytes if self._settings().codec == Codec.NONE else MOST_COMPRESSED
 
     def acknowledged(self, written: Appended, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> asyncio.Future[int]:
         """A future, which may be done already, of the last offset of what was written, once it is replicated.

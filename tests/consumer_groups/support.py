@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import count
 from uuid import UUID
 
@@ -41,6 +42,10 @@ class FakeTopics:
         found = known.topic_id if known else topic_id(len(self.by_name) if number is None else number)
         self.by_name[name] = TopicMetadata(found, name, partitions)
         self.version += 1
+
+    def existing(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
+        found = {name: self.get(name) for name in names}
+        return {name: topic for name, topic in found.items() if topic is not None}
 
     def get(self, name: str) -> TopicMetadata | None:
         return self.by_name.get(name)

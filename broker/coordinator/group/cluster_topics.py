@@ -7,7 +7,7 @@ waits longer itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from broker.coordinator.group.modern.context import Matched
@@ -47,8 +47,15 @@ class ClusterTopics:
         return self._version
 
     def get(self, name: str) -> TopicMetadata | None:
-        topic = self._cache.topic(name)
-        return None if topic is None else TopicMetadata(topic.topic_id, name, len(topic.partitions))
+        return self.existing((name,)).get(name)
+
+    def existing(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
+        topics = self._cache.image.topics
+        return {
+            name: TopicMetadata(topics[name].topic_id, name, len(topics[name].partitions))
+            for name in names
+            if name in topics
+        }
 
     def name_of(self, topic_id: UUID) -> str | None:
         self._look()

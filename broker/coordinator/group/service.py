@@ -161,6 +161,15 @@ class GroupCoordinator:
 
     # -- shards
 
+    def most_stored(self, group_id: str) -> int:
+        """Return how many bytes one change of a group may have in the group's log.
+
+        Raises:
+            KafkaError: see `shard_of`.
+        """
+        self.shard_of(group_id)
+        return self.log.most_bytes(self.log.partition_for(group_id))
+
     def shard_of(self, group_id: str, *, may_be_nameless: bool = False) -> Shard:
         """The shard of a group, which can be asked.
 

@@ -34,8 +34,8 @@ from __future__ import annotations
 from struct import Struct as Layout
 from typing import TypeVar
 
-from kafkalog.protocol.codec import decode_message, decode_within, encode_message
-from kafkalog.protocol.primitives import ProtocolError, TooManyEntriesError
+from kafkalog.protocol.codec import decode_message, encode_message
+from kafkalog.protocol.primitives import ProtocolError
 from kafkalog.protocol.schema import INT32, STRING, Message, Struct, array, bytes_, int32, string
 
 PROTOCOL_TYPE = "consumer"
@@ -43,9 +43,6 @@ PROTOCOL_TYPE = "consumer"
 NO_GENERATION = -1
 NEWEST = 3
 """The newest version that is known here."""
-TOPICS_BUDGET = 2 << 20
-"""What reading the topics of a subscription may cost a coordinator (see `decoder`): 30,000 long names, say."""
-
 _VERSION = Layout(">h")
 _T = TypeVar("_T", bound=Message)
 
@@ -117,14 +114,14 @@ def decode_assignment(data: bytes | memoryview) -> ConsumerAssignment:
 
 
 def subscribed_topics(data: bytes | memoryview) -> frozenset[str] | None:
-    """Return the topics of a subscription, or None where the bytes are no subscription or name too many topics.
+    """Return the topics of a subscription, or None where the bytes are no subscription.
 
     Only the fields of version 0 are read, as Kafka's coordinator does: what follows may be damaged.
     """
     try:
         version_of(data)
-        return frozenset(decode_within(ConsumerSubscription, 0, memoryview(data), _VERSION.size, TOPICS_BUDGET).topics)
-    except (ProtocolError, TooManyEntriesError):
+        return frozenset(decode_message(ConsumerSubscription, 0, data, _VERSION.size)[0].topics)
+    except ProtocolError:
         return None
 
 

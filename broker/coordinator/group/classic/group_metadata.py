@@ -23,6 +23,9 @@ from broker.coordinator.state_log import StateRecord
 from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE, subscribed_topics
 from kafkalog.protocol.errors import NonEmptyGroupError
 
+MOST_READ = 1 << 20
+"""Bytes of its members' subscriptions that a group reads for the topics in them; no record has more by default."""
+
 
 class ClassicGroupState(Enum):
     """See the module; the values are the names that clients are told."""
@@ -150,13 +153,23 @@ def stored_members(value: records.GroupMetadataValue) -> Iterator[Member]:
 
 
 def _topics(members: Iterable[Member], protocol_type: str | None, protocol_name: str | None) -> frozenset[str] | None:
-    """Return the topics that members are subscribed to, or None where one's subscription cannot be read."""
+    """Return the topics that members are subscribed to, or None where that is not known.
+
+    It is not known where a subscription cannot be read, or where all of them are too large to be read in one turn.
+    """
     if protocol_type != PROTOCOL_TYPE:
         return None
-    topics: frozenset[str] = frozenset()
+    subscriptions: list[bytes] = []
     for member in members:
-        found = None if protocol_name is None else subscribed_topics(member.metadata(protocol_name))
+        if protocol_name is None:
+            return None
+        subscriptions.append(member.metadata(protocol_name))
+    if sum(map(len, subscriptions)) > MOST_READ:
+        return None
+    topics: set[str] = set()
+    for subscription in subscriptions:
+        found = subscribed_topics(subscription)
         if found is None:
             return None
         topics |= found
-    return topics
+    return frozenset(topics)

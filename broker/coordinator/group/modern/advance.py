@@ -125,8 +125,7 @@ def subscribed_topics(
     names: set[str] = set()
     for member in members:
         names |= subscribed_names(member, regexes)
-    found = {name: context.topics.get(name) for name in names}
-    return {name: topic for name, topic in found.items() if topic is not None}
+    return context.topics.existing(names)
 
 
 def dropped_regexes(group: ConsumerGroup, members: Iterable[Member]) -> list[str]:
@@ -206,7 +205,7 @@ def _assign(
     """Make the target assignment of ``epoch``; the target of ``new``."""
     specs = {
         member_id: MemberSpec(
-            frozenset(topics[name].topic_id for name in subscribed_names(member, regexes) if name in topics),
+            frozenset(topics[name].topic_id for name in subscribed_names(member, regexes) & topics.keys()),
             member.instance_id,
             group.target_of(new.member_id, new.instance_id)
             if member_id == new.member_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -30,6 +30,9 @@ class Topics(Protocol):
         """Greater after every change of the topics, also after a restart."""
 
     def get(self, name: str) -> TopicMetadata | None: ...
+
+    def existing(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
+        """Return those of the named topics that exist, by name."""
 
     def name_of(self, topic_id: UUID) -> str | None: ...
 
