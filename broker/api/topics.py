@@ -111,7 +111,10 @@ async def handle_delete_topics(request: Request) -> None:
                 names[name] = None
     else:
         names = {name: None async for name in request.each(message.topic_names)}
-    ids = {name: found.topic_id for name in names if (found := broker.metadata.topic(name)) is not None}
+    ids = {}
+    async for name in request.each(names):
+        if (found := broker.metadata.topic(name)) is not None:
+            ids[name] = found.topic_id
     mutations = request.mutations(DELETE_REFUSED_SINCE)
     outcomes = await broker.topics.delete(list(names), admit=mutations.record)
     async for name, error in request.each(outcomes.items()):
