@@ -25,7 +25,7 @@ from .options import LATEST, Assign, SourceOptions, SubscribePattern
 from .patterns import compile_java
 
 if TYPE_CHECKING:
-    from kafkalog.client.fetcher import FetchedChunk
+    from kafkalog.client.fetch.fetch_request import FetchedChunk
     from kafkalog.protocol.messages.fetch import PartitionData
 
 _BATCH_BYTES = 64 << 10
@@ -119,7 +119,7 @@ class Discovery:
 
         Asked once: raises ClientError and KafkaError at the first thing that is not as it should be.
         """
-        from kafkalog.client.fetcher import read_partition
+        from kafkalog.client.fetch.fetch_request import read_partition
 
         cluster = self._connected()
         level = self._options.client.isolation_level
@@ -144,7 +144,7 @@ class Discovery:
         self, cluster: Cluster, node_id: int, asked: list[_Asked], max_bytes: int, partition_max_bytes: int, level: int
     ) -> dict[TopicPartition, PartitionData]:
         # Few queries ask, and what reads records is slow to import.
-        from kafkalog.client.fetcher import MAX_VERSION, fetch_request
+        from kafkalog.client.fetch.fetch_request import MAX_VERSION, fetch_request
 
         request = fetch_request(
             asked,

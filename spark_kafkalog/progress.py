@@ -22,7 +22,7 @@ from .offsets import Offsets
 from .options import SourceOptions
 
 if TYPE_CHECKING:
-    from kafkalog.client.group_offsets import GroupOffsets
+    from kafkalog.client.admin.group_offsets import GroupOffsets
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class GroupProgress:
         try:
             if self._group is None:
                 # Late: a planner without a group starts without it.
-                from kafkalog.client.group_offsets import GroupOffsets
+                from kafkalog.client.admin.group_offsets import GroupOffsets
 
                 self._cluster = Cluster(self._options.client)
                 self._group = GroupOffsets(self._cluster, name)

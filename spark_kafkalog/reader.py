@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.fetcher import FetchedChunk, PartitionFetcher
+from kafkalog.client.fetch.fetch_request import FetchedChunk
+from kafkalog.client.fetch.partition_fetcher import PartitionFetcher
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError

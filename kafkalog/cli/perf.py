@@ -24,8 +24,8 @@ from kafkalog.cli.client_options import (
 )
 
 if TYPE_CHECKING:
+    from kafkalog.client.fetch.simple_consumer import SimpleConsumer
     from kafkalog.client.producer import BatchFuture, Producer
-    from kafkalog.client.simple import SimpleConsumer
 
     _Callback: TypeAlias = Callable[[BatchFuture], object]
 
@@ -318,7 +318,7 @@ def run_consume(arguments: argparse.Namespace) -> int:
     """Read records and print what that took; 1 where there were fewer than asked for."""
     from kafkalog.client.cluster import Cluster
     from kafkalog.client.config import ClientConfig
-    from kafkalog.client.simple import SimpleConsumer
+    from kafkalog.client.fetch.simple_consumer import SimpleConsumer
     from kafkalog.client.types import TopicPartition
 
     properties = client_properties(arguments, arguments.consumer_config)

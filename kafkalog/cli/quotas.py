@@ -18,7 +18,7 @@ Entities = Sequence[tuple[str, str | None]]
 
 def describe(config: ClientConfig, entities: Entities, *, as_json: bool) -> None:
     """Print the quotas of the entities that are named, in the words of kafka-configs.sh."""
-    from kafkalog.client.quota_admin import ANY, QuotaAdmin, entity_text
+    from kafkalog.client.admin.quotas import ANY, QuotaAdmin, entity_text
 
     wanted = {TYPES[kind]: ANY if name is None else name or None for kind, name in entities}
     with QuotaAdmin(config) as admin:
@@ -32,7 +32,7 @@ def describe(config: ClientConfig, entities: Entities, *, as_json: bool) -> None
 
 def alter(config: ClientConfig, entities: Entities, added: dict[str, str], deleted: Sequence[str]) -> None:
     """Set and delete quotas of one entity."""
-    from kafkalog.client.quota_admin import QuotaAdmin
+    from kafkalog.client.admin.quotas import QuotaAdmin
     from kafkalog.protocol.errors import InvalidConfigError
 
     entity = {TYPES[kind]: name or None for kind, name in entities}

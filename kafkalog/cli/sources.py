@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalog.client.cluster import Cluster
     from kafkalog.client.config import ClientConfig
     from kafkalog.client.consumer import Consumer, ConsumerConfig
-    from kafkalog.client.simple import SimpleConsumer
+    from kafkalog.client.fetch.simple_consumer import SimpleConsumer
     from kafkalog.client.types import ConsumerRecord, TopicPartition
 
 
@@ -140,7 +140,7 @@ class Reader:
 @contextmanager
 def reader(config: ClientConfig, arguments: argparse.Namespace, offset: int | str | None) -> Iterator[Source]:
     from kafkalog.client.cluster import Cluster
-    from kafkalog.client.simple import SimpleConsumer
+    from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 
     with Cluster(config) as cluster, SimpleConsumer(config, cluster=cluster) as consumer:
         _assign(arguments, cluster, consumer, offset)

@@ -20,7 +20,7 @@ from kafkalog.cli.client_options import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.client.transactions_admin import TransactionsAdmin
+    from kafkalog.client.admin.transactions import TransactionsAdmin
 
 EXAMPLES = """\
 examples:
@@ -103,7 +103,7 @@ def _add_find_hanging(commands: argparse._SubParsersAction[argparse.ArgumentPars
 
 
 def _admin(arguments: argparse.Namespace) -> TransactionsAdmin:
-    from kafkalog.client.transactions_admin import TransactionsAdmin
+    from kafkalog.client.admin.transactions import TransactionsAdmin
 
     return TransactionsAdmin(admin_config(arguments))
 

@@ -1,25 +1,26 @@
-"""Clients of a Kafka-compatible broker: synchronous, blocking sockets, no threads of their own unless they say so.
+"""Clients of a Kafka-compatible broker: synchronous, over blocking sockets.
 
-- `config`      Kafka's client properties; `errors` what can go wrong; `types` values given and taken
-- `connection`  one socket to one broker; `security` TLS
-- `cluster`     metadata, a connection per broker, trying again
-- `coordinators` of groups and transactions; `group_offsets` what a group has committed
-- `transaction_requests` a transaction as plain calls; `transaction_errors` what is left to do when it fails
-- `transactions_admin` which transactions there are, and ends to hanging ones
-- `offsets`     the first, the last, or the offset of a timestamp
-- `fetcher`     record bytes of one partition
-- `simple`      records of assigned partitions
-- `consumer`    records and Arrow batches of topics, alone or in a group
-- `producer`    batches to their leaders
-- `admin`       topics, configurations, deletions
-- `replica_admin` elections, reassignments, log directories
-- `group_admin` consumer groups from outside; `groups` values of them; `lag` and `offset_reset` pure
-- `closing`              what is closed at the end of a `with` block
-- `decode`               from fetched bytes to records
-- `low_level`            the fetch by offset and size of Kafka's first consumers
-- `outage`               saying once that no broker answers
-- `quota_admin`          client quotas (KIP-546)
-- `retry`                trying again until a deadline
+- `producer`             sends batches to the leaders of their partitions, in a thread of its own
+- `consumer`             reads records and Arrow batches of topics, alone or in a group, with threads of its own
+- `admin`                administration: topics, configurations, groups, quotas, replicas, transactions
+- `fetch`                reads given partitions, without a group and without threads
+
+What all of them use:
+
+- `config`               Kafka's client properties; `types` values given and taken; `errors` what can go wrong
+- `connection`           one socket to one broker; `security` its TLS
+- `cluster`              metadata, a connection to each broker, retries; `outage` logs once that no broker answers
+- `coordinators`         the brokers that coordinate groups and transactions
+- `offsets`              the first offset, the last one, or that of a timestamp (ListOffsets)
+- `transaction_requests` the requests of a transaction; `transaction_errors` what is left to do when one fails
+- `retry`                tries again until a deadline; `closing` closes at the end of a ``with`` block
+
+Functions of values, for tools that work with groups: `lag` how far a group is behind, `offset_reset` where its offsets
+are moved to.
+
+Public paths up to version 0.1 of what is in `admin` now:
+
+- `group_admin`, `quota_admin`, `replica_admin`, `transactions_admin`
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ __all__ = ["Consumer", "Producer"]
 
 
 def __getattr__(name: str) -> Any:
-    """What users hold, imported when it is first named: a command that needs none of it is to start at once."""
+    """Import what users hold only when it is first named, so that a command that needs none of it starts at once."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{name.lower()}"), name)

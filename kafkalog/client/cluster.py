@@ -15,6 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
+from kafkalog.client.closing import Closing
+from kafkalog.client.config import Address, ClientConfig
+from kafkalog.client.connection import Connection
+from kafkalog.client.errors import ClientTimeoutError, ConfigError, ConnectionFailedError, about
+from kafkalog.client.outage import Outage
+from kafkalog.client.retry import Retry
+from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
     ErrorCode,
     LeaderNotAvailableError,
@@ -29,14 +36,6 @@ from kafkalog.protocol.messages.metadata import (
 )
 from kafkalog.protocol.schema import ZERO_UUID, Request
 from kafkalog.protocol.wire.sasl import SaltedPasswords
-
-from .closing import Closing
-from .config import Address, ClientConfig
-from .connection import Connection
-from .errors import ClientTimeoutError, ConfigError, ConnectionFailedError, about
-from .outage import Outage
-from .retry import Retry
-from .types import TopicPartition
 
 T = TypeVar("T")
 FIRST_PATIENCE_S = 1.5

@@ -14,8 +14,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from .errors import ConfigError
-from .types import READ_COMMITTED, READ_UNCOMMITTED
+from kafkalog.client.errors import ConfigError
+from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED
 
 T = TypeVar("T")
 Parse = Callable[[str], T]

@@ -12,13 +12,12 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, TypeVar
 
+from kafkalog.client.cluster import Broker, Cluster
+from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError
+from kafkalog.client.retry import Retry
 from kafkalog.protocol.errors import CoordinatorNotAvailableError, NotCoordinatorError, error_for
 from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalog.protocol.schema import Request
-
-from .cluster import Broker, Cluster
-from .errors import ClientTimeoutError, ConnectionFailedError
-from .retry import Retry
 
 T = TypeVar("T")
 

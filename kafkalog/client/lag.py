@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .groups import CommittedOffset, GroupDescription, GroupMember
-from .types import TopicPartition
+from kafkalog.client.admin.group_descriptions import CommittedOffset, GroupDescription, GroupMember
+from kafkalog.client.types import TopicPartition
 
 
 class PartitionLag(NamedTuple):

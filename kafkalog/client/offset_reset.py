@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from .types import TopicPartition
+from kafkalog.client.types import TopicPartition
 
 
 class ResetError(ValueError):

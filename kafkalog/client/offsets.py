@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import is_retriable
+from kafkalog.client.retry import Retry
+from kafkalog.client.types import EARLIEST, LATEST, READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition
 from kafkalog.protocol.errors import error_for
 from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -12,11 +16,6 @@ from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-
-from .cluster import Cluster
-from .errors import is_retriable
-from .retry import Retry
-from .types import EARLIEST, LATEST, READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition
 
 __all__ = ["EARLIEST", "LATEST", "list_offsets"]
 

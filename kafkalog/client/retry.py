@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.errors import ClientTimeoutError, is_retriable
 from kafkalog.protocol.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
-
-from .config import ClientConfig
-from .errors import ClientTimeoutError, is_retriable
 
 T = TypeVar("T")
 

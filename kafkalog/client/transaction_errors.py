@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from kafkalog.client.errors import ClientError
 from kafkalog.protocol.errors import ErrorCode, KafkaError, ProducerFencedError
-
-from .errors import ClientError
 
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 """Old brokers tell the second where newer ones tell the first."""

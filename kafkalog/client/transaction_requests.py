@@ -13,6 +13,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
+from kafkalog.client.closing import Closing
+from kafkalog.client.cluster import Broker, Cluster
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.coordinators import Coordinators, CoordinatorType
+from kafkalog.client.errors import ClientError
+from kafkalog.client.retry import Retry
+from kafkalog.client.transaction_errors import Operation, transaction_error
+from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import ConcurrentTransactionsError, ErrorCode, KafkaError, error_for
 from kafkalog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kafkalog.protocol.messages.add_partitions_to_txn import (
@@ -29,15 +37,6 @@ from kafkalog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-
-from .closing import Closing
-from .cluster import Broker, Cluster
-from .config import ClientConfig
-from .coordinators import Coordinators, CoordinatorType
-from .errors import ClientError
-from .retry import Retry
-from .transaction_errors import Operation, transaction_error
-from .types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker.log.kafka_0_7 import OldLog
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.simple import SimpleConsumer
+from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.compression import Codec
 from tests.cli.command import run

@@ -16,9 +16,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafkalog.cli.interruptible import InterruptedCommand
 from kafkalog.cli.sources import Source, member
+from kafkalog.client.admin.groups import GroupAdmin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer import ConsumerConfig
-from kafkalog.client.group_admin import GroupAdmin
 from kafkalog.client.types import ConsumerRecord
 from tests.cli.command import DEADLINE_S, command, run, start
 from tests.cli.console import consume, new_topic, produce, properties

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.config import ClientConfig
-from kafkalog.client.errors import ConfigError
-from kafkalog.client.transaction_errors import AbortableTransactionError, FencedError
-from kafkalog.client.transactions_admin import (
+from kafkalog.client.admin.transactions import (
     HangingTransaction,
     ProducerState,
     TransactionsAdmin,
     TransactionState,
     hanging,
 )
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.errors import ConfigError
+from kafkalog.client.transaction_errors import AbortableTransactionError, FencedError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
     InvalidProducerEpochError,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.client.decode import _read_records, read_batch
+from kafkalog.client.fetch.decode import _read_records, read_batch
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.records.batch import HEADER_SIZE, Record, decode_batch, encode_batch, pack_header, read_header
 from kafkalog.records.compression import Codec

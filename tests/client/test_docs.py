@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.simple import SimpleConsumer
+from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.types import TopicPartition
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.pages import run_page

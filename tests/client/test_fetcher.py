@@ -12,7 +12,8 @@ import pytest
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError
-from kafkalog.client.fetcher import FetchedChunk, PartitionFetcher
+from kafkalog.client.fetch.fetch_request import FetchedChunk
+from kafkalog.client.fetch.partition_fetcher import PartitionFetcher
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
     OffsetOutOfRangeError,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from kafkalog.client.admin.group_offsets import GroupOffsets
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.group_offsets import GroupOffsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode, GroupAuthorizationFailedError, UnknownMemberIdError
 from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

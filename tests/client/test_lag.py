@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog.client.admin.group_descriptions import CLASSIC_TYPE, CommittedOffset, GroupDescription, GroupMember
 from kafkalog.client.cluster import Broker
-from kafkalog.client.groups import CLASSIC_TYPE, CommittedOffset, GroupDescription, GroupMember
 from kafkalog.client.lag import PartitionLag, lags
 from kafkalog.client.types import TopicPartition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.low_level import LowLevelConsumer
+from kafkalog.client.fetch.low_level_consumer import LowLevelConsumer
 
 
 @pytest.mark.parametrize("size", [0, -1])

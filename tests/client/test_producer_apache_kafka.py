@@ -14,8 +14,8 @@ import pytest
 from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import AuthenticationError
+from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.producer import DeliveryFuture, Producer
-from kafkalog.client.simple import SimpleConsumer
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from peers import kafka, require
 from peers.kafka import KAFKA_4, run_java_tool

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from kafkalog.client.config import ClientConfig
+from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.producer import Producer
 from kafkalog.client.producer.partitioner import partition_for_key
 from kafkalog.client.producer.spread import RowError
-from kafkalog.client.simple import SimpleConsumer
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.protocol.errors import MessageTooLargeError, UnknownTopicOrPartitionError
 from tests.client.transaction_site import DEADLINE_S, Site

@@ -13,6 +13,7 @@ import pytest
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ConfigError
+from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.producer import (
     Producer,
     ProducerConfig,
@@ -24,7 +25,6 @@ from kafkalog.client.producer import (
 from kafkalog.client.producer.hooks import Hooks
 from kafkalog.client.producer.partitioner import RoundRobinPartitioner, partition_for_key, partitioner
 from kafkalog.client.producer.serializers import apply, serializer
-from kafkalog.client.simple import SimpleConsumer
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.protocol.errors import MessageTooLargeError
 

@@ -13,9 +13,9 @@ from contextlib import suppress
 import pytest
 
 from kafkalog.client.admin import Admin, NewTopic
+from kafkalog.client.admin.group_offsets import GroupOffsets
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.group_offsets import GroupOffsets
 from kafkalog.client.producer import TransactionAbortedError, TransactionStateError
 from kafkalog.client.transaction_errors import AbortableTransactionError, FatalTransactionError, FencedError
 from kafkalog.client.transaction_requests import ProducerIdentity, TransactionRequests, end_transaction

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.decode import decode_chunk
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.fetcher import FetchedChunk
-from kafkalog.client.simple import SimpleConsumer
+from kafkalog.client.fetch.decode import decode_chunk
+from kafkalog.client.fetch.fetch_request import FetchedChunk
+from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData

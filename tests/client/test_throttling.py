@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafkalog.client.admin import Admin, NewTopic
+from kafkalog.client.admin.quotas import QuotaAdmin
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.fetcher import PartitionFetcher
-from kafkalog.client.low_level import LowLevelConsumer
+from kafkalog.client.fetch.low_level_consumer import LowLevelConsumer
+from kafkalog.client.fetch.partition_fetcher import PartitionFetcher
+from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.producer import Producer
-from kafkalog.client.quota_admin import QuotaAdmin
-from kafkalog.client.simple import SimpleConsumer
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.batch import iter_headers
 from tests.support.kafkalog_broker import KafkalogBroker

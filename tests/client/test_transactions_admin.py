@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from kafkalog.client.admin.transactions import TransactionsAdmin
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.transactions_admin import TransactionsAdmin
 from tests.client.silent import SILENT_S, TP, silent_broker
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
+from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.producer import Producer
-from kafkalog.client.simple import SimpleConsumer
 from kafkalog.client.types import LATEST, TopicPartition
 from tests.support.waiting import wait_until
 

@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.low_level import FETCH_SIZE, MAX_FETCH_SIZE, NEWEST, LowLevelConsumer, MessageSizeTooLargeError
+from kafkalog.client.fetch.low_level_consumer import (
+    FETCH_SIZE,
+    MAX_FETCH_SIZE,
+    NEWEST,
+    LowLevelConsumer,
+    MessageSizeTooLargeError,
+)
 from kafkalog.protocol.errors import ErrorCode, OffsetOutOfRangeError
 from kafkalog.records.batch import iter_headers
 from kafkalog.records.compression import Codec

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer, ThrottleEvent
 
+from kafkalog.client.admin.quotas import QuotaAdmin
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.quota_admin import QuotaAdmin
 from peers import java, kafka, require
 from peers.kafka_tools import CONFIGS, KafkaTools
 from tests.cli.command import call

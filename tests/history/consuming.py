@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientError
-from kafkalog.client.simple import SimpleConsumer
+from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.types import TopicPartition as OwnPartition
 from tests.history.events import FINAL, Action, Outcome
 from tests.history.plan import ClientSpec

@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+from kafkalog.client.admin.group_offsets import GroupOffsets
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.group_offsets import GroupOffsets
 from kafkalog.client.types import TopicPartition
 from peers import kafka
 from peers.cache import require

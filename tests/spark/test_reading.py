@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from kafkalog.client.admin.quotas import QuotaAdmin
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.quota_admin import QuotaAdmin
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 from spark_kafkalog import reader as reader_module

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.fetcher import PartitionFetcher
+from kafkalog.client.fetch.partition_fetcher import PartitionFetcher
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.batch import iter_headers
 from spark_kafkalog import sizes

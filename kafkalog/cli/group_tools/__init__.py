@@ -1,4 +1,4 @@
-"""The commands of ``kafkalog groups``: parse, call ``client.group_admin``, print.
+"""The commands of ``kafkalog groups``: parse, call ``kafkalog.client.admin``, print.
 
 - ``common``          what these commands share
 - ``delete``          `delete`

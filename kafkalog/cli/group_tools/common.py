@@ -14,7 +14,7 @@ from kafkalog.cli.client_options import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.client.group_admin import GroupAdmin
+    from kafkalog.client.admin.groups import GroupAdmin
     from kafkalog.client.types import TopicPartition
 
 MISSING = "-"
@@ -35,14 +35,14 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def open_admin(arguments: argparse.Namespace) -> GroupAdmin:
     """The client that the options describe. Raises UsageError, ConfigError."""
-    from kafkalog.client.group_admin import GroupAdmin
+    from kafkalog.client.admin.groups import GroupAdmin
 
     return GroupAdmin(admin_config(arguments))
 
 
 def selected(admin: GroupAdmin, arguments: argparse.Namespace) -> list[str]:
     """The groups that ``--group`` or ``--all-groups`` names."""
-    from kafkalog.client.groups import is_of_consumers
+    from kafkalog.client.admin.group_descriptions import is_of_consumers
 
     if arguments.group:
         return list(dict.fromkeys(arguments.group))

@@ -18,8 +18,8 @@ from kafkalog.cli.group_tools.common import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.client.group_admin import GroupAdmin
-    from kafkalog.client.groups import GroupDescription
+    from kafkalog.client.admin.group_descriptions import GroupDescription
+    from kafkalog.client.admin.groups import GroupAdmin
     from kafkalog.client.lag import PartitionLag
     from kafkalog.client.types import TopicPartition
 
@@ -53,7 +53,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 @reporting
 def run_describe(arguments: argparse.Namespace) -> int:
     """Print a table for each group; 1 where one of them does not exist."""
-    from kafkalog.client.groups import DEAD, EMPTY
+    from kafkalog.client.admin.group_descriptions import DEAD, EMPTY
 
     with open_admin(arguments) as admin:
         described = dict(sorted(admin.describe_groups(selected(admin, arguments)).items()))

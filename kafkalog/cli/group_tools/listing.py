@@ -36,7 +36,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 @reporting
 def run_list(arguments: argparse.Namespace) -> int:
     """Print the names of groups, one a line, sorted; with their types and states where asked."""
-    from kafkalog.client.groups import is_of_consumers
+    from kafkalog.client.admin.group_descriptions import is_of_consumers
 
     states = _known(arguments.state, STATES, "--state")
     types = _known(arguments.type, TYPES, "--type")

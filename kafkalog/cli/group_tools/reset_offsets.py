@@ -22,7 +22,7 @@ from kafkalog.cli.group_tools.common import (
 from kafkalog.cli.group_tools.times import duration_ms, timestamp_of
 
 if TYPE_CHECKING:
-    from kafkalog.client.group_admin import GroupAdmin
+    from kafkalog.client.admin.groups import GroupAdmin
     from kafkalog.client.offset_reset import Plan, Rule
     from kafkalog.client.types import TopicPartition
 
@@ -76,7 +76,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 @reporting
 def run_reset_offsets(arguments: argparse.Namespace) -> int:
     """Plan, commit where asked, and print the new offsets."""
-    from kafkalog.client.groups import DEAD, EMPTY
+    from kafkalog.client.admin.group_descriptions import DEAD, EMPTY
 
     if not (arguments.topic or arguments.all_topics or arguments.from_file):
         raise UsageError("one of --all-topics and --topic must say which partitions are reset")

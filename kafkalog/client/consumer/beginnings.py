@@ -6,16 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
+from kafkalog.client.consumer.config import ConsumerConfig
+from kafkalog.client.consumer.coordinator import Coordinator
+from kafkalog.client.consumer.errors import NoOffsetForPartitionError
+from kafkalog.client.consumer.fetching import RESET_TIMESTAMPS
+from kafkalog.client.consumer.positions import Position
+from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.subscription import PartitionState, SubscriptionState
 from kafkalog.client.errors import is_retriable
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
-
-from .config import ConsumerConfig
-from .coordinator import Coordinator
-from .errors import NoOffsetForPartitionError
-from .fetching import RESET_TIMESTAMPS
-from .positions import Position
-from .shared import Shared
-from .subscription import PartitionState, SubscriptionState
 
 
 class Beginnings:

@@ -8,15 +8,14 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.decode import decode_batches
-from kafkalog.client.fetcher import FetchedChunk
+from kafkalog.client.consumer.positions import NO_EPOCH, Position
+from kafkalog.client.fetch.decode import decode_batches
+from kafkalog.client.fetch.fetch_request import FetchedChunk
 from kafkalog.client.types import READ_COMMITTED, ConsumerRecord, TopicPartition
 from kafkalog.records.any_format import iter_any_headers
 from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT
 from kafkalog.records.convert import upgraded
 from kafkalog.records.errors import RecordsError, UnsupportedMagicError
-
-from .positions import NO_EPOCH, Position
 
 if TYPE_CHECKING:
     import pyarrow as pa

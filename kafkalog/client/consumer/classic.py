@@ -11,16 +11,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from kafkalog.client.cluster import Cluster, ClusterMetadata
+from kafkalog.client.consumer.assignors import RebalanceProtocol
+from kafkalog.client.consumer.config import ConsumerConfig
+from kafkalog.client.consumer.coordinator import Coordinator
+from kafkalog.client.consumer.heartbeat import Heartbeat
+from kafkalog.client.consumer.joining import Joined, Joining, JoinRefusedError, Snapshot, Wish, snapshot_of
+from kafkalog.client.consumer.membership import NO_GENERATION, Generation, Membership, Next, State
+from kafkalog.client.consumer.shared import Shared, Worker
+from kafkalog.client.consumer.subscription import Kind, SubscriptionState
 from kafkalog.client.errors import is_retriable
-
-from .assignors import RebalanceProtocol
-from .config import ConsumerConfig
-from .coordinator import Coordinator
-from .heartbeat import Heartbeat
-from .joining import Joined, Joining, JoinRefusedError, Snapshot, Wish, snapshot_of
-from .membership import NO_GENERATION, Generation, Membership, Next, State
-from .shared import Shared, Worker
-from .subscription import Kind, SubscriptionState
 
 _log = logging.getLogger(__name__)
 

@@ -9,6 +9,11 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Protocol
 
+from kafkalog.client.consumer.config import ConsumerConfig
+from kafkalog.client.consumer.errors import CommitFailedError, RetriableCommitFailedError
+from kafkalog.client.consumer.group import GroupRequests, OutdatedMemberError
+from kafkalog.client.consumer.membership import Generation
+from kafkalog.client.consumer.shared import Shared, Worker
 from kafkalog.client.errors import ClientTimeoutError, is_retriable
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import (
@@ -18,12 +23,6 @@ from kafkalog.protocol.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
-
-from .config import ConsumerConfig
-from .errors import CommitFailedError, RetriableCommitFailedError
-from .group import GroupRequests, OutdatedMemberError
-from .membership import Generation
-from .shared import Shared, Worker
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], None]

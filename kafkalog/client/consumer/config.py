@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkalog.client.config import ClientConfig, boolean, milliseconds, one_of
+from kafkalog.client.consumer.assignors import Assignor, find_assignors
 from kafkalog.client.errors import ConfigError
-
-from .assignors import Assignor, find_assignors
 
 Deserializer = Callable[[bytes], Any]
 """Makes a value of a record's key or value; not called where that is null."""

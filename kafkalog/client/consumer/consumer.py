@@ -10,6 +10,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.consumer.beginnings import Beginnings
+from kafkalog.client.consumer.classic import ClassicCoordinator
+from kafkalog.client.consumer.commits import CommitCallback, checked_offsets
+from kafkalog.client.consumer.config import CLASSIC, ConsumerConfig
+from kafkalog.client.consumer.coordinator import Coordinator
+from kafkalog.client.consumer.delivery import Delivery
+from kafkalog.client.consumer.fetching import Fetcher
+from kafkalog.client.consumer.guard import Guard
+from kafkalog.client.consumer.inquiries import Inquiries
+from kafkalog.client.consumer.listener import RebalanceListener
+from kafkalog.client.consumer.modern.coordinator import ModernCoordinator
+from kafkalog.client.consumer.polling import Polling
+from kafkalog.client.consumer.positions import Position
+from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.subscription import Kind, SubscriptionState
+from kafkalog.client.consumer.taking import Taking
+from kafkalog.client.consumer.topic_filter import SubscriptionPattern, TopicFilter
 from kafkalog.client.errors import ClientTimeoutError, ConfigError
 from kafkalog.client.types import (
     EARLIEST,
@@ -20,24 +37,6 @@ from kafkalog.client.types import (
     OffsetAndTimestamp,
     TopicPartition,
 )
-
-from .beginnings import Beginnings
-from .classic import ClassicCoordinator
-from .commits import CommitCallback, checked_offsets
-from .config import CLASSIC, ConsumerConfig
-from .coordinator import Coordinator
-from .delivery import Delivery
-from .fetching import Fetcher
-from .guard import Guard
-from .inquiries import Inquiries
-from .listener import RebalanceListener
-from .modern.coordinator import ModernCoordinator
-from .polling import Polling
-from .positions import Position
-from .shared import Shared
-from .subscription import Kind, SubscriptionState
-from .taking import Taking
-from .topic_filter import SubscriptionPattern, TopicFilter
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,18 +13,17 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 
 from kafkalog.client.cluster import Cluster, ClusterMetadata
+from kafkalog.client.consumer.commits import Commits, Committer
+from kafkalog.client.consumer.config import ConsumerConfig
+from kafkalog.client.consumer.group import GroupRequests
+from kafkalog.client.consumer.listener import RebalanceListener
+from kafkalog.client.consumer.membership import Generation
+from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.subscription import Kind, SubscriptionState
 from kafkalog.client.coordinators import Coordinators
 from kafkalog.client.errors import is_retriable
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import RebalanceInProgressError
-
-from .commits import Commits, Committer
-from .config import ConsumerConfig
-from .group import GroupRequests
-from .listener import RebalanceListener
-from .membership import Generation
-from .shared import Shared
-from .subscription import Kind, SubscriptionState
 
 _log = logging.getLogger(__name__)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
-
-from .config import ConsumerConfig
 
 _log = logging.getLogger(__name__)
 

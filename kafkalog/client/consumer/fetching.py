@@ -18,23 +18,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from kafkalog.client.cluster import Broker, Cluster, ClusterMetadata
+from kafkalog.client.consumer.chunk import Chunk
+from kafkalog.client.consumer.config import ConsumerConfig
+from kafkalog.client.consumer.errors import LogTruncationError
+from kafkalog.client.consumer.leaders import Leaders
+from kafkalog.client.consumer.lookups import Lookup, Lookups
+from kafkalog.client.consumer.positions import NO_EPOCH, Position
+from kafkalog.client.consumer.shared import Shared, Waker
+from kafkalog.client.consumer.subscription import PartitionState, SubscriptionState
+from kafkalog.client.consumer.validation import Truncated, epochs_request, judge
+from kafkalog.client.consumer.watching import MetadataWatch
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError, is_retriable
-from kafkalog.client.fetcher import MAX_VERSION, MIN_VERSION, fetch_request, read_partition
+from kafkalog.client.fetch.fetch_request import MAX_VERSION, MIN_VERSION, fetch_request, read_partition
 from kafkalog.client.types import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
 from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
 from kafkalog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
-
-from .chunk import Chunk
-from .config import ConsumerConfig
-from .errors import LogTruncationError
-from .leaders import Leaders
-from .lookups import Lookup, Lookups
-from .positions import NO_EPOCH, Position
-from .shared import Shared, Waker
-from .subscription import PartitionState, SubscriptionState
-from .validation import Truncated, epochs_request, judge
-from .watching import MetadataWatch
 
 _log = logging.getLogger(__name__)
 

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from kafkalog.client.cluster import Broker, Cluster
 from kafkalog.client.connection import Connection
+from kafkalog.client.consumer.config import ConsumerConfig
+from kafkalog.client.consumer.membership import Generation
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
@@ -41,9 +43,6 @@ from kafkalog.protocol.messages.offset_fetch import (
 )
 from kafkalog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kafkalog.protocol.schema import Request
-
-from .config import ConsumerConfig
-from .membership import Generation
 
 _ONE_GROUP = 7
 """OffsetFetch 8 asks for many groups at once."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .shared import Shared
+from kafkalog.client.consumer.shared import Shared
 
 
 class Guard:

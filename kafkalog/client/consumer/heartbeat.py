@@ -6,13 +6,12 @@ import logging
 import time
 from collections.abc import Callable
 
+from kafkalog.client.consumer.config import ConsumerConfig
+from kafkalog.client.consumer.group import GroupRequests
+from kafkalog.client.consumer.membership import HeartbeatTimer, Membership, Next
+from kafkalog.client.consumer.shared import HeartbeatThread, Shared
 from kafkalog.client.errors import is_retriable
 from kafkalog.protocol.errors import KafkaError, error_for
-
-from .config import ConsumerConfig
-from .group import GroupRequests
-from .membership import HeartbeatTimer, Membership, Next
-from .shared import HeartbeatThread, Shared
 
 _log = logging.getLogger(__name__)
 _LEAVE_S = 5.0

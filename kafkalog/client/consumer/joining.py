@@ -8,19 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkalog.client.cluster import Cluster, ClusterMetadata
-from kafkalog.client.errors import ClientError
-from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import KafkaError, error_for
-from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from kafkalog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-
-from .assignors import Assignor, CooperativeStickyAssignor, RebalanceProtocol, common_protocol
-from .assignors.base import Layout
-from .config import ConsumerConfig
-from .group import GroupRequests
-from .heartbeat import Heartbeat
-from .membership import Generation, Membership, Next
-from .protocol import (
+from kafkalog.client.consumer.assignors import Assignor, CooperativeStickyAssignor, RebalanceProtocol, common_protocol
+from kafkalog.client.consumer.assignors.base import Layout
+from kafkalog.client.consumer.config import ConsumerConfig
+from kafkalog.client.consumer.group import GroupRequests
+from kafkalog.client.consumer.heartbeat import Heartbeat
+from kafkalog.client.consumer.membership import Generation, Membership, Next
+from kafkalog.client.consumer.protocol import (
     NEWEST,
     PROTOCOL_TYPE,
     Assignment,
@@ -30,7 +24,12 @@ from .protocol import (
     encode_assignment,
     encode_subscription,
 )
-from .shared import Shared
+from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.errors import ClientError
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import KafkaError, error_for
+from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from kafkalog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 _log = logging.getLogger(__name__)
 

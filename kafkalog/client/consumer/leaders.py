@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 from kafkalog.client.cluster import Broker, Cluster
 from kafkalog.client.connection import Connection
+from kafkalog.client.consumer.shared import Waker, Worker
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.protocol.schema import Request
-
-from .shared import Waker, Worker
 
 Answered = Callable[[Any | None, Exception | None], None]
 """Takes a response, or what came instead."""

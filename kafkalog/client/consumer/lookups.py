@@ -8,11 +8,10 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.consumer.shared import Worker
+from kafkalog.client.consumer.subscription import PartitionState
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
-
-from .shared import Worker
-from .subscription import PartitionState
 
 _PATIENCE_S = 5.0
 """How long one leader may take before metadata is looked at again."""

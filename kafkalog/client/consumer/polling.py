@@ -7,17 +7,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from kafkalog.client.consumer.beginnings import Beginnings
+from kafkalog.client.consumer.coordinator import Coordinator
+from kafkalog.client.consumer.delivery import Delivery
+from kafkalog.client.consumer.errors import WakeupError
+from kafkalog.client.consumer.fetching import Fetcher
+from kafkalog.client.consumer.positions import Position
+from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.subscription import Kind, SubscriptionState
+from kafkalog.client.consumer.taking import Taking
 from kafkalog.client.types import ConsumerRecord, TopicPartition
-
-from .beginnings import Beginnings
-from .coordinator import Coordinator
-from .delivery import Delivery
-from .errors import WakeupError
-from .fetching import Fetcher
-from .positions import Position
-from .shared import Shared
-from .subscription import Kind, SubscriptionState
-from .taking import Taking
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

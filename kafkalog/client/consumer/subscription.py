@@ -16,11 +16,10 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from enum import Enum, auto
 
+from kafkalog.client.consumer.chunk import Chunk
+from kafkalog.client.consumer.positions import NO_EPOCH, Position
+from kafkalog.client.consumer.topic_filter import TopicFilter
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
-
-from .chunk import Chunk
-from .positions import NO_EPOCH, Position
-from .topic_filter import TopicFilter
 
 CHUNKS_AHEAD = 2
 """Fetches that are kept of a partition: one is being handed out while the next one waits."""

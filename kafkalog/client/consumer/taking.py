@@ -10,14 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalog.client.config import ClientConfig
+from kafkalog.client.consumer.chunk import Chunk
+from kafkalog.client.consumer.errors import LogTruncationError, UnreadableBatchError
+from kafkalog.client.consumer.positions import Position
+from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.subscription import PartitionState, SubscriptionState
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.records.errors import RecordsError
-
-from .chunk import Chunk
-from .errors import LogTruncationError, UnreadableBatchError
-from .positions import Position
-from .shared import Shared
-from .subscription import PartitionState, SubscriptionState
 
 if TYPE_CHECKING:
     import pyarrow as pa

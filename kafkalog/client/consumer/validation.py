@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from kafkalog.client.consumer.positions import NO_EPOCH, Position
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import error_for
 from kafkalog.protocol.messages.offset_for_leader_epoch import (
@@ -13,8 +14,6 @@ from kafkalog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-
-from .positions import NO_EPOCH, Position
 
 _CONSUMER = -1
 _UNKNOWN_OFFSET = -1

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from kafkalog.client.cluster import Cluster, ClusterMetadata
+from kafkalog.client.consumer.config import ConsumerConfig
+from kafkalog.client.consumer.shared import Shared, Worker
+from kafkalog.client.consumer.subscription import Kind, SubscriptionState
 from kafkalog.protocol.errors import InvalidTopicError, TopicAuthorizationFailedError, error_for
-
-from .config import ConsumerConfig
-from .shared import Shared, Worker
-from .subscription import Kind, SubscriptionState
 
 _log = logging.getLogger(__name__)
 

@@ -16,14 +16,13 @@ from dataclasses import dataclass, field
 from itertools import repeat
 
 from kafkalog.client.errors import ClientError, ClientTimeoutError
+from kafkalog.client.producer.batch import ProducerBatch
+from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.encoded import EncodedBatch
+from kafkalog.client.producer.encoding import Headers
+from kafkalog.client.producer.transactions import State, Transactions
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-
-from .batch import ProducerBatch
-from .config import ProducerConfig
-from .encoded import EncodedBatch
-from .encoding import Headers
-from .transactions import State, Transactions
 
 NO_LEADER = -1
 LOW_WATER = 0.75

@@ -11,13 +11,12 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.encoded import EncodedFuture
+from kafkalog.client.producer.rows import chunk_bytes, chunks
+from kafkalog.client.producer.spread import LayoutOf, RowPartitioner
 from kafkalog.protocol.errors import MessageTooLargeError
 from kafkalog.records.batch import HEADER_SIZE
-
-from .config import ProducerConfig
-from .encoded import EncodedFuture
-from .rows import chunk_bytes, chunks
-from .spread import LayoutOf, RowPartitioner
 
 Table: TypeAlias = pa.Table | pa.RecordBatch
 SendBatch = Callable[[str, int, bytearray], EncodedFuture]

@@ -10,10 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from kafkalog.records.compression import Codec
-
-from .encoding import (
+from kafkalog.client.producer.encoding import (
     HEADER_OVERHEAD,
     KEY_OVERHEAD,
     PLAIN_OVERHEAD,
@@ -23,6 +20,8 @@ from .encoding import (
     encode_records,
     encode_values,
 )
+from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from kafkalog.records.compression import Codec
 
 UNKNOWN_OFFSET = -1
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kafkalog.client.producer.batch import UNKNOWN_OFFSET, ProducerBatch, _Outcome
 from kafkalog.records.batch import decode_batch, read_header, set_producer
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import RecordsError
-
-from .batch import UNKNOWN_OFFSET, ProducerBatch, _Outcome
 
 
 def check_encoded(data: bytearray) -> None:

@@ -6,16 +6,15 @@ import time
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, is_retriable
+from kafkalog.client.producer.accumulator import Accumulator, PartitionQueue
+from kafkalog.client.producer.batch import ProducerBatch
+from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.topics import Topics
+from kafkalog.client.producer.transactions import State, TransactionAbortedError, Transactions
 from kafkalog.client.transaction_requests import CONCURRENT_BACKOFF_S, ProducerIdentity, TransactionRequests
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ConcurrentTransactionsError, KafkaError
 from kafkalog.records.batch import NO_SEQUENCE
-
-from .accumulator import Accumulator, PartitionQueue
-from .batch import ProducerBatch
-from .config import ProducerConfig
-from .topics import Topics
-from .transactions import State, TransactionAbortedError, Transactions
 
 
 class Enlistment:

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kafkalog.client.errors import ConfigError
-
-from .config import ProducerConfig
-from .interceptors import Interceptors
-from .partitioner import Choose, partitioner
-from .plugins import instances, load
-from .serializers import KNOWN, Serialize, serializer
+from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.interceptors import Interceptors
+from kafkalog.client.producer.partitioner import Choose, partitioner
+from kafkalog.client.producer.plugins import instances, load
+from kafkalog.client.producer.serializers import KNOWN, Serialize, serializer
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from .batch import RecordMetadata
-from .record import ProducerRecord
+from kafkalog.client.producer.batch import RecordMetadata
+from kafkalog.client.producer.record import ProducerRecord
 
 _log = logging.getLogger(__name__)
 

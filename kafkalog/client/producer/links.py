@@ -12,10 +12,9 @@ from typing import Any
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.connection import Connection
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError
+from kafkalog.client.producer.batch import ProducerBatch
+from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.protocol.schema import Request
-
-from .batch import ProducerBatch
-from .config import ProducerConfig
 
 FIRST_PATIENCE_S = 1.0
 """How long the first try to connect may take; each one that takes longer doubles it, up to

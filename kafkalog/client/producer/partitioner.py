@@ -15,8 +15,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from kafkalog.client.errors import ConfigError
-
-from .plugins import load
+from kafkalog.client.producer.plugins import load
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995

@@ -14,26 +14,25 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError
+from kafkalog.client.producer.accumulator import ProducerClosedError
+from kafkalog.client.producer.batch import BatchFuture, DeliveryFuture, failed_future
+from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.encoded import EncodedFuture, check_encoded
+from kafkalog.client.producer.encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD, TIMESTAMP_OVERHEAD, Headers
+from kafkalog.client.producer.hooks import Hooks
+from kafkalog.client.producer.partitioner import TopicLayout, partition_for_key
+from kafkalog.client.producer.record import OnDelivery, ProducerRecord
+from kafkalog.client.producer.sender import Sender
+from kafkalog.client.producer.serializers import apply
+from kafkalog.client.producer.transactional import OpenTransaction, TransactionCalls, needs_id
+from kafkalog.client.producer.transactions import State, TransactionStateError
 from kafkalog.client.transaction_errors import TransactionError
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import KafkaError, MessageTooLargeError
 from kafkalog.records.batch import HEADER_SIZE
 
-from .accumulator import ProducerClosedError
-from .batch import BatchFuture, DeliveryFuture, failed_future
-from .config import ProducerConfig
-from .encoded import EncodedFuture, check_encoded
-from .encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD, TIMESTAMP_OVERHEAD, Headers
-from .hooks import Hooks
-from .partitioner import TopicLayout, partition_for_key
-from .record import OnDelivery, ProducerRecord
-from .sender import Sender
-from .serializers import apply
-from .transactional import OpenTransaction, TransactionCalls, needs_id
-from .transactions import State, TransactionStateError
-
 if TYPE_CHECKING:
-    from .arrow import ArrowSender, Table
+    from kafkalog.client.producer.arrow import ArrowSender, Table
 
 GRACE_S = 5.0
 """How long `Producer.close` waits for the sender's thread after it was told to give everything up."""
@@ -262,7 +261,7 @@ class Producer:
 
     @cached_property
     def _arrow(self) -> ArrowSender:
-        from .arrow import ArrowSender
+        from kafkalog.client.producer.arrow import ArrowSender
 
         return ArrowSender(self.config, self.layout, self.send_batch)
 

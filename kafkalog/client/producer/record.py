@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .batch import RecordMetadata
+from kafkalog.client.producer.batch import RecordMetadata
 
 OnDelivery = Callable[[RecordMetadata | None, Exception | None], object]
 """Called once with where a record is, or with what kept it from being delivered; the other one is None."""

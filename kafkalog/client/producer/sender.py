@@ -21,19 +21,18 @@ from collections.abc import Sequence
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError, is_retriable
+from kafkalog.client.producer.accumulator import Accumulator, PartitionQueue, ProducerClosedError
+from kafkalog.client.producer.batch import UNKNOWN_OFFSET, ProducerBatch
+from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.enlistment import Enlistment
+from kafkalog.client.producer.links import Link
+from kafkalog.client.producer.metrics import Counters
+from kafkalog.client.producer.topics import Topics
 from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalog.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest
 from kafkalog.protocol.messages.produce import TopicProduceData as TopicData
 from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-
-from .accumulator import Accumulator, PartitionQueue, ProducerClosedError
-from .batch import UNKNOWN_OFFSET, ProducerBatch
-from .config import ProducerConfig
-from .enlistment import Enlistment
-from .links import Link
-from .metrics import Counters
-from .topics import Topics
 
 SEQUENCE_MASK = 0x7FFFFFFF
 MAX_EPOCH = 0x7FFE

@@ -17,10 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.client.producer.partitioner import StickyPartitioner, TopicLayout
+from kafkalog.client.producer.rows import Chunk
 from kafkalog.records.grouping import NO_KEY, Int32s, Int64s, group_rows, hash_keys
-
-from .partitioner import StickyPartitioner, TopicLayout
-from .rows import Chunk
 
 _OPEN = -1
 """Of a row whose partition is not decided yet."""

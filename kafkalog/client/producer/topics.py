@@ -7,11 +7,10 @@ from uuid import UUID
 
 from kafkalog.client.cluster import Cluster, TopicMetadata
 from kafkalog.client.errors import ClientError, ClientTimeoutError, is_retriable
+from kafkalog.client.producer.accumulator import NO_LEADER, Accumulator, PartitionQueue
+from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.partitioner import StickyPartitioner
 from kafkalog.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, error_for
-
-from .accumulator import NO_LEADER, Accumulator, PartitionQueue
-from .config import ProducerConfig
-from .partitioner import StickyPartitioner
 
 UNKNOWN_TOPIC_TRIES = 30
 """So often a topic may be unknown to the broker that is asked, before it counts as not existing: it may have been

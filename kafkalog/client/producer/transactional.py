@@ -14,12 +14,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConfigError
+from kafkalog.client.producer.sender import Sender
+from kafkalog.client.producer.transactions import State
 from kafkalog.client.transaction_errors import FatalTransactionError, TransactionError
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import ErrorCode, KafkaError
-
-from .sender import Sender
-from .transactions import State
 
 POLL_S = 0.005
 _log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from kafkalog.client.consumer.positions import Position
 from kafkalog.client.consumer.shared import Shared
 from kafkalog.client.consumer.subscription import PartitionState, SubscriptionState
 from kafkalog.client.consumer.taking import Taking
-from kafkalog.client.fetcher import FetchedChunk
+from kafkalog.client.fetch.fetch_request import FetchedChunk
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.protocol.errors import ErrorCode, TopicAuthorizationFailedError
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from kafkalog.client.admin.group_descriptions import MemberToRemove
+from kafkalog.client.admin.groups import GroupAdmin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer import Consumer, RebalanceListener
 from kafkalog.client.consumer.classic import ClassicCoordinator
-from kafkalog.client.group_admin import GroupAdmin
-from kafkalog.client.groups import MemberToRemove
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import FencedInstanceIdError
 from tests.client.consumer.conftest import OURS

@@ -15,6 +15,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from kafkalog.client.admin.groups import GroupAdmin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer import (
     CommitFailedError,
@@ -26,7 +27,6 @@ from kafkalog.client.consumer.group import OutdatedMemberError
 from kafkalog.client.consumer.modern.coordinator import ModernCoordinator
 from kafkalog.client.consumer.modern.member import State
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.group_admin import GroupAdmin
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (

@@ -37,7 +37,7 @@ from kafkalog.client.consumer.subscription import CHUNKS_AHEAD, PartitionState, 
 from kafkalog.client.consumer.taking import Taking
 from kafkalog.client.consumer.validation import Truncated, judge
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.fetcher import FetchedChunk
+from kafkalog.client.fetch.fetch_request import FetchedChunk
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode, FencedLeaderEpochError, OffsetOutOfRangeError
 from kafkalog.protocol.messages.offset_for_leader_epoch import EpochEndOffset

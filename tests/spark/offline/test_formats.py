@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.simple import SimpleConsumer
+from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.batch import Record, encode_batch, iter_headers
 from kafkalog.records.compression import Codec

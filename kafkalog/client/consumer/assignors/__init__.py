@@ -16,12 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from kafkalog.client.consumer.assignors.base import Assignor, Layout, RebalanceProtocol
+from kafkalog.client.consumer.assignors.range_ import RangeAssignor
+from kafkalog.client.consumer.assignors.roundrobin import RoundRobinAssignor
+from kafkalog.client.consumer.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from kafkalog.client.errors import ConfigError
-
-from .base import Assignor, Layout, RebalanceProtocol
-from .range_ import RangeAssignor
-from .roundrobin import RoundRobinAssignor
-from .sticky import CooperativeStickyAssignor, StickyAssignor
 
 __all__ = [
     "Assignor",

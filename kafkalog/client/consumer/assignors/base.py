@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import ClassVar
 
+from kafkalog.client.consumer.assignors.java_order import java_key
 from kafkalog.client.consumer.protocol import Assignment, Subscription
 from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
-
-from .java_order import java_key
 
 Racks = frozenset[str]
 Layout = Mapping[str, Sequence[Racks]]

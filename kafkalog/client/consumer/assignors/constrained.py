@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kafkalog.client.consumer.assignors.base import Layout
+from kafkalog.client.consumer.assignors.java_order import java_key
+from kafkalog.client.consumer.assignors.racks import RackInfo, without
 from kafkalog.client.types import TopicPartition
-
-from .base import Layout
-from .java_order import java_key
-from .racks import RackInfo, without
 
 
 def assign_alike(

@@ -10,12 +10,11 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 
+from kafkalog.client.consumer.assignors.base import Layout
+from kafkalog.client.consumer.assignors.java_order import JavaMap, java_key
+from kafkalog.client.consumer.assignors.racks import RackInfo, without
 from kafkalog.client.consumer.protocol import Subscription
 from kafkalog.client.types import TopicPartition
-
-from .base import Layout
-from .java_order import JavaMap, java_key
-from .racks import RackInfo, without
 
 
 def assign_general(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kafkalog.client.consumer.assignors.base import Layout, Racks, rack_aware
 from kafkalog.client.consumer.protocol import Subscription
 from kafkalog.client.types import TopicPartition
-
-from .base import Layout, Racks, rack_aware
 
 
 @dataclass(frozen=True)

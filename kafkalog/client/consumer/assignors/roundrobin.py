@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kafkalog.client.consumer.assignors.base import Assignor, Layout, member_order
+from kafkalog.client.consumer.assignors.java_order import java_key
 from kafkalog.client.consumer.protocol import Subscription
 from kafkalog.client.types import TopicPartition
-
-from .base import Assignor, Layout, member_order
-from .java_order import java_key
 
 
 class RoundRobinAssignor(Assignor):

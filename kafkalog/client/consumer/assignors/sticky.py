@@ -11,6 +11,11 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from kafkalog.client.consumer.assignors.base import Assignor, Layout, RebalanceProtocol
+from kafkalog.client.consumer.assignors.constrained import assign_alike
+from kafkalog.client.consumer.assignors.general import assign_general
+from kafkalog.client.consumer.assignors.java_order import JavaMap
+from kafkalog.client.consumer.assignors.racks import RackInfo
 from kafkalog.client.consumer.protocol import NO_GENERATION, Assignment, Subscription
 from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
 from kafkalog.protocol.codec import ProtocolError
@@ -22,12 +27,6 @@ from kafkalog.protocol.embedded.sticky import (
     encode_generation,
     encode_sticky,
 )
-
-from .base import Assignor, Layout, RebalanceProtocol
-from .constrained import assign_alike
-from .general import assign_general
-from .java_order import JavaMap
-from .racks import RackInfo
 
 
 class MemberData(NamedTuple):

@@ -12,13 +12,20 @@ from kafkalog.client.cluster import Cluster, ClusterMetadata
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.coordinator import Coordinator
 from kafkalog.client.consumer.membership import NO_GENERATION, Generation
+from kafkalog.client.consumer.modern.heartbeat import Heartbeat
+from kafkalog.client.consumer.modern.member import (
+    NOTHING,
+    Member,
+    Reconciliation,
+    Settings,
+    State,
+    TopicIdPartition,
+    Wanted,
+)
 from kafkalog.client.consumer.shared import Shared
 from kafkalog.client.consumer.subscription import Kind, SubscriptionState
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.schema import ZERO_UUID
-
-from .heartbeat import Heartbeat
-from .member import NOTHING, Member, Reconciliation, Settings, State, TopicIdPartition, Wanted
 
 _log = logging.getLogger(__name__)
 

@@ -8,12 +8,11 @@ import time
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.group import GroupRequests
 from kafkalog.client.consumer.membership import Next
+from kafkalog.client.consumer.modern.member import Beat, Member
 from kafkalog.client.consumer.shared import HeartbeatThread, Shared
 from kafkalog.client.errors import is_retriable
 from kafkalog.protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError, error_for
 from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-
-from .member import Beat, Member
 
 _log = logging.getLogger(__name__)
 _LEAVE_S = 5.0

@@ -10,6 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
+from kafkalog.client.cluster import Broker, Cluster
+from kafkalog.client.coordinators import Coordinators, CoordinatorType
+from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import error_for
 from kafkalog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -22,10 +25,6 @@ from kafkalog.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
-
-from .cluster import Broker, Cluster
-from .coordinators import Coordinators, CoordinatorType
-from .types import TopicPartition
 
 T = TypeVar("T")
 

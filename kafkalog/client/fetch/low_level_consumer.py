@@ -14,6 +14,13 @@ import logging
 import time
 from collections.abc import Iterator
 
+from kafkalog.client.closing import Closing
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.connection import Connection
+from kafkalog.client.errors import ClientError, InvalidResponseError
+from kafkalog.client.retry import Retry
+from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.protocol.errors import KafkaError, error_for
 from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from kafkalog.protocol.messages.list_offsets import (
@@ -24,14 +31,6 @@ from kafkalog.protocol.messages.list_offsets import (
 )
 from kafkalog.records.any_format import decode_any, iter_any_headers, timestamp_type
 from kafkalog.records.batch import LOG_OVERHEAD, MAGIC
-
-from .closing import Closing
-from .cluster import Cluster
-from .config import ClientConfig
-from .connection import Connection
-from .errors import ClientError, InvalidResponseError
-from .retry import Retry
-from .types import ConsumerRecord, TopicPartition
 
 _log = logging.getLogger(__name__)
 

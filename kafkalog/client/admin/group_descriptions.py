@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kafkalog.client.cluster import Broker
+from kafkalog.client.consumer.protocol import PROTOCOL_TYPE, decode_assignment
+from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.messages import consumer_group_describe as next_generation
 from kafkalog.protocol.messages import describe_groups as classic
-
-from .cluster import Broker
-from .consumer.protocol import PROTOCOL_TYPE, decode_assignment
-from .types import TopicPartition
 
 CLASSIC_TYPE, CONSUMER_TYPE = "Classic", "Consumer"
 EMPTY, DEAD = "Empty", "Dead"

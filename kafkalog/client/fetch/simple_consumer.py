@@ -12,19 +12,18 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 
+from kafkalog.client.closing import Closing
+from kafkalog.client.cluster import Broker, Cluster
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.connection import Connection
+from kafkalog.client.errors import ClientTimeoutError, ConfigError, ConnectionFailedError, is_retriable
+from kafkalog.client.fetch.decode import decode_chunk
+from kafkalog.client.fetch.fetch_request import MAX_VERSION, MIN_VERSION, fetch_request, read_partition
+from kafkalog.client.offsets import list_offsets
+from kafkalog.client.retry import Retry
+from kafkalog.client.types import EARLIEST, LATEST, ConsumerRecord, TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
 from kafkalog.protocol.messages.fetch import FetchResponse
-
-from .closing import Closing
-from .cluster import Broker, Cluster
-from .config import ClientConfig
-from .connection import Connection
-from .decode import decode_chunk
-from .errors import ClientTimeoutError, ConfigError, ConnectionFailedError, is_retriable
-from .fetcher import MAX_VERSION, MIN_VERSION, fetch_request, read_partition
-from .offsets import list_offsets
-from .retry import Retry
-from .types import EARLIEST, LATEST, ConsumerRecord, TopicPartition
 
 _log = logging.getLogger(__name__)
 _RESOLVE_S = 5.0

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.fetch.fetch_request import FetchedChunk
+from kafkalog.client.types import READ_COMMITTED, ConsumerRecord, TopicPartition
 from kafkalog.records.any_format import decode_any, iter_any_headers, timestamp_type
 from kafkalog.records.batch import MAGIC, BatchHeader, decode_batch, records_section, verify_crc
 from kafkalog.records.control import ControlRecordType, parse_control_type
-
-from .config import ClientConfig
-from .fetcher import FetchedChunk
-from .types import READ_COMMITTED, ConsumerRecord, TopicPartition
 
 _INT64_RANGE = 1 << 64
 

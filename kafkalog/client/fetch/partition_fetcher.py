@@ -1,118 +1,24 @@
-"""Record bytes of one partition, from its leader.
+"""Fetch the record bytes of one partition from its leader.
 
-No fetch session (KIP-227): one partition a request has nothing to leave out. Topics go by name, so at most Fetch 12.
+There is no fetch session (KIP-227): a request for one partition has nothing to leave out.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
-from struct import Struct
-from typing import NamedTuple
 
-from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
-from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from kafkalog.records.any_format import HEADER_SIZES
-from kafkalog.records.batch import LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT
-from kafkalog.records.message_set import MIN_ENTRY_SIZE
-
-from .closing import Closing
-from .cluster import Cluster
-from .config import ClientConfig
-from .connection import Connection
-from .errors import ClientError, ClientTimeoutError, ConnectionFailedError, InvalidResponseError
-from .retry import Retry
-from .types import READ_UNCOMMITTED, TopicPartition
+from kafkalog.client.closing import Closing
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.connection import Connection
+from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError, InvalidResponseError
+from kafkalog.client.fetch.fetch_request import MAX_VERSION, MIN_VERSION, FetchedChunk, fetch_request, read_partition
+from kafkalog.client.retry import Retry
+from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
+from kafkalog.protocol.errors import error_for
+from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
 
 _log = logging.getLogger(__name__)
-
-MIN_VERSION = 4
-"""Fetch before version 4 converts records to the formats before record batch v2."""
-MAX_VERSION = 12
-_START = Struct(">qi")
-_INT32 = Struct(">i")
-_NOTHING = memoryview(b"")
-
-
-class FetchedChunk(NamedTuple):
-    """What one fetch brought.
-
-    ``records``: whole record batches as the log holds them, be they messages of formats v0 and v1, the first of which
-    may begin before the offset asked for, and perhaps a piece of one more; a view of a buffer of its own. ``aborted``:
-    (producer id, first offset) of aborted transactions in it, for read_committed. Offsets are -1 where the broker does
-    not tell them.
-    """
-
-    records: memoryview
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: list[tuple[int, int]]
-
-    def next_offset(self, offset: int) -> int:
-        """Where to fetch next after these records, which were fetched from ``offset``: after the last whole batch."""
-        buf, end, pos = self.records, len(self.records), 0
-        while end - pos >= MIN_ENTRY_SIZE:
-            base_offset, batch_length = _START.unpack_from(buf, pos)
-            size, magic = LOG_OVERHEAD + batch_length, buf[pos + MAGIC_AT]
-            if magic > MAGIC or not HEADER_SIZES[magic] <= size <= end - pos:
-                break
-            delta = _INT32.unpack_from(buf, pos + LAST_OFFSET_DELTA_AT)[0] if magic == MAGIC else 0
-            offset = max(offset, base_offset + delta + 1)
-            pos += size
-        return offset
-
-
-def fetch_request(
-    partitions: Iterable[tuple[TopicPartition, int, int]],
-    config: ClientConfig,
-    *,
-    max_bytes: int,
-    partition_max_bytes: int,
-    isolation_level: int,
-    max_wait: float | None = None,
-) -> FetchRequest:
-    """A request without a session for (partition, offset, leader epoch), in this order. ``max_wait`` in seconds."""
-    topics: dict[str, FetchTopic] = {}
-    for tp, offset, epoch in partitions:
-        topic = topics.setdefault(tp.topic, FetchTopic(topic=tp.topic))
-        topic.partitions.append(
-            FetchPartition(
-                partition=tp.partition,
-                current_leader_epoch=epoch,
-                fetch_offset=offset,
-                partition_max_bytes=partition_max_bytes,
-            )
-        )
-    return FetchRequest(
-        replica_id=-1,
-        max_wait_ms=round((config.fetch_max_wait if max_wait is None else max_wait) * 1000),
-        min_bytes=config.fetch_min_bytes,
-        max_bytes=max_bytes,
-        isolation_level=isolation_level,
-        session_epoch=-1,
-        topics=list(topics.values()),
-    )
-
-
-def read_partition(tp: TopicPartition, data: PartitionData, offset: int) -> FetchedChunk:
-    """What a response has of a partition that was fetched from ``offset``; raises the error that it reports."""
-    if data.error_code:
-        where = f"partition {tp} at offset {offset}"
-        error = error_for(data.error_code)
-        if isinstance(error, OffsetOutOfRangeError) and data.log_start_offset >= 0:
-            where += f", whose log begins at {data.log_start_offset}"
-        raise type(error)(f"{where}: {error.message}")
-    aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
-    records: memoryview = _NOTHING if data.records is None else data.records
-    if len(records) and (
-        len(records) < _START.size or not 0 <= _START.unpack_from(records)[1] <= len(records) - LOG_OVERHEAD
-    ):
-        # Since Fetch 3 the first batch comes in whole, whatever its size. Without this check a reader would ask for it
-        # for ever.
-        raise InvalidResponseError(f"{tp} at offset {offset}: a response of {len(records)} bytes with no whole batch")
-    return FetchedChunk(records, data.high_watermark, data.last_stable_offset, data.log_start_offset, aborted)
 
 
 class PartitionFetcher(Closing):

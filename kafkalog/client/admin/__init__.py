@@ -1,0 +1,79 @@
+"""Administration of a cluster: `Admin` and its parts.
+
+- `admin`                `Admin`, one object with a part for each subject
+- `topics`               create, delete, describe and grow topics; delete records
+- `configs`              configurations of topics, brokers and groups
+- `groups`               consumer groups seen from outside; `group_descriptions` their members and states as values;
+                         `group_offsets` what a group has committed
+- `quotas`               client quotas (KIP-546)
+- `replicas`             leader elections, reassignments, log directories
+- `transactions`         transactional ids, producers, hanging transactions (KIP-664)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkalog.client.admin.admin import Admin
+    from kafkalog.client.admin.configs import (
+        ConfigAdmin,
+        ConfigChange,
+        ConfigEntry,
+        ConfigOperation,
+        ConfigResource,
+        ConfigSource,
+        ConfigSynonym,
+        ResourceType,
+    )
+    from kafkalog.client.admin.group_descriptions import MemberToRemove
+    from kafkalog.client.admin.groups import GroupAdmin
+    from kafkalog.client.admin.quotas import ANY, QuotaAdmin
+    from kafkalog.client.admin.replicas import ElectionType, ReplicaAdmin, ReplicaOnBroker
+    from kafkalog.client.admin.topics import NewTopic, TopicAdmin
+    from kafkalog.client.admin.transactions import TransactionsAdmin
+
+__all__ = [
+    "ANY",
+    "Admin",
+    "ConfigAdmin",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigOperation",
+    "ConfigResource",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ElectionType",
+    "GroupAdmin",
+    "MemberToRemove",
+    "NewTopic",
+    "QuotaAdmin",
+    "ReplicaAdmin",
+    "ReplicaOnBroker",
+    "ResourceType",
+    "TopicAdmin",
+    "TransactionsAdmin",
+]
+
+_MODULES = {
+    "ANY": "quotas",
+    "Admin": "admin",
+    "ElectionType": "replicas",
+    "GroupAdmin": "groups",
+    "MemberToRemove": "group_descriptions",
+    "NewTopic": "topics",
+    "QuotaAdmin": "quotas",
+    "ReplicaAdmin": "replicas",
+    "ReplicaOnBroker": "replicas",
+    "TopicAdmin": "topics",
+    "TransactionsAdmin": "transactions",
+}
+"""Where a name is; the others are in `configs`."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is named only then: a command that uses one part is to start at once."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'configs')}"), name)

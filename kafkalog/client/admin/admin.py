@@ -1,0 +1,137 @@
+"""The administrator's client: one object with a part for each subject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kafkalog.client.admin.configs import ConfigAdmin, ConfigChange, ConfigEntry, ConfigResource
+from kafkalog.client.admin.topics import NewTopic, TopicAdmin
+from kafkalog.client.closing import Closing
+from kafkalog.client.cluster import Cluster, ClusterMetadata, TopicMetadata
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.client.admin.groups import GroupAdmin
+    from kafkalog.client.admin.quotas import QuotaAdmin
+    from kafkalog.client.admin.replicas import ReplicaAdmin
+    from kafkalog.client.admin.transactions import TransactionsAdmin
+
+
+class Admin(Closing):
+    """Administer a cluster, as the Admin of Java's client and KafkaAdminClient of kafka-python do.
+
+    Each part has the calls of one subject: `topics`, `configs`, `groups`, `quotas`, `replicas` and `transactions`. All
+    of them use the same connections. The calls about topics and configurations may also be made on this object itself.
+    A call waits up to ``default.api.timeout.ms`` and then raises ClientTimeoutError.
+
+        with Admin(ClientConfig.from_dict({"bootstrap.servers": "localhost:9092"})) as admin:
+            admin.create_topics([NewTopic("words", num_partitions=3)])
+            print(admin.groups.list_groups())
+
+    Args:
+        config: The client's configuration.
+        cluster: Connections to use instead of opening others. They stay the caller's: `close` leaves them open.
+    """
+
+    def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
+        self._own_cluster = cluster is None
+        self._config = config
+        self.cluster = cluster or Cluster(config)
+        self.topics = TopicAdmin(self.cluster)
+        """Create, delete, describe and grow topics; delete their oldest records."""
+        self.configs = ConfigAdmin(self.cluster)
+        """Read and change configurations."""
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._own_cluster:
+            self.cluster.close()
+
+    # Parts that few programs use are imported when they are named: a command is to start at once.
+
+    @cached_property
+    def groups(self) -> GroupAdmin:
+        """List, describe and delete consumer groups; read and change their offsets; remove members."""
+        from kafkalog.client.admin.groups import GroupAdmin
+
+        return GroupAdmin(self._config, cluster=self.cluster)
+
+    @cached_property
+    def quotas(self) -> QuotaAdmin:
+        """Read and change client quotas."""
+        from kafkalog.client.admin.quotas import QuotaAdmin
+
+        return QuotaAdmin(self._config, cluster=self.cluster)
+
+    @cached_property
+    def replicas(self) -> ReplicaAdmin:
+        """Elect leaders, reassign partitions, describe log directories and move replicas between them."""
+        from kafkalog.client.admin.replicas import ReplicaAdmin
+
+        return ReplicaAdmin(self._config, cluster=self.cluster)
+
+    @cached_property
+    def transactions(self) -> TransactionsAdmin:
+        """List and describe transactions; find hanging ones and abort them; fence producers."""
+        from kafkalog.client.admin.transactions import TransactionsAdmin
+
+        return TransactionsAdmin(self._config, cluster=self.cluster)
+
+    # Topics
+
+    def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
+        """Create topics; see `TopicAdmin.create_topics`."""
+        self.topics.create_topics(topics, validate_only=validate_only)
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics; see `TopicAdmin.delete_topics`."""
+        self.topics.delete_topics(names)
+
+    def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Add partitions to topics; see `TopicAdmin.create_partitions`."""
+        self.topics.create_partitions(counts, assignments=assignments, validate_only=validate_only)
+
+    def list_topics(self, *, internal: bool = False) -> list[str]:
+        """List the names of all topics; see `TopicAdmin.list_topics`."""
+        return self.topics.list_topics(internal=internal)
+
+    def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicMetadata]:
+        """Describe partitions, leaders and replicas of topics; see `TopicAdmin.describe_topics`."""
+        return self.topics.describe_topics(names)
+
+    def describe_cluster(self) -> ClusterMetadata:
+        """Describe the cluster: its id, its brokers and its controller."""
+        return self.cluster.metadata([], refresh=True)
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete the records before given offsets; see `TopicAdmin.delete_records`."""
+        return self.topics.delete_records(before)
+
+    # Configurations
+
+    def describe_configs(
+        self, resources: Iterable[ConfigResource], names: Sequence[str] | None = None, *, synonyms: bool = False
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """Read configurations; see `ConfigAdmin.describe_configs`."""
+        return self.configs.describe_configs(resources, names, synonyms=synonyms)
+
+    def incremental_alter_configs(
+        self, changes: Mapping[ConfigResource, Iterable[ConfigChange]], *, validate_only: bool = False
+    ) -> None:
+        """Change single configurations; see `ConfigAdmin.incremental_alter_configs`."""
+        self.configs.incremental_alter_configs(changes, validate_only=validate_only)
+
+    def alter_configs(
+        self, configs: Mapping[ConfigResource, Mapping[str, str]], *, validate_only: bool = False
+    ) -> None:
+        """Replace all configurations of resources; see `ConfigAdmin.alter_configs`."""
+        self.configs.alter_configs(configs, validate_only=validate_only)

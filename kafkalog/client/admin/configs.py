@@ -1,0 +1,213 @@
+"""Configurations of topics, brokers and groups: read and change them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import about
+from kafkalog.client.retry import Retry
+from kafkalog.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from kafkalog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkalog.protocol.messages.incremental_alter_configs import AlterableConfig as IncrementalConfig
+from kafkalog.protocol.messages.incremental_alter_configs import AlterConfigsResource as IncrementalResource
+from kafkalog.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+_log = logging.getLogger(__name__)
+
+
+class ResourceType(IntEnum):
+    """What has a configuration."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigSource(IntEnum):
+    """Where a configuration's value comes from."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    BROKER = 2
+    ALL_BROKERS = 3
+    STATIC = 4
+    DEFAULT = 5
+    LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class ConfigOperation(IntEnum):
+    """What `ConfigAdmin.incremental_alter_configs` does to a configuration; the last two are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigResource(NamedTuple):
+    """A topic or a group by name, or a broker by id (``""``: the default of all brokers)."""
+
+    type: ResourceType
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> ConfigResource:
+        return cls(ResourceType.TOPIC, name)
+
+    @classmethod
+    def broker(cls, node_id: int) -> ConfigResource:
+        return cls(ResourceType.BROKER, str(node_id))
+
+
+class ConfigSynonym(NamedTuple):
+    """A place that a configuration's value may come from, and the value there."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """One configuration; ``value`` is None where it is unset or secret.
+
+    ``synonyms``: where the value comes from and would come from next, if they were asked for.
+    """
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...] = ()
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT
+
+
+class ConfigChange(NamedTuple):
+    """A change of one configuration; ``value`` is not needed to DELETE."""
+
+    name: str
+    value: str | None = None
+    operation: ConfigOperation = ConfigOperation.SET
+
+
+class ConfigAdmin:
+    """The part of `Admin` that administers configurations, over the connections of ``cluster``."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def describe_configs(
+        self, resources: Iterable[ConfigResource], names: Sequence[str] | None = None, *, synonyms: bool = False
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """The configurations of topics, brokers and groups, or those of them that are called one of ``names``."""
+        described = {}
+        for resource in resources:
+            request = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(
+                        resource_type=resource.type,
+                        resource_name=resource.name,
+                        configuration_keys=None if names is None else list(names),
+                    )
+                ],
+                include_synonyms=synonyms,
+            )
+            (result,) = self._to_resource(resource, request).results
+            _raise(result)
+            entries = [
+                ConfigEntry(
+                    each.name,
+                    each.value,
+                    _entry_source(each),
+                    each.read_only,
+                    each.is_sensitive,
+                    tuple(ConfigSynonym(also.name, also.value, _source(also.source)) for also in each.synonyms),
+                )
+                for each in result.configs
+            ]
+            described[resource] = {entry.name: entry for entry in entries}
+        return described
+
+    def incremental_alter_configs(
+        self, changes: Mapping[ConfigResource, Iterable[ConfigChange]], *, validate_only: bool = False
+    ) -> None:
+        """Change single configurations; the others stay as they are. Raises InvalidConfigError, …."""
+        for resource, wanted in changes.items():
+            configs = [
+                IncrementalConfig(name=change.name, config_operation=change.operation, value=change.value)
+                for change in wanted
+            ]
+            self._send(
+                resource,
+                IncrementalAlterConfigsRequest(
+                    resources=[
+                        IncrementalResource(resource_type=resource.type, resource_name=resource.name, configs=configs)
+                    ],
+                    validate_only=validate_only,
+                ),
+            )
+
+    def alter_configs(
+        self, configs: Mapping[ConfigResource, Mapping[str, str]], *, validate_only: bool = False
+    ) -> None:
+        """Replace all configurations of each resource: what is not named goes back to its default.
+
+        `incremental_alter_configs` is safer, and needs Kafka 2.3.
+        """
+        for resource, wanted in configs.items():
+            entries = [AlterableConfig(name=name, value=value) for name, value in wanted.items()]
+            self._send(
+                resource,
+                AlterConfigsRequest(
+                    resources=[
+                        AlterConfigsResource(resource_type=resource.type, resource_name=resource.name, configs=entries)
+                    ],
+                    validate_only=validate_only,
+                ),
+            )
+
+    def _send(self, resource: ConfigResource, request: Any) -> None:
+        (result,) = self._to_resource(resource, request).responses
+        _raise(result)
+
+    def _to_resource(self, resource: ConfigResource, request: Any) -> Any:
+        """Ask the broker that a broker's configuration is about, any broker for everything else."""
+        if resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name:
+            retry = Retry(self._cluster.config)
+            known = self._cluster.metadata([], deadline=retry.deadline, refresh=True).brokers
+            if int(resource.name) not in known:
+                there = ", ".join(map(str, sorted(known)))
+                _log.warning("there is no broker %s at present, but %s; trying again", resource.name, there)
+            return retry.run(lambda: self._cluster.request_to(int(resource.name), request))
+        return self._cluster.request_any(request)
+
+
+def _raise(result: Any) -> None:
+    if result.error_code:
+        kinds = {each.value: each.name.lower().replace("_", " ") for each in ResourceType}
+        what = f"{kinds.get(result.resource_type, 'resource')} {result.resource_name}".rstrip()
+        raise about(result.error_code, what, result.error_message)
+
+
+def _entry_source(entry: Any) -> ConfigSource:
+    if entry.config_source < 0:
+        return ConfigSource.DEFAULT if entry.is_default else ConfigSource.UNKNOWN
+    return _source(entry.config_source)
+
+
+def _source(code: int) -> ConfigSource:
+    try:
+        return ConfigSource(code)
+    except ValueError:
+        return ConfigSource.UNKNOWN

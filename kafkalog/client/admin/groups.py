@@ -1,0 +1,364 @@
+"""Consumer groups from outside: what there is, who is in them, how far they are; their offsets changed, groups deleted.
+
+Every request about a group goes to its coordinator, which is looked up first and again when it moved. Groups of both
+protocols are described alike: the classic one (JoinGroup, SyncGroup) and the one of KIP-848 (ConsumerGroupHeartbeat).
+
+Where a call names several groups, partitions or members, each has an outcome of its own: None, or the error that the
+coordinator reports. Errors that trying again may help against are tried until ``default.api.timeout.ms`` is over, and
+then the call raises ClientTimeoutError.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from kafkalog.client.admin.group_descriptions import (
+    CONSUMER_TYPE,
+    CommittedOffset,
+    GroupDescription,
+    GroupListing,
+    MemberToRemove,
+    of_classic,
+    of_next_generation,
+)
+from kafkalog.client.admin.group_offsets import GroupOffsets
+from kafkalog.client.closing import Closing
+from kafkalog.client.cluster import Broker, Cluster
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.coordinators import Coordinators, CoordinatorType
+from kafkalog.client.errors import InvalidResponseError, is_retriable
+from kafkalog.client.retry import Retry
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import (
+    ErrorCode,
+    InvalidRequestError,
+    KafkaError,
+    UnsupportedVersionError,
+    error_for,
+)
+from kafkalog.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from kafkalog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kafkalog.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kafkalog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kafkalog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kafkalog.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from kafkalog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+
+_STATES_SINCE, _TYPES_SINCE = 4, 5
+"""Versions of ListGroups that filter by state and by type."""
+_MANY_GROUPS_SINCE = 8
+"""The version of OffsetFetch that asks for many groups at once."""
+_STABLE_SINCE = 7
+"""The version of OffsetFetch that can wait for transactions."""
+_BATCH_SINCE = 3
+"""The version of LeaveGroup that takes several members, static ones too."""
+_REASON = "member was removed by an admin"
+
+Outcome: TypeAlias = KafkaError | None
+Ask: TypeAlias = Callable[[Broker, Sequence[str], float], Mapping[str, Any]]
+
+
+class GroupAdmin(Closing):
+    """Administration of consumer groups; see the module."""
+
+    def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
+        self._config = config
+        self._own_cluster = cluster is None
+        self.cluster = cluster or Cluster(config)
+        self._coordinators = Coordinators(self.cluster)
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._own_cluster:
+            self.cluster.close()
+
+    # Reading
+
+    def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
+        """The groups that all brokers coordinate, sorted by name; of these states and types where some are given.
+
+        Raises UnsupportedVersionError where a filter is asked of a broker that knows none, and what a broker reports.
+        """
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        least = _TYPES_SINCE if request.types_filter else _STATES_SINCE if request.states_filter else 0
+        retry = Retry(self._config)
+        found: dict[str, GroupListing] = {}
+        for node_id in self.cluster.metadata([], refresh=True, deadline=retry.deadline).brokers:
+
+            def ask(node_id: int = node_id) -> ListGroupsResponse:
+                response: ListGroupsResponse = self.cluster.request_to(
+                    node_id, request, timeout=self._timeout(retry), min_version=least
+                )
+                if response.error_code:
+                    raise _error(response.error_code, f"broker {node_id}")
+                return response
+
+            for each in retry.run(ask).groups:
+                found[each.group_id] = GroupListing(
+                    each.group_id, each.protocol_type, each.group_state, each.group_type.capitalize()
+                )
+        return [found[name] for name in sorted(found)]
+
+    def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
+        """The state and the members of each group. Raises GroupAuthorizationFailedError, …."""
+        found: dict[str, GroupDescription] = self._all(groups, self._describe)
+        return found
+
+    def offsets(
+        self, groups: Iterable[str], *, require_stable: bool = False
+    ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+        """What each group has committed, sorted by partition; nothing for a group that does not exist.
+
+        ``require_stable`` waits for the end of transactions that commit offsets (KIP-447). Raises
+        GroupAuthorizationFailedError, …, and the first error of a partition.
+        """
+
+        def ask(coordinator: Broker, names: Sequence[str], timeout: float) -> Mapping[str, Any]:
+            try:
+                return self._fetch_many(coordinator, names, timeout, require_stable)
+            except UnsupportedVersionError:
+                return self._fetch_single(coordinator, names, timeout, require_stable)
+
+        found: dict[str, dict[TopicPartition, CommittedOffset]] = self._all(groups, ask)
+        return found
+
+    # Changing
+
+    def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit positions for a group that has no members, which comes to be where there is none of that name.
+
+        Raises UnknownMemberIdError where it has some, GroupAuthorizationFailedError, …, and the first error of a
+        partition, after the others have been committed.
+        """
+        GroupOffsets(self.cluster, group, coordinators=self._coordinators).commit(offsets)
+
+    def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Outcome]:
+        """Forget what a group has committed in these partitions.
+
+        An outcome may be GroupSubscribedToTopicError or UnknownTopicOrPartitionError. Raises GroupIdNotFoundError,
+        NonEmptyGroupError for a group that has members which are no consumers, ….
+        """
+        topics: dict[str, list[OffsetDeleteRequestPartition]] = defaultdict(list)
+        for tp in sorted(partitions):
+            topics[tp.topic].append(OffsetDeleteRequestPartition(partition_index=tp.partition))
+        request = OffsetDeleteRequest(
+            group_id=group,
+            topics=[OffsetDeleteRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
+        )
+        response: OffsetDeleteResponse = self._coordinators.request(
+            CoordinatorType.GROUP, group, request, lambda answer: _check(answer.error_code, f"group {group}")
+        )
+        return {
+            (tp := TopicPartition(topic.name, each.partition_index)): _outcome(each.error_code, f"partition {tp}")
+            for topic in response.topics
+            for each in topic.partitions
+        }
+
+    def delete_groups(self, groups: Iterable[str]) -> dict[str, Outcome]:
+        """Delete groups with all they have committed: NonEmptyGroupError, GroupIdNotFoundError, … are outcomes."""
+
+        def ask(coordinator: Broker, names: Sequence[str], timeout: float) -> Mapping[str, Any]:
+            response: DeleteGroupsResponse = self.cluster.request_to(
+                coordinator.node_id, DeleteGroupsRequest(groups_names=list(names)), timeout=timeout
+            )
+            return {each.group_id: _outcome(each.error_code, f"group {each.group_id}") for each in response.results}
+
+        return self._outcomes(groups, ask)
+
+    def remove_members(
+        self, group: str, members: Collection[MemberToRemove] | None = None, *, reason: str = ""
+    ) -> dict[MemberToRemove, Outcome]:
+        """Have members leave (None: all of them), so that the others share their partitions at once.
+
+        For static members that will not come back: a member that lives finds out and joins again. UnknownMemberIdError
+        is an outcome. ``reason`` is for the broker's log (KIP-800).
+
+        Raises GroupAuthorizationFailedError, …, and InvalidRequestError for a group of KIP-848, whose members can only
+        leave by themselves.
+        """
+        described = self.describe_groups([group])[group]
+        if described.type == CONSUMER_TYPE:
+            raise InvalidRequestError(f"group {group}: members of a group of the consumer protocol leave by themselves")
+        if members is None:
+            members = [
+                MemberToRemove(instance_id=each.instance_id) if each.instance_id else MemberToRemove(each.member_id)
+                for each in described.members
+            ]
+        if not members:
+            return {}
+        request = LeaveGroupRequest(
+            group_id=group,
+            members=[
+                MemberIdentity(
+                    member_id=each.member_id,
+                    group_instance_id=each.instance_id,
+                    reason=f"{_REASON}: {reason}" if reason else _REASON,
+                )
+                for each in members
+            ],
+        )
+
+        def leave(coordinator: Broker, timeout: float) -> LeaveGroupResponse:
+            answer: LeaveGroupResponse = self.cluster.request_to(
+                coordinator.node_id, request, timeout=timeout, min_version=_BATCH_SINCE
+            )
+            _check(answer.error_code, f"group {group}")
+            return answer
+
+        response = self._coordinators.run(CoordinatorType.GROUP, group, leave)
+        return {
+            wanted: _outcome(each.error_code, f"member {wanted.instance_id or wanted.member_id}")
+            for wanted, each in zip(members, response.members, strict=True)
+        }
+
+    # What coordinators are asked
+
+    def _describe(self, coordinator: Broker, names: Sequence[str], timeout: float) -> Mapping[str, Any]:
+        """Ask for groups of KIP-848 first, and then for those that are none, as Kafka's admin client does."""
+        found: dict[str, Any] = {}
+        try:
+            answer: ConsumerGroupDescribeResponse = self.cluster.request_to(
+                coordinator.node_id, ConsumerGroupDescribeRequest(group_ids=list(names)), timeout=timeout
+            )
+        except UnsupportedVersionError:
+            pass
+        else:
+            for each in answer.groups:
+                if each.error_code == ErrorCode.NONE:
+                    found[each.group_id] = of_next_generation(each, coordinator)
+                elif each.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+                    found[each.group_id] = _error(each.error_code, f"group {each.group_id}", each.error_message)
+        rest = [name for name in names if name not in found]
+        if rest:
+            response: DescribeGroupsResponse = self.cluster.request_to(
+                coordinator.node_id, DescribeGroupsRequest(groups=rest), timeout=timeout
+            )
+            for group in response.groups:
+                error = _outcome(group.error_code, f"group {group.group_id}")
+                found[group.group_id] = of_classic(group, coordinator) if error is None else error
+        return found
+
+    def _fetch_many(
+        self, coordinator: Broker, names: Sequence[str], timeout: float, require_stable: bool
+    ) -> Mapping[str, Any]:
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=name, topics=None) for name in names],
+            require_stable=require_stable,
+        )
+        response: OffsetFetchResponse = self.cluster.request_to(
+            coordinator.node_id, request, timeout=timeout, min_version=_MANY_GROUPS_SINCE
+        )
+        return {each.group_id: _offsets(each.group_id, each) for each in response.groups}
+
+    def _fetch_single(
+        self, coordinator: Broker, names: Sequence[str], timeout: float, require_stable: bool
+    ) -> Mapping[str, Any]:
+        found: dict[str, Any] = {}
+        for name in names:
+            request = OffsetFetchRequest(group_id=name, topics=None, require_stable=require_stable)
+            response: OffsetFetchResponse = self.cluster.request_to(
+                coordinator.node_id,
+                request,
+                timeout=timeout,
+                max_version=_MANY_GROUPS_SINCE - 1,
+                min_version=_STABLE_SINCE if require_stable else 0,
+            )
+            found[name] = _offsets(name, response)
+        return found
+
+    # Many groups, each asked of its coordinator
+
+    def _all(self, groups: Iterable[str], ask: Ask) -> dict[str, Any]:
+        """As `_outcomes`; the first error is raised."""
+        outcomes = self._outcomes(groups, ask)
+        for outcome in outcomes.values():
+            if isinstance(outcome, Exception):
+                raise outcome
+        return outcomes
+
+    def _outcomes(self, groups: Iterable[str], ask: Ask) -> dict[str, Any]:
+        """What ``ask`` tells of each group, in their order: a value, or the error of one that failed for good.
+
+        ``ask`` gets a coordinator, those of the groups that are its own, and a timeout (s). Groups that it gives a
+        retriable error are asked for again, perhaps of another coordinator.
+        """
+        names = list(dict.fromkeys(groups))
+        retry = Retry(self._config)
+        found: dict[str, Any] = {}
+        while left := [name for name in names if name not in found]:
+            again: Exception | None = None
+            for name, outcome in self._ask(left, ask, retry).items():
+                if isinstance(outcome, Exception) and is_retriable(outcome):
+                    again = outcome
+                    self._coordinators.notice(CoordinatorType.GROUP, name, outcome)
+                else:
+                    found[name] = outcome
+            if again is not None:
+                retry.after(again)
+        return {name: found[name] for name in names}
+
+    def _ask(self, names: Sequence[str], ask: Ask, retry: Retry) -> dict[str, Any]:
+        """One try; every one of the groups has an outcome, retriable errors among them."""
+        outcomes: dict[str, Any] = {}
+        of_coordinator: dict[Broker, list[str]] = defaultdict(list)
+        for name in names:
+            try:
+                coordinator = self._coordinators.find_now(CoordinatorType.GROUP, name, deadline=retry.deadline)
+            except KafkaError as error:
+                outcomes[name] = error
+            else:
+                of_coordinator[coordinator].append(name)
+        for coordinator, groups in of_coordinator.items():
+            try:
+                answers = ask(coordinator, groups, self._timeout(retry))
+            except Exception as error:
+                if not is_retriable(error):
+                    raise
+                answers = dict.fromkeys(groups, error)
+            for name in groups:
+                if name not in answers:
+                    raise InvalidResponseError(f"a request about group {name} was answered without it")
+                outcomes[name] = answers[name]
+        return outcomes
+
+    def _timeout(self, retry: Retry) -> float:
+        return min(self._config.request_timeout, max(retry.left, 0.001))
+
+
+def _offsets(group: str, answer: Any) -> dict[TopicPartition, CommittedOffset] | KafkaError:
+    """Of a group in an OffsetFetch response, or of the one group that the whole response is about."""
+    if answer.error_code:
+        return _error(answer.error_code, f"group {group}")
+    found = {}
+    for topic in answer.topics:
+        for each in topic.partitions:
+            tp = TopicPartition(topic.name, each.partition_index)
+            if each.error_code:
+                return _error(each.error_code, f"group {group}, reading the offset of {tp}")
+            if each.committed_offset >= 0:
+                found[tp] = CommittedOffset(each.committed_offset, each.committed_leader_epoch, each.metadata or "")
+    return dict(sorted(found.items()))
+
+
+def _error(code: int, what: str, message: str | None = None) -> KafkaError:
+    error = error_for(code)
+    return type(error)(f"{what}: {message or error.message}")
+
+
+def _outcome(code: int, what: str) -> Outcome:
+    return _error(code, what) if code else None
+
+
+def _check(code: int, what: str) -> None:
+    if code:
+        raise _error(code, what)

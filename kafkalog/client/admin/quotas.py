@@ -1,0 +1,120 @@
+"""Client quotas as administrators see them: what users, client ids and addresses may use (KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final, Literal, NamedTuple
+
+from kafkalog.client.closing import Closing
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.errors import about
+from kafkalog.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasEntity,
+    AlterClientQuotasEntry,
+    AlterClientQuotasOp,
+    AlterClientQuotasRequest,
+)
+from kafkalog.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasComponent,
+    DescribeClientQuotasRequest,
+)
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+"""The types that name an entity."""
+_EXACT, _DEFAULT, _ANY = range(3)
+
+
+class Every(Enum):
+    """The name of all entities of a type, its default among them."""
+
+    NAME = "any name"
+
+
+ANY: Final = Every.NAME
+Name = str | None | Literal[Every.NAME]
+"""A name, None for the default of the type, or ANY."""
+
+
+class ClientQuota(NamedTuple):
+    """An entity, as names by type (None is the default of the type), and its values by key."""
+
+    entity: dict[str, str | None]
+    values: dict[str, float]
+
+
+class QuotaAdmin(Closing):
+    """Administration of client quotas. Calls raise ClientTimeoutError once ``default.api.timeout.ms`` is over."""
+
+    def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
+        self._own_cluster = cluster is None
+        self.cluster = cluster or Cluster(config)
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._own_cluster:
+            self.cluster.close()
+
+    def describe(self, entity: Mapping[str, Name] | None = None, *, strict: bool = False) -> list[ClientQuota]:
+        """The quotas of entities that have the types of ``entity`` with these names; of all, where that is None.
+
+        Args:
+            strict: only of those that have no further type.
+
+        Raises:
+            InvalidRequestError, UnsupportedVersionError: there are no such entities; or the broker is too old.
+        """
+        components = [_component(kind, name) for kind, name in (entity or {}).items()]
+        response: Any = self.cluster.request_any(DescribeClientQuotasRequest(components=components, strict=strict))
+        if response.error_code:
+            raise about(response.error_code, "client quotas", response.error_message)
+        return [
+            ClientQuota(
+                {part.entity_type: part.entity_name for part in entry.entity},
+                {value.key: value.value for value in entry.values},
+            )
+            for entry in response.entries or ()
+        ]
+
+    def alter(
+        self, entity: Mapping[str, str | None], values: Mapping[str, float | None], *, validate_only: bool = False
+    ) -> None:
+        """Set ``values`` of an entity, and remove those that are None; the others stay as they are.
+
+        Raises:
+            InvalidRequestError: there is no such entity or key, or the key has no such value.
+            TypeError: a value is no number.
+        """
+        for key, value in values.items():
+            if value is not None and not isinstance(value, int | float):
+                raise TypeError(f"{key}={value!r}: a quota is a number, or None to remove it")
+        parts = [AlterClientQuotasEntity(entity_type=kind, entity_name=name) for kind, name in entity.items()]
+        ops = [
+            AlterClientQuotasOp(key=key, value=0.0 if value is None else value, remove=value is None)
+            for key, value in values.items()
+        ]
+        request = AlterClientQuotasRequest(
+            entries=[AlterClientQuotasEntry(entity=parts, ops=ops)], validate_only=validate_only
+        )
+        response: Any = self.cluster.request_any(request)
+        for result in response.entries:
+            if result.error_code:
+                raise about(result.error_code, entity_text(entity) or "client quotas", result.error_message)
+
+
+def entity_text(entity: Mapping[str, str | None]) -> str:
+    """What Kafka's tools call an entity, such as ``user-principal 'ann', the default client-id``."""
+    kinds = {USER: "user-principal", CLIENT_ID: "client-id", IP: "ip"}
+    return ", ".join(
+        f"the default {text}" if entity[kind] is None else f"{text} '{entity[kind]}'"
+        for kind, text in kinds.items()
+        if kind in entity
+    )
+
+
+def _component(kind: str, name: Name) -> DescribeClientQuotasComponent:
+    if name is ANY:
+        return DescribeClientQuotasComponent(entity_type=kind, match_type=_ANY, match=None)
+    match = _DEFAULT if name is None else _EXACT
+    return DescribeClientQuotasComponent(entity_type=kind, match_type=match, match=name)

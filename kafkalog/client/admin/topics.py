@@ -1,0 +1,214 @@
+"""Topics: create, delete, describe and grow them, and delete their oldest records.
+
+Requests that change topics go to the controller. An error that the broker reports is raised, with the broker's own
+words where it gives some. Where a call names several topics and some of them fail, the others are done all the same,
+and the error of the first topic that failed is raised.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kafkalog.client.cluster import Cluster, TopicMetadata
+from kafkalog.client.errors import about
+from kafkalog.client.retry import Retry
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import ErrorCode, error_for
+from kafkalog.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kafkalog.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kafkalog.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+
+class NewTopic(NamedTuple):
+    """A topic to create: -1 partitions or replicas for the broker's default.
+
+    ``assignments`` has the replicas of each partition, the preferred leader first, in place of the two numbers.
+    """
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = {}
+    assignments: Mapping[int, Sequence[int]] | None = None
+
+
+class TopicAdmin:
+    """The part of `Admin` that administers topics, over the connections of ``cluster``."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
+        """Create topics, or with ``validate_only`` find out whether they could be.
+
+        Raises TopicAlreadyExistsError, InvalidTopicError, InvalidReplicationFactorError, InvalidConfigError, ….
+        """
+        wanted = [
+            CreatableTopic(
+                name=topic.name,
+                num_partitions=-1 if topic.assignments else topic.num_partitions,
+                replication_factor=-1 if topic.assignments else topic.replication_factor,
+                assignments=[
+                    CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
+                    for index, replicas in (topic.assignments or {}).items()
+                ],
+                configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+            )
+            for topic in topics
+        ]
+        self._change_topics(
+            wanted,
+            lambda left, retry: CreateTopicsRequest(
+                topics=left, timeout_ms=self._timeout_ms(retry), validate_only=validate_only
+            ),
+            lambda response: response.topics,
+        )
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics with all that is in them. Raises UnknownTopicOrPartitionError, …."""
+        self._change_topics(
+            [DeleteTopicState(name=name) for name in names],
+            lambda left, retry: DeleteTopicsRequest(
+                topics=left, topic_names=[topic.name or "" for topic in left], timeout_ms=self._timeout_ms(retry)
+            ),
+            lambda response: response.responses,
+        )
+
+    def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Make each topic have ``counts[name]`` partitions in all. Raises InvalidPartitionsError for fewer than now.
+
+        ``assignments``: for some topics, the replicas of each new partition.
+        """
+        wanted = [
+            CreatePartitionsTopic(
+                name=name,
+                count=count,
+                assignments=[CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assignments[name]]
+                if assignments and name in assignments
+                else None,
+            )
+            for name, count in counts.items()
+        ]
+        self._change_topics(
+            wanted,
+            lambda left, retry: CreatePartitionsRequest(
+                topics=left, timeout_ms=self._timeout_ms(retry), validate_only=validate_only
+            ),
+            lambda response: response.results,
+        )
+
+    def list_topics(self, *, internal: bool = False) -> list[str]:
+        """The names of all topics, sorted; with ``internal`` also those that the cluster keeps for itself."""
+        topics = self._cluster.metadata(refresh=True).topics.values()
+        return sorted(topic.name for topic in topics if internal or not topic.is_internal)
+
+    def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicMetadata]:
+        """Partitions, leaders and replicas of topics (None: of all). Raises UnknownTopicOrPartitionError, …."""
+        described = self._cluster.metadata(names, refresh=True).topics
+        for topic in described.values():
+            if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+                raise about(topic.error_code, f"topic {topic.name}")
+        return described
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete all records before these offsets (-1: all there are); the partitions' new first offsets.
+
+        Raises OffsetOutOfRangeError for an offset beyond the high watermark, PolicyViolationError where the topic is
+        only compacted, UnknownTopicOrPartitionError.
+        """
+        retry = Retry(self._cluster.config)
+        done: dict[TopicPartition, int] = {}
+        while True:
+            left = {tp: offset for tp, offset in before.items() if tp not in done}
+            if not left:
+                return {tp: done[tp] for tp in before}
+            try:
+                self._delete_records(left, retry, done)
+            except Exception as error:
+                retry.after(error)
+                self._cluster.forget({tp.topic for tp in left})
+
+    def _timeout_ms(self, retry: Retry) -> int:
+        return round(min(retry.left, self._cluster.config.request_timeout) * 1000)
+
+    def _change_topics(
+        self, topics: list[Any], build: Callable[[list[Any], Retry], Any], results: Callable[[Any], Iterable[Any]]
+    ) -> None:
+        """Send changes to the controller, again for those that fail retriably, and raise the first failure."""
+        if not topics:
+            return
+        names = [topic.name for topic in topics]
+        left = {topic.name: topic for topic in topics}
+        failures: dict[str, Exception] = {}
+
+        def attempt(retry: Retry) -> None:
+            response = self._cluster.request_controller(build(list(left.values()), retry), deadline=retry.deadline)
+            again: Exception | None = None
+            for result in results(response):
+                if result.error_code == ErrorCode.NONE:
+                    left.pop(result.name, None)
+                    continue
+                error = about(result.error_code, f"topic {result.name}", result.error_message)
+                if error.retriable and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    again = error
+                else:
+                    left.pop(result.name, None)
+                    failures[result.name] = error
+            if again is not None:
+                raise again
+
+        try:
+            self._cluster.on_controller(attempt)
+        finally:
+            self._cluster.forget(names)
+        for name in names:
+            if name in failures:
+                raise failures[name]
+
+    def _delete_records(
+        self, left: Mapping[TopicPartition, int], retry: Retry, done: dict[TopicPartition, int]
+    ) -> None:
+        by_leader: dict[int, dict[str, list[DeleteRecordsPartition]]] = defaultdict(lambda: defaultdict(list))
+        for tp, offset in left.items():
+            leader = self._cluster.leader_now(tp, retry.deadline).broker.node_id
+            by_leader[leader][tp.topic].append(DeleteRecordsPartition(partition_index=tp.partition, offset=offset))
+        for node_id, topics in by_leader.items():
+            request = DeleteRecordsRequest(
+                topics=[DeleteRecordsTopic(name=name, partitions=parts) for name, parts in topics.items()],
+                timeout_ms=self._timeout_ms(retry),
+            )
+            response: DeleteRecordsResponse = self._cluster.request_to(node_id, request)
+            failure: Exception | None = None
+            for topic in response.topics:
+                for each in topic.partitions:
+                    tp = TopicPartition(topic.name, each.partition_index)
+                    if each.error_code == ErrorCode.NONE:
+                        done[tp] = each.low_watermark
+                    else:
+                        error = error_for(each.error_code)
+                        failure = type(error)(f"partition {tp}: {error.message}")
+            if failure is not None:
+                raise failure

@@ -1,0 +1,36 @@
+"""`Admin` has a part for each subject, and public import paths stay."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from kafkalog.client import admin
+from kafkalog.client.admin import Admin
+from kafkalog.client.config import ClientConfig
+
+
+def test_the_parts_share_the_connections() -> None:
+    with Admin(ClientConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"})) as client:
+        parts = (client.groups, client.quotas, client.replicas, client.transactions)
+        assert all(part.cluster is client.cluster for part in parts)
+        assert client.groups is client.groups
+
+
+@pytest.mark.parametrize("name", admin.__all__)
+def test_every_exported_name_can_be_imported(name: str) -> None:
+    assert getattr(admin, name) is not None
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("group_admin", "GroupAdmin"),
+        ("quota_admin", "QuotaAdmin"),
+        ("replica_admin", "ReplicaAdmin"),
+        ("transactions_admin", "TransactionsAdmin"),
+    ],
+)
+def test_public_paths_of_version_0_1_stay(module: str, name: str) -> None:
+    assert getattr(import_module(f"kafkalog.client.{module}"), name) is getattr(admin, name)
