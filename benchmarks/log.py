@@ -18,9 +18,9 @@ from struct import Struct
 from broker.log.config import LogConfig
 from broker.log.log import Log
 from broker.log.manager import LogManager
-from kafkalog.records import kernels
 from kafkalog.records.batch import ATTRIBUTES_AT, CRC_AT, Record, encode_batch, read_header
 from kafkalog.records.checksum import crc32c
+from kafkalog.records.kernels import loader
 from kafkalog.records.validate import check_batch
 
 NOW = 1_700_000_000_000
@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--dir", help="where the logs are written")
     parser.add_argument("--partitions", type=int, default=1000)
     arguments = parser.parse_args()
-    kernels.load()
+    loader.load()
     root = Path(tempfile.mkdtemp(prefix="kafkalog-bench-", dir=arguments.dir))
     try:
         print(f"{'what':46} {'cost':>12} {'rate':>14}")

@@ -23,11 +23,11 @@ import cramjam
 import lz4.frame
 import pyarrow as pa
 
-from kafkalog.records import kernels
 from kafkalog.records.allocator import keep_freed_memory
 from kafkalog.records.arrow import decode_arrow, encode_arrow
 from kafkalog.records.batch import HEADER_SIZE, assign_offsets, iter_headers, read_header
 from kafkalog.records.compression import Codec, compress, decompress
+from kafkalog.records.kernels import loader
 from kafkalog.records.validate import check_batch
 
 VALUE_BYTES = 100
@@ -186,7 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--seconds", type=float, default=0.5, help="CPU seconds for each measurement (default 0.5)")
     seconds = parser.parse_args().seconds
-    kernels.load()
+    loader.load()
     keep_freed_memory(256 << 20)  # as option keepFreedMemory has Spark's workers do; the codecs alone gain as well
     print(f"{VALUE_BYTES}-byte values, fetches of {FETCH_BYTES >> 20} MiB, one core, CPU time")
     uncompressed(seconds)

@@ -36,7 +36,7 @@ from benchmarks.startup import started
 from broker.log.config import LogConfig
 from broker.log.log import Log
 from kafkalog.protocol.codec import encode_request
-from kafkalog.records import kernels
+from kafkalog.records.kernels import loader
 from peers import probe
 from tests.support.wire import produce_request, receive_frame
 
@@ -166,7 +166,7 @@ def recovery(root: Path, options: argparse.Namespace) -> None:
 
 
 def segments(root: Path, options: argparse.Namespace) -> None:
-    kernels.load_validation()
+    loader.load_validation()
     batch = big_log.template(16 << 10)
     log = Log.open(root / "segments-0", LogConfig(segment_bytes=SEGMENT_BYTES), clean=True, now_ms=NOW_MS)
     per_segment = SEGMENT_BYTES // len(batch)

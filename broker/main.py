@@ -26,7 +26,7 @@ from broker.metadata.model import MetadataError
 from broker.runtime import Runtime
 from broker.server import Server
 from kafkalog.protocol.errors import KafkaStorageError
-from kafkalog.records import kernels
+from kafkalog.records.kernels import loader
 
 logger = logging.getLogger("kafkalog.broker")
 
@@ -97,7 +97,7 @@ async def _serve(config: BrokerConfig, ops: FileOps) -> None:
 
 def _load_kernels() -> None:
     """Load the record kernels, which all brokers of a process share, on a thread of their own."""
-    loading = kernels.load_in_background()
+    loading = loader.load_in_background()
 
     def settle() -> None:
         loading.join()

@@ -35,8 +35,8 @@ from kafkalog.records.batch import (
     BatchHeader,
     read_header,
 )
-from kafkalog.records.convert import upgraded
-from kafkalog.records.message_set import MIN_ENTRY_SIZE, iter_entries
+from kafkalog.records.legacy.convert import upgraded
+from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE, iter_entries
 
 from . import worker
 from .data_loss import Condition, reporter

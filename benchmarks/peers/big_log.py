@@ -13,8 +13,8 @@ from struct import Struct
 
 from broker.log.config import LogConfig
 from broker.log.log import Log
-from kafkalog.records import kernels
 from kafkalog.records.batch import Record, encode_batch
+from kafkalog.records.kernels import loader
 
 _OFFSET = Struct(">q")
 NOW_MS = 1_700_000_000_000
@@ -31,7 +31,7 @@ def template(batch_bytes: int) -> bytes:
 
 def write(directory: Path, total: int, *, batch_bytes: int = 16 << 10, segment_bytes: int = 1 << 30) -> int:
     """Fill ``directory``, named topic-partition, with ``total`` bytes of batches; the log end offset."""
-    kernels.load_validation()
+    loader.load_validation()
     log = Log.open(directory, LogConfig(segment_bytes=segment_bytes), clean=True, now_ms=NOW_MS)
     buffer = bytearray(template(batch_bytes))
     appended = 0

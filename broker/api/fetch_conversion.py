@@ -18,7 +18,7 @@ from broker.replica.partition import FetchIsolation
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.messages.fetch import FetchRequest, PartitionData
 from kafkalog.records.any_format import OLD_MAGICS
-from kafkalog.records.convert import down_convert, needs_conversion
+from kafkalog.records.legacy.convert import down_convert, needs_conversion
 
 AS_STORED_SINCE = 4
 """From this version of Fetch on records are sent as they are stored."""

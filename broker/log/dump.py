@@ -17,11 +17,11 @@ from broker.log.control import parse_marker
 from broker.log.producer_snapshot import read
 from broker.log.producer_state import SEQUENCE_MASK, BatchMetadata
 from broker.log.transaction_index import TransactionIndex
-from kafkalog.records import message_set
 from kafkalog.records.any_format import decode_any, timestamp_type, verify_any_crc
 from kafkalog.records.batch import MAGIC, BatchHeader, Record
 from kafkalog.records.control import parse_control_type
 from kafkalog.records.errors import RecordsError
+from kafkalog.records.legacy import message_set
 from kafkalog.storage import names
 from kafkalog.storage.index_entries import OFFSET_ENTRY, TIME_ENTRY, offset_rows, time_rows
 from kafkalog.storage.snapshots import CorruptSnapshotError

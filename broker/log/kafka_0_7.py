@@ -23,7 +23,7 @@ from typing import Self
 
 from broker.log.file_ops import OS, FileOps, make_directories, write_all
 from kafkalog.records.compression import Buffer, Codec
-from kafkalog.records.kafka_0_7 import (
+from kafkalog.records.legacy.kafka_0_7 import (
     LEAST_BYTES,
     SIZE_BYTES,
     Message,

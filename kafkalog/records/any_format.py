@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import batch, message_set
+from . import batch
 from .batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader, Record
 from .compression import DEFAULT_MAX_SIZE, Buffer
 from .errors import CorruptRecordError
-from .message_set import ENTRY_OVERHEADS, MIN_ENTRY_SIZE
+from .legacy import message_set
+from .legacy.message_set import ENTRY_OVERHEADS, MIN_ENTRY_SIZE
 
 HEADER_SIZES = (*ENTRY_OVERHEADS, HEADER_SIZE)
 """The least bytes of a whole batch, by magic; as many as `read_any_header` needs."""

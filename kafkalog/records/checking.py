@@ -1,8 +1,8 @@
 """Checks of what a log holds, in any format, many batches at a time: CRC, lengths, offsets, every record.
 
-A leader's check of what is produced (`validate.py`) asks for more: here compaction may have left gaps. Batches are
-described by a table as `table.py` says, so that whole megabytes are checked by one call of a kernel. Needs numpy, and
-numba where `load` was called; without it, plain Python gives the same answers, at a hundredth of the speed.
+A leader's check of what is produced (`validate.py`) asks for more: here compaction may have left gaps. A
+table describes the batches (`kernels/abi/table.py`), so that one call of a kernel checks whole megabytes. Needs numpy,
+and numba where `load` was called; without it, plain Python gives the same answers, at a hundredth of the speed.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _check_layout as c
-from . import _plain_check, compression, kernels
-from . import table as t
+from . import compression
 from .any_format import decode_any, header_is_there, read_any_header, verify_any_crc
 from .batch import CODEC_MASK, HEADER_SIZE, MAGIC, MAGIC_AT, BatchHeader, read_header, records_section
 from .compression import Buffer
 from .errors import CorruptRecordError, InvalidRecordError, RecordsError
-from .native import crc32c_address
-from .status import OK, error_for
+from .kernels import loader
+from .kernels.abi import check_layout as c
+from .kernels.abi import table as t
+from .kernels.abi.status import OK, error_for
+from .kernels.compiled.native import crc32c_address
+from .kernels.plain import log_checking as plain
 
 TABLE_ROWS = 8192
 Table = Any
@@ -33,10 +35,10 @@ def load() -> None:
     """Have the compiled kernels serve from now on; about a second with numba's cache, some more without."""
     global _fast
     if _fast is None:
-        kernels.load_checking()
-        from . import _numba, _numba_check
+        loader.load_checking()
+        from .kernels.compiled import log_checking, reading
 
-        _fast = (_numba.scan_batches, _numba_check.check_batches, _numba_check.check_records)
+        _fast = (reading.scan_batches, log_checking.check_batches, log_checking.check_records)
 
 
 class Counts:
@@ -213,9 +215,9 @@ def _check_one(buf: Buffer, pos: int, counts: Counts, records: bool, max_size: i
 def check_records(
     section: Buffer, start: int, end: int, count: int, last_offset_delta: int, counts: Counts
 ) -> tuple[int, int]:
-    """Status (`status.py`) of the `count` uncompressed records of v2 in `section[start:end]`, and whose it is."""
+    """Status (`abi/status.py`) of the `count` uncompressed records of v2 in `section[start:end]`, and whose it is."""
     if _fast is None or start == end:
-        return _plain_check.check_records(section, start, end, count, last_offset_delta, counts.words)
+        return plain.check_records(section, start, end, count, last_offset_delta, counts.words)
     data = np.frombuffer(section, np.uint8)
     status, index = _fast[2](data, start, end, count, last_offset_delta, counts.words)
     return int(status), int(index)

@@ -28,8 +28,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _clean_layout as c
-from . import _plain_clean, kernels, native
 from .batch import (
     DELETE_HORIZON_FLAG,
     HEADER_SIZE,
@@ -44,6 +42,10 @@ from .batch import (
 )
 from .compression import Codec, compress, decompress_into
 from .errors import InvalidRecordError
+from .kernels import loader
+from .kernels.abi import clean_layout as c
+from .kernels.compiled import native
+from .kernels.plain import log_cleaning as plain
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +64,7 @@ MOST_ROOM_BYTES = 32 << 20
 
 
 class Functions(NamedTuple):
-    """The loops, compiled or not, with the arguments of `_numba_clean.py`."""
+    """The loops, compiled or not, with the arguments of `kernels.compiled.log_cleaning`."""
 
     index_records: Any
     index_batches: Any
@@ -73,11 +75,11 @@ class Functions(NamedTuple):
 
 
 PLAIN = Functions(
-    _plain_clean.index_records,
-    _plain_clean.index_batches,
-    _plain_clean.filter_batches,
-    _plain_clean.filter_section,
-    _plain_clean.write_section,
+    plain.index_records,
+    plain.index_batches,
+    plain.filter_batches,
+    plain.filter_section,
+    plain.write_section,
     False,
 )
 _functions: Functions | None = None
@@ -93,8 +95,8 @@ def load() -> Functions:
     global _functions
     if _functions is None:
         try:
-            kernels.load_cleaning()
-            from . import _numba_clean as compiled
+            loader.load_cleaning()
+            from .kernels.compiled import log_cleaning as compiled
 
             _functions = Functions(
                 compiled.index_records,
@@ -231,7 +233,7 @@ class OffsetMap:
 
     def get(self, key: bytes) -> int:
         """The latest offset of `key`, or -1."""
-        at, _, _ = _plain_clean.find_key(self.cells, self.state, key)
+        at, _, _ = plain.find_key(self.cells, self.state, key)
         return int(self.cells[at + c.NEXT_OFFSET]) - 1
 
     def index(self, data: Any, pos: int, end: int) -> tuple[int, int]:
@@ -272,7 +274,7 @@ class OffsetMap:
         """Take the keys of records that were decoded; whether they fitted."""
         for record in records:
             key = record.key if record.offset >= self.state[c.START_OFFSET] else None
-            if key is not None and not _plain_clean.put_key(self.cells, self.state, key, record.offset):
+            if key is not None and not plain.put_key(self.cells, self.state, key, record.offset):
                 return False
             self.state[c.INDEXED_RECORDS] += 1
         return True

@@ -26,8 +26,8 @@ the only one of the dependencies that does snappy and zstd.
 `decompress` returns memory of its own. `decompress_into` writes to memory that the caller uses again, which spares a
 decode the allocations and the caches: snappy in 16 KiB batches takes 0.55 of the time.
 
-A decode to Arrow comes here only for what the kernel in `_numba_unpack.py` does not do itself: gzip and zstd, lz4
-frames with checksums or sizes, and whatever is damaged or larger than expected.
+A decode to Arrow comes here only for what the kernel `kernels/compiled/unpacking.py` does not do itself: gzip and
+zstd, lz4 frames with checksums or sizes, and whatever is damaged or larger than expected.
 """
 
 from __future__ import annotations

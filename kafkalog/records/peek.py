@@ -7,7 +7,7 @@ is what the bytes claim; whoever appends them verifies that.
 from __future__ import annotations
 
 from .batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
-from .message_set import MIN_ENTRY_SIZE
+from .legacy.message_set import MIN_ENTRY_SIZE
 
 NO_MAGIC = -1
 """The magic of records that are too short for an entry of any format."""

@@ -5,7 +5,7 @@ header's counts and producer fields, then every record: lengths and varints with
 0..n-1, header keys present, and for compacted topics a key. A compressed batch is decompressed for it, within
 a bound. Nothing is changed and nothing is kept.
 
-The walk over the records is a kernel (`kernels.py`), so that a batch costs microseconds.
+The walk over the records is a kernel (`kernels`), so that a batch costs microseconds.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from . import kernels
-from ._plain import Fields
 from .batch import (
     MIN_RECORD_SIZE,
     NO_PRODUCER_ID,
@@ -25,7 +23,9 @@ from .batch import (
 )
 from .compression import DEFAULT_MAX_SIZE, Buffer
 from .errors import InvalidRecordError
-from .status import OK, error_for
+from .kernels import loader
+from .kernels.abi.status import OK, error_for
+from .kernels.plain.reading import Fields
 
 
 class ValidatedBatch(NamedTuple):
@@ -61,7 +61,7 @@ def check_batch(
     count = header.records_count
     if count * MIN_RECORD_SIZE > end - start:
         raise InvalidRecordError(f"{count} records cannot be in {end - start} bytes")
-    status, index, least, most = kernels.validate_records(section, start, end, count, require_keys)
+    status, index, least, most = loader.validate_records(section, start, end, count, require_keys)
     if status != OK:
         raise error_for(status, index)
     if header.is_log_append_time:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import sys
 import time
 
-from . import kernels
+from .kernels import loader
 
 LOADERS = {
-    "validation": kernels.load_validation,
-    "cleaning": kernels.compile_cleaning,
-    "checking": kernels.load_checking,
-    "upgrading": kernels.compile_upgrading,
-    "all": kernels.load,
+    "validation": loader.load_validation,
+    "cleaning": loader.compile_cleaning,
+    "checking": loader.load_checking,
+    "upgrading": loader.compile_upgrading,
+    "all": loader.load,
 }
 
 

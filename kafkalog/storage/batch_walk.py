@@ -19,7 +19,7 @@ from kafkalog.records.any_format import header_is_there, read_any_header, verify
 from kafkalog.records.batch import ATTRIBUTES_AT, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader
 from kafkalog.records.checksum import crc32c
 from kafkalog.records.errors import CorruptRecordError, RecordsError
-from kafkalog.records.message_set import MIN_ENTRY_SIZE, MIN_SIZES
+from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE, MIN_SIZES
 
 Read = Callable[[int, int], bytes | memoryview]
 """``read(size, position)``: up to so many bytes, fewer only at the file's end. ``partial(os.pread, fd)`` is one."""

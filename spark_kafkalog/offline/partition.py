@@ -11,7 +11,7 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.records.any_format import decode_any
 from kafkalog.records.batch import HEADER_SIZE, BatchHeader
 from kafkalog.records.errors import CorruptRecordError, RecordsError
-from kafkalog.records.message_set import MIN_ENTRY_SIZE
+from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE
 from kafkalog.storage import names as file_names
 from kafkalog.storage import snapshots as producer_snapshots
 from kafkalog.storage.checkpoints import parse_epochs

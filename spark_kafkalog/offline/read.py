@@ -23,9 +23,9 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.records.any_format import header_is_there, read_any_header
 from kafkalog.records.arrow import decode_arrow
 from kafkalog.records.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT
-from kafkalog.records.convert import upgraded
 from kafkalog.records.errors import RecordsError
-from kafkalog.records.message_set import MIN_ENTRY_SIZE
+from kafkalog.records.legacy.convert import upgraded
+from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE
 from kafkalog.storage.names import TXN_INDEX, segment_name
 from kafkalog.storage.transaction_entries import usable_aborted
 from spark_kafkalog import worker

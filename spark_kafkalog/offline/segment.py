@@ -15,7 +15,7 @@ import numpy as np
 from kafkalog.records.any_format import header_is_there, read_any_header, verify_any_crc
 from kafkalog.records.batch import HEADER_SIZE, MAGIC, MAGIC_AT, BatchHeader
 from kafkalog.records.errors import CorruptRecordError, RecordsError, UnsupportedMagicError
-from kafkalog.records.message_set import MIN_SIZES
+from kafkalog.records.legacy.message_set import MIN_SIZES
 from kafkalog.storage import batch_walk
 from spark_kafkalog.fs.interface import File
 

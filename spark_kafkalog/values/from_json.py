@@ -42,7 +42,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafkalog.records.json_text import first_not_enclosed
+from kafkalog.records.arrow.json_text import first_not_enclosed
 
 from .types import arrow_type, parts
 

@@ -9,11 +9,11 @@ import pytest
 
 SCRIPT = """
 from broker.compiler_pages import release
-from kafkalog.records import kernels
+from kafkalog.records.kernels import loader
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.validate import validate_batch
 import numba, psutil
-kernels.load()
+loader.load()
 before = psutil.Process().memory_info().rss
 told = release()
 after = psutil.Process().memory_info().rss

@@ -13,7 +13,7 @@ from broker.log.legacy.message_sets import prepare_set
 from kafkalog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalog.records.batch import Record
 from kafkalog.records.compression import Codec
-from kafkalog.records.message_set import encode_message_set
+from kafkalog.records.legacy.message_set import encode_message_set
 from tests.replica.in_process import DEADLINE_S, InProcess, with_broker
 
 WORKERS = 4

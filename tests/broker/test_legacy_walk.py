@@ -18,12 +18,12 @@ from kafkalog.protocol.messages.produce import (
 )
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
-from kafkalog.records.message_set import encode_message_set
+from kafkalog.records.legacy.message_set import encode_message_set
 from tests.replica.in_process import InProcess, with_broker
 
 RECORDS = [Record(at, 1_700_000_000_000, b"k", b"v" * 50) for at in range(5)]
-LEGACY = ("broker/log/legacy/", "broker/api/produce_legacy.py", "kafkalog/records/message_set.py",
-          "kafkalog/records/any_format.py", "kafkalog/records/convert.py")  # fmt: skip
+LEGACY = ("broker/log/legacy/", "broker/api/produce_legacy.py", "kafkalog/records/legacy/message_set.py",
+          "kafkalog/records/any_format.py", "kafkalog/records/legacy/convert.py")  # fmt: skip
 DOOR, LAST = "broker/api/produce.py", "broker/log/segment.py"
 
 

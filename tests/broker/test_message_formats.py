@@ -15,7 +15,7 @@ from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.records.any_format import decode_any, iter_any_headers
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
-from kafkalog.records.message_set import encode_message_set
+from kafkalog.records.legacy.message_set import encode_message_set
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import create_topic, end_offset, exchange, fetch, list_offset, produce
 

@@ -10,7 +10,7 @@ from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.records.batch import Record
 from kafkalog.records.compression import Codec
-from kafkalog.records.message_set import encode_message_set
+from kafkalog.records.legacy.message_set import encode_message_set
 from tests.support.wire import batch, end_offset, fetch_request, produce_request, receive_frame
 
 VERSIONS = ApiVersionsRequest(client_software_name="wire-test", client_software_version="1")

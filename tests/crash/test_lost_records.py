@@ -16,7 +16,7 @@ from kafkalog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkalog.records import checking
-from kafkalog.records import table as t
+from kafkalog.records.kernels.abi import table as t
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, create_topic, exchange, fetch_request, produce
 

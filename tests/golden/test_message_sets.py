@@ -11,7 +11,7 @@ import pytest
 from kafkalog.records.any_format import decode_any, iter_any_headers, timestamp_type, verify_any_crc
 from kafkalog.records.batch import Record
 from kafkalog.records.compression import LZ4_MAGIC, Codec
-from kafkalog.records.message_set import encode_message_set
+from kafkalog.records.legacy.message_set import encode_message_set
 from peers import java, kafka, require
 from tests.golden.make_message_sets import HERE, SOURCE
 

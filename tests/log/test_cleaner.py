@@ -21,7 +21,7 @@ from kafkalog.records.batch import DELETE_HORIZON_FLAG, Record
 from kafkalog.records.cleaning import PLAIN
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import CorruptRecordError
-from kafkalog.records.message_set import encode_message_set
+from kafkalog.records.legacy.message_set import encode_message_set
 from kafkalog.storage import names
 from tests.log.cleaning_support import SMALL, batches_of, clean, clean_whole, keyed, records_of, table_of
 from tests.log.support import NOW, FaultyOps, append_any, marker, open_log

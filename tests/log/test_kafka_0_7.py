@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from broker.log import kafka_0_7
 from broker.log.kafka_0_7 import BrokenLogError, OldLog, dump_lines, partition_directories, partition_of, segment_name
 from kafkalog.records.compression import Codec
-from kafkalog.records.kafka_0_7 import encode_message, iter_shallow
+from kafkalog.records.legacy.kafka_0_7 import encode_message, iter_shallow
 
 from .support import FaultyOps, temporary_directory
 

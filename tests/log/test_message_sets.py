@@ -19,7 +19,7 @@ from kafkalog.protocol import errors
 from kafkalog.records.any_format import decode_any, iter_any_headers
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec, compress
-from kafkalog.records.message_set import append_entry, encode_message_set, iter_entries
+from kafkalog.records.legacy.message_set import append_entry, encode_message_set, iter_entries
 from kafkalog.storage import names
 
 from .support import NOW, append_any, batch, temporary_directory

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.records import kernels
+from kafkalog.records.kernels import loader
 
 
 @pytest.fixture(scope="session")
 def compiled() -> None:
     """The compiled kernels serve from here on."""
-    kernels.load()
+    loader.load()

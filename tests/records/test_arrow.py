@@ -289,7 +289,7 @@ def test_a_decode_stops_where_batches_together_expand_too_far(codec: Codec) -> N
 
 
 def test_a_decode_stops_where_int32_offsets_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog.records.arrow.OFFSET_MAX", 2500)
+    monkeypatch.setattr("kafkalog.records.arrow.decode.OFFSET_MAX", 2500)
     buf = bytes(b"".join(encode_batch([Record(i, 0, None, bytes(1000))], base_offset=i) for i in range(5)))
     seen, start = [], 0
     while start < 5:

@@ -7,13 +7,13 @@ import random
 import numpy as np
 import pytest
 
-from kafkalog.records import _check_layout as c
 from kafkalog.records import checking
-from kafkalog.records import table as t
 from kafkalog.records.batch import HEADER_SIZE, Record, encode_batch, pack_header, read_header, seal_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import CorruptRecordError, InvalidRecordError, RecordsError
-from kafkalog.records.message_set import encode_message_set
+from kafkalog.records.kernels.abi import check_layout as c
+from kafkalog.records.kernels.abi import table as t
+from kafkalog.records.legacy.message_set import encode_message_set
 
 
 @pytest.fixture(params=["plain", "compiled"])

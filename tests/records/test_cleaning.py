@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.records import _plain_clean, cleaning
+from kafkalog.records import cleaning
 from kafkalog.records.batch import (
     DELETE_HORIZON_FLAG,
     HEADER_SIZE,
@@ -24,6 +24,7 @@ from kafkalog.records.batch import (
 )
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import CorruptRecordError, RecordsError
+from kafkalog.records.kernels.plain import log_cleaning as plain
 
 NOW = 1_700_000_000_000
 RETENTION = 86_400_000
@@ -50,7 +51,7 @@ VECTORS = {
 
 @pytest.mark.parametrize("length", VECTORS)
 def test_keys_are_hashed_with_siphash(length: int) -> None:
-    words = _plain_clean.hash_bytes(bytes(range(length)), *SECRET)
+    words = plain.hash_bytes(bytes(range(length)), *SECRET)
     assert b"".join(word.to_bytes(8, "little", signed=True) for word in words).hex() == VECTORS[length]
 
 
@@ -177,7 +178,7 @@ def clean(
             if written:
                 # As a segment takes it into account.
                 at = len(result), len(written.data), written.header.last_offset, written.header.max_timestamp
-                _plain_clean._note(filter_.state, filter_._rows, *at)
+                plain._note(filter_.state, filter_._rows, *at)
                 result += written.data
             pos += header.size
             rows += filter_.index_state()[0]

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from kafkalog.client.producer.partitioner import murmur2
 from kafkalog.records.arrow import encode_arrow
+from kafkalog.records.arrow.grouping import NO_KEY, group_rows, hash_keys, headers_lengths, lengths
 from kafkalog.records.batch import decode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import RecordTooLargeError
-from kafkalog.records.grouping import NO_KEY, group_rows, hash_keys, headers_lengths, lengths
 from tests.client.test_producer_partitioner import KNOWN
 
 pytestmark = pytest.mark.usefixtures("compiled")

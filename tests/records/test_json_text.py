@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.records.json_text import first_not_enclosed
+from kafkalog.records.arrow.json_text import first_not_enclosed
 
 ENCLOSED = [
     b"", b"5", b"null", b"{}", b"[]", b'{"a":[1,{"b":"]}"}]}', b'"a,b:c"', rb'"\""', rb'["\\"]', b" {} ", b"{]", b"x y",

@@ -21,7 +21,7 @@ from kafkalog.records.errors import (
     UnsupportedCompressionTypeError,
     UnsupportedMagicError,
 )
-from kafkalog.records.kafka_0_7 import (
+from kafkalog.records.legacy.kafka_0_7 import (
     Message,
     encode_message,
     encode_messages,

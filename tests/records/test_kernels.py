@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.records import _plain, kernels
-from kafkalog.records import status as s
 from kafkalog.records.batch import HEADER_SIZE, Record, encode_batch
+from kafkalog.records.kernels import loader
+from kafkalog.records.kernels.abi import status as s
+from kafkalog.records.kernels.plain import reading as plain
 from kafkalog.records.varint import append_varint
 
 from .support import record_lists
@@ -22,9 +23,9 @@ pytestmark = pytest.mark.usefixtures("compiled")
 
 
 def _both(data: bytes, start: int, end: int, count: int, require_keys: bool = False) -> tuple[int, int, int, int]:
-    plain = _plain.validate_records(data, start, end, count, require_keys)
-    assert kernels.validate_records(data, start, end, count, require_keys) == plain
-    return plain
+    expected = plain.validate_records(data, start, end, count, require_keys)
+    assert loader.validate_records(data, start, end, count, require_keys) == expected
+    return expected
 
 
 @given(record_lists(), st.booleans())
@@ -93,13 +94,13 @@ def test_offset_deltas_of_more_than_32_bits(varint: bytes) -> None:
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
 def test_any_buffer_will_do(wrap: type) -> None:
     batch = bytes(encode_batch([Record(0, 5, b"k", b"v"), Record(1, 3, b"k", b"v")]))
-    answer = kernels.validate_records(wrap(batch), HEADER_SIZE, len(batch), 2, True)
+    answer = loader.validate_records(wrap(batch), HEADER_SIZE, len(batch), 2, True)
     assert answer == (s.OK, 2, -2, 0)
 
 
 def test_nothing_is_read_outside_the_buffer() -> None:
-    assert kernels.validate_records(b"\x02", 0, 1 << 40, 1 << 30, False)[0] == s.TRUNCATED
-    assert kernels.validate_records(b"\x02", -5, 1, 1, False)[0] == s.TRUNCATED
+    assert loader.validate_records(b"\x02", 0, 1 << 40, 1 << 30, False)[0] == s.TRUNCATED
+    assert loader.validate_records(b"\x02", -5, 1, 1, False)[0] == s.TRUNCATED
 
 
 def _python(code: str, **environment: str) -> str:
@@ -116,20 +117,19 @@ def _python(code: str, **environment: str) -> str:
 
 
 def test_importing_loads_neither_numba_nor_numpy() -> None:
-    code = (
-        "import sys, kafkalog.records.kernels, kafkalog.records.validate; print({'numba', 'numpy'} & set(sys.modules))"
-    )
-    assert _python(code).strip() == "set()"
+    imports = "import sys, kafkalog.records.kernels.loader, kafkalog.records.validate"
+    assert _python(f"{imports}; print({{'numba', 'numpy'}} & set(sys.modules))").strip() == "set()"
 
 
 _LOAD = """
-from kafkalog.records import kernels, _plain
-kernels.load_in_background().join()
-assert kernels.ready() and kernels.validate_records is not _plain.validate_records
-assert kernels.validate_records(b"", 0, 0, 0, False) == (0, 0, 0, 0)
+from kafkalog.records.kernels import loader
+from kafkalog.records.kernels.plain import reading as plain
+loader.load_in_background().join()
+assert loader.ready() and loader.validate_records is not plain.validate_records
+assert loader.validate_records(b"", 0, 0, 0, False) == (0, 0, 0, 0)
 import numba
-from kafkalog.records import _numba
-misses = sum(_numba.validate_records.stats.cache_misses.values())
+from kafkalog.records.kernels.compiled import reading
+misses = sum(reading.validate_records.stats.cache_misses.values())
 print(misses, numba.config.CACHE_DIR)
 """
 

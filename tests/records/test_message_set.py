@@ -17,7 +17,6 @@ from kafkalog.records import compression
 from kafkalog.records.any_format import decode_any, iter_any_headers, timestamp_type, verify_any_crc
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
-from kafkalog.records.convert import down_convert, needs_conversion, upgraded
 from kafkalog.records.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -26,7 +25,8 @@ from kafkalog.records.errors import (
     UnsupportedCompressionTypeError,
     UnsupportedMagicError,
 )
-from kafkalog.records.message_set import (
+from kafkalog.records.legacy.convert import down_convert, needs_conversion, upgraded
+from kafkalog.records.legacy.message_set import (
     UNKNOWN_COUNT,
     append_entry,
     decode_entry,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
-from kafkalog.records.message_set import MIN_ENTRY_SIZE, encode_message_set
+from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE, encode_message_set
 from kafkalog.records.peek import NO_MAGIC, RecordsView
 
 RECORDS = [Record(0, 1, b"k", b"v" * 50, ())]

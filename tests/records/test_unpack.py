@@ -10,12 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kafkalog.records import kernels, native
-from kafkalog.records import table as t
 from kafkalog.records.batch import CRC_AT, HEADER_SIZE, Record, encode_batch
 from kafkalog.records.checksum import crc32c
 from kafkalog.records.compression import Codec, compress, decompress
 from kafkalog.records.errors import RecordsError
+from kafkalog.records.kernels import loader
+from kafkalog.records.kernels.abi import table as t
+from kafkalog.records.kernels.compiled import native
 
 from .test_arrow import _values
 
@@ -32,9 +33,9 @@ class Unpacked:
     """One section, alone in a batch's place, through the kernel."""
 
     def __init__(self, codec: int, section: bytes, room: int = ROOM, **words: int) -> None:
-        from kafkalog.records._numba_unpack import unpack_batches
+        from kafkalog.records.kernels.compiled.unpacking import unpack_batches
 
-        kernels.load()
+        loader.load()
         # Memory of exactly that size: what reads past its end reads another object's.
         packed = np.frombuffer(bytearray(section) or bytearray(1), np.uint8)
         self.room = np.full(room + t.SLACK, GUARD, np.uint8)
@@ -148,7 +149,7 @@ def test_without_lz4_s_function_its_batches_are_left_alone() -> None:
 @pytest.mark.parametrize("missing", [(), ("lz4_address",), ("crc32c_address", "lz4_address")])
 def test_every_way_reads_the_same(codec: Codec, missing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in missing:
-        monkeypatch.setattr(f"kafkalog.records.arrow.{name}", lambda: 0)
+        monkeypatch.setattr(f"kafkalog.records.arrow.decode.{name}", lambda: 0)
     values = [b"%d " % i * (i % 40) for i in range(400)]
     batches = [
         encode_batch([Record(i, 0, None, values[i]) for i in range(at, at + 20)], base_offset=at, codec=codec)

@@ -13,12 +13,13 @@ from broker.log.config import LogConfig
 from broker.log.legacy.message_sets import prepare_set
 from broker.log.validation import Origin
 from kafkalog.protocol.errors import KafkaError
-from kafkalog.records import _plain_upgrade, upgrade
 from kafkalog.records.batch import HEADER_SIZE, Record, encode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import RecordsError
-from kafkalog.records.message_set import decode_entry, encode_message_set, read_entry, wrapped_set
-from kafkalog.records.upgrade import Section, upgraded_section
+from kafkalog.records.kernels.plain import upgrading as plain
+from kafkalog.records.legacy import upgrade
+from kafkalog.records.legacy.message_set import decode_entry, encode_message_set, read_entry, wrapped_set
+from kafkalog.records.legacy.upgrade import Section, upgraded_section
 
 CODECS = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 LIMIT = 1 << 20
@@ -157,7 +158,7 @@ def test_compiled_and_plain_give_the_same(
         messages += message
     wrapper = read_entry(encode_message_set(records_of(rows, magic), magic=magic))._replace(base_offset=0)
     body, words = bytearray(), [0] * 7
-    sound = _plain_upgrade.upgrade_messages(messages, magic, max_size, body, words)
+    sound = plain.upgrade_messages(messages, magic, max_size, body, words)
     section = upgraded_section(wrapper, messages, max_size=max_size)
     assert (section is not None) == sound
     if section is not None:

@@ -29,8 +29,8 @@ class Cycle:
     pass
 
 at_first = looked_at_after_a_task()
-from kafkalog.records import kernels
-kernels.load()
+from kafkalog.records.kernels import loader
+loader.load()
 loaded = len(gc.get_objects())
 then = looked_at_after_a_task()
 cycle = Cycle()

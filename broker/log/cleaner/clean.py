@@ -24,7 +24,7 @@ from kafkalog.records import cleaning
 from kafkalog.records.any_format import read_any_header, verify_any_crc
 from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader, Record, verify_crc
 from kafkalog.records.errors import CorruptRecordError
-from kafkalog.records.message_set import codec_of, decode_entry, encode_message_set, read_entry
+from kafkalog.records.legacy.message_set import codec_of, decode_entry, encode_message_set, read_entry
 from kafkalog.storage import names
 
 Swap = Callable[[Segment, Sequence[Segment]], None]

@@ -31,7 +31,6 @@ from kafkalog.protocol.errors import (
     UnsupportedForMessageFormatError,
 )
 from kafkalog.records import errors as records_errors
-from kafkalog.records import upgrade
 from kafkalog.records.any_format import read_any_header, verify_any_crc
 from kafkalog.records.batch import (
     CODEC_MASK,
@@ -46,7 +45,8 @@ from kafkalog.records.batch import (
     pack_header,
 )
 from kafkalog.records.compression import DEFAULT_MAX_SIZE, Codec, compress
-from kafkalog.records.message_set import (
+from kafkalog.records.legacy import upgrade
+from kafkalog.records.legacy.message_set import (
     MAGIC_V0,
     MIN_ENTRY_SIZE,
     codec_of,

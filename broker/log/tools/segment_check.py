@@ -19,10 +19,10 @@ from broker.log.tools.findings import Finding, Level, Remedy
 from broker.log.tools.index_check import OffsetIndexCheck, TimeIndexCheck
 from broker.log.tools.targets import PartitionDir
 from kafkalog.records import checking
-from kafkalog.records import table as t
 from kafkalog.records.any_format import header_is_there, read_any_header, verify_any_crc
 from kafkalog.records.batch import CONTROL_FLAG, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
 from kafkalog.records.errors import RecordsError
+from kafkalog.records.kernels.abi import table as t
 from kafkalog.storage import names
 from kafkalog.storage.batch_walk import stated_size
 

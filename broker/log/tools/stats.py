@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from broker.log.tools.targets import PartitionDir
-from kafkalog.records import _check_layout as c
 from kafkalog.records import checking
-from kafkalog.records import table as t
 from kafkalog.records.any_format import decode_any
 from kafkalog.records.batch import CODEC_MASK, CONTROL_FLAG, MAGIC_AT, TRANSACTIONAL_FLAG, read_header, records_section
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import RecordsError
+from kafkalog.records.kernels.abi import check_layout as c
+from kafkalog.records.kernels.abi import table as t
 from kafkalog.storage import names
 from kafkalog.storage.batch_walk import stated_size
 

@@ -14,8 +14,8 @@ from kafkalog.client.fetch.fetch_request import FetchedChunk
 from kafkalog.client.types import READ_COMMITTED, ConsumerRecord, TopicPartition
 from kafkalog.records.any_format import iter_any_headers
 from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT
-from kafkalog.records.convert import upgraded
 from kafkalog.records.errors import RecordsError, UnsupportedMagicError
+from kafkalog.records.legacy.convert import upgraded
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -260,10 +260,10 @@ class Consumer(Closing):
         Without a timeout there is no end. The position moves with each batch that is yielded: a commit after a batch
         covers it. The time begins anew when the first partitions are assigned.
         """
-        from kafkalog.records import kernels
+        from kafkalog.records.kernels import loader
 
         # Compiling, on a machine that has never done so, is no silence of the broker's.
-        kernels.load()
+        loader.load()
         is_assigned = bool(self.assignment())
         while True:
             quiet = time.monotonic()

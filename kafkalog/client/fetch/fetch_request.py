@@ -16,7 +16,7 @@ from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
 from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from kafkalog.records.any_format import HEADER_SIZES
 from kafkalog.records.batch import LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT
-from kafkalog.records.message_set import MIN_ENTRY_SIZE
+from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE
 
 MIN_VERSION = 4
 """Fetch before version 4 converts records to the formats before record batch v2."""

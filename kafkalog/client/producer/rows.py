@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.client.producer.encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD, TIMESTAMP_OVERHEAD
 from kafkalog.records.arrow import encode_arrow
+from kafkalog.records.arrow.grouping import Int64s, headers_lengths, lengths
 from kafkalog.records.batch import HEADER_SIZE
-from kafkalog.records.grouping import Int64s, headers_lengths, lengths
 
 CHUNK_BYTES = 4 << 20
 """Rows that are spread over partitions at a time: enough that each of many partitions gets a batch worth sending."""

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from kafkalog.client.producer.partitioner import StickyPartitioner, TopicLayout
 from kafkalog.client.producer.rows import Chunk
-from kafkalog.records.grouping import NO_KEY, Int32s, Int64s, group_rows, hash_keys
+from kafkalog.records.arrow.grouping import NO_KEY, Int32s, Int64s, group_rows, hash_keys
 
 _OPEN = -1
 """Of a row whose partition is not decided yet."""

@@ -44,7 +44,7 @@ from kafkalog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from kafkalog.protocol.schema import Request
-from kafkalog.records import arrow
+from kafkalog.records import arrow as records_arrow
 from kafkalog.records.arrow import decode_arrow
 from kafkalog.records.batch import MAGIC_AT, Record, encode_batch, iter_headers
 from kafkalog.records.errors import CorruptRecordError, RecordsError, UnsupportedMagicError
@@ -429,7 +429,7 @@ def test_a_fetch_is_decoded_by_one_call(monkeypatch: pytest.MonkeyPatch) -> None
         calls.append(kwargs["start"])
         return decode_arrow(*args, **kwargs)
 
-    monkeypatch.setattr(arrow, "decode_arrow", counted)
+    monkeypatch.setattr(records_arrow, "decode_arrow", counted)
     config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"}).client
     chunk = Chunk(TP, 1, FetchedChunk(memoryview(batch(0) + batch(2)), 4, 4, 0, []), 0)
     chunk.decode_arrow(("offset",), config)

@@ -15,7 +15,7 @@ from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.batch import Record, encode_batch, iter_headers
 from kafkalog.records.compression import Codec
-from kafkalog.records.message_set import encode_message_set
+from kafkalog.records.legacy.message_set import encode_message_set
 from spark_kafkalog.offline import read
 from spark_kafkalog.offline.segment import CorruptLogError
 from spark_kafkalog.reader import cut

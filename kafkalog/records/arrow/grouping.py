@@ -1,0 +1,82 @@
+"""Rows of Arrow columns by where they go: hashes of keys, sizes of records, and rows in the order of their groups.
+
+Needs pyarrow; the loops run in compiled kernels, which the first call loads (`loader.load`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog.records.kernels import loader
+from kafkalog.records.kernels.abi import hash_layout as layout
+
+Int32s: TypeAlias = npt.NDArray[np.int32]
+Int64s: TypeAlias = npt.NDArray[np.int64]
+
+NO_KEY = -1
+"""Of a row without a key, in the place of its hash."""
+
+
+def hash_keys(keys: pa.Array) -> Int32s:
+    """Kafka's hash of each key, ``toPositive(murmur2(key))``: 0..2**31-1, and `NO_KEY` where the key is null.
+
+    `keys` are binary or strings. Its remainder by the number of partitions is where the Java client puts a key.
+    """
+    loader.load()
+    from kafkalog.records.kernels.compiled import rows
+
+    if keys.type != pa.binary():
+        keys = pc.cast(keys, pa.binary())
+    hashes = np.full(len(keys), NO_KEY, np.int32)
+    valid, offsets, data = keys.buffers()
+    if not len(keys) or offsets is None or keys.null_count == len(keys):
+        return hashes
+    words = np.zeros(layout.KEY_WORDS, np.int64)
+    words[layout.KEY_OFFSETS] = offsets.address
+    words[layout.KEY_DATA] = 0 if data is None else data.address
+    words[layout.KEY_VALID] = 0 if valid is None or not keys.null_count else valid.address
+    words[layout.KEY_SKIP] = keys.offset
+    rows.hash_keys(words, hashes)
+    return hashes
+
+
+def group_rows(groups: Int32s, count: int) -> tuple[Int64s, Int64s]:
+    """The rows' numbers, those of a group together and in their order; and where in them each group's begin and end.
+
+    `groups` has each row's group, of `count` ones; the rows of group g are ``order[bounds[g]:bounds[g + 1]]``.
+    ValueError for a group that is not below `count`.
+    """
+    loader.load()
+    from kafkalog.records.kernels.compiled import rows
+
+    if len(groups) and not 0 <= int(groups.min()) <= int(groups.max()) < count:
+        raise ValueError(f"groups {groups.min()} to {groups.max()} where there are {count}")
+    order = np.empty(len(groups), np.int64)
+    bounds = np.zeros(count + 1, np.int64)
+    rows.group_rows(np.ascontiguousarray(groups, np.int32), bounds[1:], order)
+    return order, bounds
+
+
+def lengths(column: pa.Array) -> Int64s:
+    """Bytes of each element of binary or strings, 0 for a null."""
+    if column.type not in (pa.binary(), pa.string()):
+        column = pc.cast(column, pa.binary())
+    sizes: Any = pc.binary_length(column)
+    if sizes.null_count:
+        sizes = pc.fill_null(sizes, 0)
+    return np.asarray(sizes.to_numpy(zero_copy_only=False)).astype(np.int64)
+
+
+def headers_lengths(headers: pa.Array) -> tuple[Int64s, Int64s]:
+    """How many headers each row has, and the bytes of their keys and values; `headers` as `encode_arrow` takes them."""
+    counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    pairs = headers.flatten()
+    sizes = lengths(pairs.field(0)) + lengths(pairs.field(1)) if len(pairs) else np.zeros(0, np.int64)
+    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    after = np.cumsum(counts)
+    return counts, ends[after] - ends[after - counts]

@@ -1,0 +1,242 @@
+"""The loops over records: compiled when asked for, plain Python until then.
+
+Callers name the functions through this module (`loader.validate_records`), since `load` replaces them. Importing it
+imports neither numba nor numpy; `load` does, which takes about a second with the kernels in numba's cache and about
+five without. A broker needs no more than the check of what is produced, and `load_validation` takes that alone.
+
+The cache lies beside the package, in the user's cache directory where that is read-only, or where NUMBA_CACHE_DIR says;
+where none of these can be written, a temporary directory takes its place for the process. `python -m
+kafkalog.records.warm` fills it ahead, as when an image is built.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .plain import reading as plain_reading
+
+if TYPE_CHECKING:
+    from kafkalog.records.compression import Buffer
+
+log = logging.getLogger(__name__)
+
+COMPILE_TIMEOUT_S = 300.0
+
+_Signatures = Callable[[], Iterator[tuple[Any, Any]]]
+
+validate_records: Callable[[Buffer, int, int, int, bool], tuple[int, int, int, int]] = plain_reading.validate_records
+
+_lock = threading.Lock()
+_ready = False
+_validation_ready = False
+_starting = threading.Lock()
+_loaders: dict[str, threading.Thread] = {}
+
+
+def ready() -> bool:
+    """Whether the compiled check of produced batches serves."""
+    return _validation_ready
+
+
+def load() -> None:
+    """Take the kernels from numba's cache, or compile them; returns when they serve. Any thread may call it."""
+    global _ready
+    if _ready:
+        return
+    with _lock:
+        if _ready:
+            return
+        with _writable_cache():
+            for kernel, signature in _signatures():
+                kernel.compile(signature.args)
+        _serve_validation()
+        _ready = True
+
+
+def load_validation() -> None:
+    """`load` the check of produced batches alone: a broker's memory has no place for what it never calls."""
+    if _validation_ready:
+        return
+    with _lock:
+        if _validation_ready:
+            return
+        with _writable_cache(_validation):
+            for kernel, signature in _validation():
+                kernel.compile(signature.args)
+        _serve_validation()
+
+
+def _serve_validation() -> None:
+    global _validation_ready, validate_records
+    from .compiled import reading
+
+    # The entry point is what the dispatcher calls once it has looked at the arguments' types. It takes whatever has a
+    # buffer, and costs 0.2 us where dispatch over numpy arrays costs 0.7.
+    (compiled,) = reading.validate_records.overloads.values()
+    validate_records = compiled.entry_point
+    _validation_ready = True
+
+
+def load_cleaning() -> None:
+    """Take the kernels of log cleaning from numba's cache; what is not there is compiled, in a subprocess.
+
+    Apart from the others, for most brokers never need them. What cannot be done raises what numba or it says.
+    """
+    _prepare("cleaning", _cleaning_signatures)
+    compile_cleaning()
+
+
+def compile_cleaning() -> None:
+    """`load_cleaning` without a subprocess: what this compiles with stays in memory."""
+    with _lock:
+        _compile(_cleaning_signatures)
+
+
+def load_upgrading() -> None:
+    """`load_cleaning` for the kernel that makes sets of v0 and v1 batches of v2."""
+    _prepare("upgrading", _upgrading_signatures)
+    compile_upgrading()
+
+
+def compile_upgrading() -> None:
+    """`load_upgrading` without a subprocess."""
+    with _lock:
+        _compile(_upgrading_signatures)
+
+
+def load_checking() -> None:
+    """Take the kernels that check logs from the cache, or compile them: the tools that look into files need them."""
+    with _lock:
+        _compile(_checking_signatures)
+
+
+def _compile(signatures: _Signatures) -> None:
+    with _writable_cache(signatures):
+        for kernel, signature in signatures():
+            kernel.compile(signature.args)
+
+
+def load_in_background() -> threading.Thread:
+    """`load_validation` on a thread of its own, which is returned; what is not in the cache compiles in a subprocess.
+
+    Meanwhile the plain functions serve. What goes wrong is logged, and the plain functions go on serving.
+    """
+
+    def load() -> None:
+        _prepare("validation", _validation)
+        load_validation()
+
+    return in_background("validation", load)
+
+
+def in_background(what: str, load: Callable[[], None]) -> threading.Thread:
+    """Call `load` on a thread of its own, which is returned, once for each `what`; a failure is logged."""
+    with _starting:
+        if what not in _loaders:
+            thread = threading.Thread(target=_load_quietly, args=(load,), name=f"load-{what}", daemon=True)
+            thread.start()
+            _loaders[what] = thread
+        return _loaders[what]
+
+
+def _load_quietly(load: Callable[[], None]) -> None:
+    try:
+        load()
+    except Exception:
+        log.warning("record kernels could not be compiled; plain Python serves, slowly", exc_info=True)
+
+
+def _prepare(what: str, signatures: _Signatures) -> None:
+    """Have the cache hold these kernels; what is not in it is compiled in a subprocess, `warm`'s `what`."""
+    with _lock, _writable_cache(signatures) as directory:
+        if not all(_is_cached(kernel, signature) for kernel, signature in signatures()):
+            _compile_in_subprocess(directory, what)
+
+
+def _signatures() -> Iterator[tuple[Any, Any]]:
+    from .compiled import reading, rows, text, unpacking, writing
+
+    for module in (reading, writing, unpacking, text, rows):
+        yield from module.SIGNATURES.items()
+
+
+def _validation() -> Iterator[tuple[Any, Any]]:
+    from .compiled import reading
+
+    yield reading.validate_records, reading.SIGNATURES[reading.validate_records]
+
+
+def _cleaning_signatures() -> Iterator[tuple[Any, Any]]:
+    from .compiled import log_cleaning
+
+    yield from log_cleaning.SIGNATURES.items()
+
+
+def _upgrading_signatures() -> Iterator[tuple[Any, Any]]:
+    from .compiled import upgrading
+
+    yield from upgrading.SIGNATURES.items()
+
+
+def _is_cached(kernel: Any, signature: Any) -> bool:
+    return kernel._cache.load_overload(signature, kernel.targetctx) is not None
+
+
+def _compile_in_subprocess(directory: str | None, what: str) -> None:
+    environment = dict(os.environ)
+    # The package must be found as here, wherever the process was started and whatever it was told to import from.
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    if directory is not None:
+        environment["NUMBA_CACHE_DIR"] = directory
+    subprocess.run(
+        [sys.executable, "-m", "kafkalog.records.warm", what],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=COMPILE_TIMEOUT_S,
+        check=True,
+    )
+
+
+_temporary: tempfile.TemporaryDirectory[str] | None = None
+
+
+@contextmanager
+def _writable_cache(kernels: Callable[[], Iterator[tuple[Any, Any]]] = _signatures) -> Iterator[str | None]:
+    """Have the kernels' modules imported with a cache that works; yields its directory where it is our own."""
+    global _temporary
+    import numba
+
+    if _temporary is None:
+        try:
+            list(kernels())
+        except (RuntimeError, OSError):
+            # numba found no place for a cache of functions of ours, and says so by refusing to wrap them.
+            _temporary = tempfile.TemporaryDirectory(prefix="kafkalog-kernels-")
+    if _temporary is None:
+        yield None
+        return
+    # Only for the time it takes to wrap them: the setting is the process's, and other users of numba have their own.
+    config: Any = numba.config
+    before, config.CACHE_DIR = config.CACHE_DIR, _temporary.name
+    try:
+        list(kernels())
+    finally:
+        config.CACHE_DIR = before
+    yield _temporary.name
+
+
+def _checking_signatures() -> Iterator[tuple[Any, Any]]:
+    from .compiled import log_checking, reading
+
+    yield reading.scan_batches, reading.SIGNATURES[reading.scan_batches]
+    yield from log_checking.SIGNATURES.items()

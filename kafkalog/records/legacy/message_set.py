@@ -1,0 +1,384 @@
+"""Message sets of formats v0 (Kafka 0.8) and v1 (0.10, KIP-31 and KIP-32), which record batch v2 took the place of.
+
+A set is entries one after another, each an offset, a length and a message. All integers are big-endian:
+
+| at | field        | type   | meaning                                                              |
+|----|--------------|--------|----------------------------------------------------------------------|
+| 0  | offset       | int64  | of the message; of the last one within, where it is a wrapper        |
+| 8  | size         | int32  | bytes after this field                                               |
+| 12 | crc          | uint32 | CRC-32 (zlib's) of everything from magic on                          |
+| 16 | magic        | int8   | 0 or 1                                                               |
+| 17 | attributes   | int8   | bits 0..2 codec; 3 timestamp type (v1: 0 CreateTime, 1 LogAppendTime) |
+| 18 | timestamp    | int64  | v1 only: ms, -1 where none is known                                  |
+|    | key length   | int32  | -1 null                                                              |
+|    | key          |        |                                                                      |
+|    | value length | int32  | -1 null                                                              |
+|    | value        |        |                                                                      |
+
+Without compression every message stands alone. With it, a message without a key is a wrapper: its value is a message
+set, compressed as one block, whose messages are not compressed again. Within a wrapper of v0 offsets are absolute, so
+that a leader must compress anew to assign them; within v1 they count from the first of the set, and the wrapper's is
+the last one's (producers leave it 0, as some wrote it whatever was within). The timestamp of a v1 wrapper is the
+largest within, or with LogAppendTime the one of all.
+
+The lz4 frames of v0 carry a wrong header checksum, computed over the frame's magic number too (KAFKA-3160): it is
+written so, and not looked at when read. zstd came after these formats and is not allowed in them (KIP-110).
+
+`read_entry` gives an entry the look of a `BatchHeader`, so that who walks over a log need not tell formats apart:
+`any_format.py`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from struct import Struct
+
+from kafkalog.records import compression
+from kafkalog.records.batch import (
+    CODEC_MASK,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Record,
+)
+from kafkalog.records.compression import Buffer, Codec
+from kafkalog.records.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    UnsupportedCompressionTypeError,
+    UnsupportedMagicError,
+)
+
+MAGIC_V0 = 0
+MAGIC_V1 = 1
+MIN_SIZES = (14, 22)
+"""The least that an entry's size field can say, by magic: no key, no value."""
+MIN_ENTRY_SIZE = LOG_OVERHEAD + MIN_SIZES[MAGIC_V0]
+ENTRY_OVERHEADS = (LOG_OVERHEAD + MIN_SIZES[0], LOG_OVERHEAD + MIN_SIZES[1])
+"""Bytes of an entry without its key and value, by magic."""
+UNKNOWN_COUNT = -1
+"""Records in a wrapper, until it is decompressed."""
+
+_CRC_AT = 12
+_ATTRIBUTES_AT = 17
+_TIMESTAMP_AT = 18
+_MAX_SIZE = 0x7FFFFFFF
+_ATTRIBUTE_MASKS = (CODEC_MASK, CODEC_MASK | LOG_APPEND_TIME_FLAG)
+_CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
+
+_START = Struct(">qiIbb")
+_INT64 = Struct(">q")
+_INT32 = Struct(">i")
+_UINT32 = Struct(">I")
+# What the CRC covers before the key: magic, attributes, (timestamp,) length of the key.
+_HEAD_V0 = Struct(">bbi")
+_HEAD_V1 = Struct(">bbqi")
+_ENTRY = Struct(">qiI")
+
+
+def read_entry(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """The entry at `pos` as a batch's header; of its bytes no more than the fixed ones need be there.
+
+    `base_offset` is the entry's offset, so that of a wrapper the last offset within; `last_offset_delta` is 0,
+    `records_count` 1 or, of a wrapper, `UNKNOWN_COUNT`; both timestamps are the entry's, -1 in v0. `batch_length` is
+    the size field, as in a batch. `CorruptRecordError` for lengths that cannot be, `UnsupportedMagicError` for another
+    format.
+    """
+    if pos < 0 or len(buf) - pos < MIN_ENTRY_SIZE:
+        raise CorruptRecordError(f"{len(buf) - pos} bytes where a message of {MIN_ENTRY_SIZE} should be")
+    offset, size, crc, magic, attributes = _START.unpack_from(buf, pos)
+    if not MAGIC_V0 <= magic <= MAGIC_V1:
+        raise UnsupportedMagicError(f"magic {magic} in a message set, which is of 0 or 1")
+    if size < MIN_SIZES[magic]:
+        raise CorruptRecordError(f"message size {size} is less than a message's least, {MIN_SIZES[magic]}")
+    timestamp = NO_TIMESTAMP
+    if magic:
+        if len(buf) - pos < ENTRY_OVERHEADS[MAGIC_V1]:
+            raise CorruptRecordError(f"{len(buf) - pos} bytes where a message of {size} should be")
+        (timestamp,) = _INT64.unpack_from(buf, pos + _TIMESTAMP_AT)
+    attributes &= _ATTRIBUTE_MASKS[magic]
+    count = UNKNOWN_COUNT if attributes & CODEC_MASK else 1
+    return BatchHeader(offset, size, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count)
+
+
+def iter_entries(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header (`read_entry`) of every whole entry in `buf[pos:end]`; wrappers are not looked into.
+
+    An incomplete entry at the end is left out. Errors as `read_entry`; checksums are not verified.
+    """
+    end = len(buf) if end is None else min(end, len(buf))
+    while end - pos >= MIN_ENTRY_SIZE:
+        size = LOG_OVERHEAD + _INT32.unpack_from(buf, pos + 8)[0]
+        # A length that cannot be is an error, one that reaches beyond the end is an incomplete entry.
+        if size > end - pos:
+            return
+        yield pos, read_entry(buf, pos)
+        pos += size
+
+
+def verify_entry(buf: Buffer, pos: int, header: BatchHeader) -> None:
+    """`CorruptRecordError` unless the whole entry is there and its checksum is the stated one."""
+    size = LOG_OVERHEAD + header.batch_length
+    if pos + size > len(buf):
+        raise CorruptRecordError(f"message of {size} bytes of which {len(buf) - pos} are there")
+    computed = zlib.crc32(memoryview(buf)[pos + MAGIC_AT : pos + size])
+    if computed != header.crc:
+        raise CorruptRecordError(
+            f"message at offset {header.base_offset}: CRC {computed:#010x}, stored {header.crc:#010x}"
+        )
+
+
+def codec_of(header: BatchHeader) -> Codec:
+    """The codec of an entry. `UnsupportedCompressionTypeError` for zstd and codes that these formats do not have."""
+    code = header.attributes & CODEC_MASK
+    if code >= len(_CODECS):
+        name = "zstd" if code == Codec.ZSTD else f"compression type {code}"
+        raise UnsupportedCompressionTypeError(f"{name} in a message of format v{header.magic}")
+    return _CODECS[code]
+
+
+def decode_entry(
+    buf: Buffer,
+    pos: int = 0,
+    header: BatchHeader | None = None,
+    *,
+    check_crc: bool = True,
+    max_size: int = compression.DEFAULT_MAX_SIZE,
+    same_magic: bool = False,
+) -> list[Record]:
+    """The records of the whole entry at `pos`: itself, or those within where it is a wrapper, offsets absolute.
+
+    Timestamps are -1 in v0. `check_crc` verifies the messages within, too. `same_magic` refuses a wrapper whose
+    messages are of another format than itself, as a leader does; readers do not mind. Raises any `RecordsError`;
+    `max_size` bounds the decompressed bytes.
+    """
+    if header is None:
+        header = read_entry(buf, pos)
+    if check_crc:
+        verify_entry(buf, pos, header)
+    elif pos + header.size > len(buf):
+        raise CorruptRecordError(f"message of {header.size} bytes of which {len(buf) - pos} are there")
+    codec = codec_of(header)
+    key, value = _key_and_value(buf, pos, header)
+    if codec is Codec.NONE:
+        return [Record(header.base_offset, header.max_timestamp, key, value)]
+    if value is None:
+        raise InvalidRecordError(f"compressed message at offset {header.base_offset} without a value")
+    return _within(header, _decompress(codec, value, header.magic, max_size), check_crc, same_magic)
+
+
+def entries_within(
+    buf: Buffer, pos: int, header: BatchHeader, *, max_size: int = compression.DEFAULT_MAX_SIZE
+) -> tuple[Buffer, list[tuple[int, BatchHeader]]]:
+    """The message set in the wrapper at `pos`, decompressed, and the position and header of each of its entries.
+
+    Offsets are as they stand there. Nothing but lengths is checked; errors as `decode_entry`.
+    """
+    data = wrapped_set(buf, pos, header, max_size=max_size)
+    return data, list(iter_entries(data))
+
+
+def wrapped_set(buf: Buffer, pos: int, header: BatchHeader, *, max_size: int = compression.DEFAULT_MAX_SIZE) -> Buffer:
+    """The message set in the wrapper at `pos`, decompressed. Errors as `decode_entry`."""
+    _, value = _key_and_value(buf, pos, header)
+    if value is None:
+        raise InvalidRecordError(f"compressed message at offset {header.base_offset} without a value")
+    return _decompress(codec_of(header), value, header.magic, max_size)
+
+
+def _within(wrapper: BatchHeader, data: Buffer, check_crc: bool, same_magic: bool) -> list[Record]:
+    records: list[Record] = []
+    append_time = wrapper.max_timestamp if wrapper.is_log_append_time else None
+    pos, end = 0, len(data)
+    while pos < end:
+        inner = read_entry(data, pos)
+        if inner.size > end - pos:
+            raise CorruptRecordError(f"message of {inner.size} bytes where {end - pos} are left in its wrapper")
+        if inner.attributes & CODEC_MASK:
+            raise InvalidRecordError(f"compressed message within the one at offset {wrapper.base_offset}")
+        if same_magic and inner.magic != wrapper.magic:
+            raise InvalidRecordError(f"message of format v{inner.magic} within one of v{wrapper.magic}")
+        if check_crc:
+            verify_entry(data, pos, inner)
+        key, value = _key_and_value(data, pos, inner)
+        timestamp = inner.max_timestamp if append_time is None or not inner.magic else append_time
+        records.append(Record(inner.base_offset, timestamp, key, value))
+        pos += inner.size
+    if not records:
+        raise InvalidRecordError(f"compressed message at offset {wrapper.base_offset} with none within")
+    if wrapper.magic == MAGIC_V0:
+        return records
+    # Some producers leave the wrapper's offset 0, whatever is within.
+    base = wrapper.base_offset - records[-1].offset if wrapper.base_offset else 0
+    if base < 0:
+        raise InvalidRecordError(
+            f"compressed message at offset {wrapper.base_offset} ends with relative offset {records[-1].offset}"
+        )
+    return [record._replace(offset=base + record.offset) for record in records] if base else records
+
+
+def _key_and_value(buf: Buffer, pos: int, header: BatchHeader) -> tuple[bytes | None, bytes | None]:
+    end = pos + LOG_OVERHEAD + header.batch_length
+    at = pos + (26 if header.magic else 18)
+    (length,) = _INT32.unpack_from(buf, at)
+    at += 4
+    key = None
+    if length >= 0:
+        # The value's length must be there, too.
+        if length > end - at - 4:
+            raise CorruptRecordError(f"key of {length} bytes where {end - at} are left")
+        key = bytes(buf[at : at + length])
+        at += length
+    (length,) = _INT32.unpack_from(buf, at)
+    at += 4
+    if length < 0:
+        return key, None
+    if length > end - at:
+        raise CorruptRecordError(f"value of {length} bytes where {end - at} are left")
+    return key, bytes(buf[at : at + length])
+
+
+# ---------------------------------------------------------------------------------------------- writing
+
+
+def encode_message_set(
+    records: Sequence[Record],
+    *,
+    magic: int,
+    codec: int = Codec.NONE,
+    level: int | None = None,
+    log_append_time: int | None = None,
+) -> bytearray:
+    """The records as entries of their own or, with a codec, as one wrapper; none of no records.
+
+    Offsets are absolute and must increase. `log_append_time` (ms, v1) becomes every timestamp and the timestamp type;
+    v0 has neither. Headers of records are left out, which these formats have no place for.
+    `UnsupportedCompressionTypeError` for zstd and unknown codecs, `InvalidRecordError` for offsets that do not
+    increase.
+    """
+    if magic not in (MAGIC_V0, MAGIC_V1):
+        raise UnsupportedMagicError(f"no message set has magic {magic}")
+    if not 0 <= codec < len(_CODECS):
+        name = "zstd" if codec == Codec.ZSTD else f"compression type {int(codec)}"
+        raise UnsupportedCompressionTypeError(f"{name} is not supported in message format v{magic}")
+    if magic == MAGIC_V0:
+        log_append_time = None
+    flag = 0 if log_append_time is None else LOG_APPEND_TIME_FLAG
+    base = records[0].offset if codec and magic and records else 0
+    out = bytearray()
+    previous = -1
+    for record in records:
+        if record.offset <= previous:
+            raise InvalidRecordError(f"offset {record.offset} after {previous} in a message set")
+        previous = record.offset
+        timestamp = record.timestamp if log_append_time is None else log_append_time
+        append_entry(out, magic, flag, record.offset - base, timestamp, record.key, record.value)
+    if not codec or not records:
+        return out
+    latest = max(record.timestamp for record in records) if log_append_time is None else log_append_time
+    wrapper = bytearray()
+    append_entry(wrapper, magic, flag | codec, previous, latest, None, _compress(codec, out, magic, level))
+    return wrapper
+
+
+def append_entry(
+    out: bytearray, magic: int, attributes: int, offset: int, timestamp: int, key: Buffer | None, value: Buffer | None
+) -> None:
+    """Append one entry to `out`; a value that is compressed already has its codec in `attributes`."""
+    key_size = -1 if key is None else len(key)
+    head = (
+        _HEAD_V1.pack(magic, attributes, timestamp, key_size) if magic else _HEAD_V0.pack(magic, attributes, key_size)
+    )
+    value_size = _INT32.pack(-1 if value is None else len(value))
+    body = b"".join((head, key or b"", value_size, value or b""))
+    if len(body) > _MAX_SIZE - 4:
+        raise InvalidRecordError("message of more than 2 GiB")
+    out += _ENTRY.pack(offset, len(body) + 4, zlib.crc32(body))
+    out += body
+
+
+def set_offset(buf: bytearray | memoryview, pos: int, offset: int) -> None:
+    """Set an entry's offset in place; it is not under the checksum."""
+    _INT64.pack_into(buf, pos, offset)
+
+
+def set_timestamp(buf: bytearray | memoryview, pos: int, timestamp: int, *, log_append_time: bool) -> None:
+    """Set timestamp and timestamp type of the whole v1 entry at `pos` in place, and its checksum."""
+    (size,) = _INT32.unpack_from(buf, pos + 8)
+    buf[pos + _ATTRIBUTES_AT] = buf[pos + _ATTRIBUTES_AT] & CODEC_MASK | (
+        LOG_APPEND_TIME_FLAG if log_append_time else 0
+    )
+    _INT64.pack_into(buf, pos + _TIMESTAMP_AT, timestamp)
+    with memoryview(buf) as view, view[pos + MAGIC_AT : pos + LOG_OVERHEAD + size] as covered:
+        _UINT32.pack_into(buf, pos + _CRC_AT, zlib.crc32(covered))
+
+
+# ---------------------------------------------------------------------------------------------- the lz4 frames of v0
+
+
+def _compress(codec: int, data: Buffer, magic: int, level: int | None) -> Buffer:
+    packed = compression.compress(codec, data, level)
+    if codec != Codec.LZ4 or magic != MAGIC_V0:
+        return packed
+    end = _lz4_descriptor_end(packed)
+    frame = bytearray(packed)
+    frame[end] = xxh32(frame[:end]) >> 8 & 0xFF
+    return frame
+
+
+def _decompress(codec: Codec, data: bytes, magic: int, max_size: int) -> Buffer:
+    if codec is not Codec.LZ4 or magic != MAGIC_V0:
+        return compression.decompress(codec, data, max_size)
+    end = _lz4_descriptor_end(data)
+    frame = bytearray(data)
+    frame[end] = xxh32(frame[len(compression.LZ4_MAGIC) : end]) >> 8 & 0xFF
+    # The library wants bytes of its own making in no other form.
+    return compression.decompress(codec, bytes(frame), max_size)
+
+
+def _lz4_descriptor_end(frame: Buffer) -> int:
+    """Where the header checksum of an lz4 frame stands, after the flags and what they say there is."""
+    if len(frame) < 7:
+        raise CorruptRecordError("not an lz4 frame")
+    end = 6 + (8 if frame[4] & 0x08 else 0) + (4 if frame[4] & 0x01 else 0)
+    if end >= len(frame):
+        raise CorruptRecordError("truncated lz4 frame")
+    return end
+
+
+_PRIMES = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
+_MASK_32 = 0xFFFFFFFF
+
+
+def _rotate(value: int, bits: int) -> int:
+    value &= _MASK_32
+    return (value << bits | value >> (32 - bits)) & _MASK_32
+
+
+def xxh32(data: bytes | bytearray) -> int:
+    """xxHash32 (seed 0) of fewer bytes than 16 or more, as lz4 frames have it; for the few bytes of their headers."""
+    first, second, third, fourth, fifth = _PRIMES
+    at, size = 0, len(data)
+    if size >= 16:
+        lanes = [first + second & _MASK_32, second, 0, -first & _MASK_32]
+        while at + 16 <= size:
+            for lane in range(4):
+                word = int.from_bytes(data[at : at + 4], "little")
+                lanes[lane] = _rotate(lanes[lane] + word * second, 13) * first & _MASK_32
+                at += 4
+        value = sum(_rotate(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
+    else:
+        value = fifth
+    value += size
+    while at + 4 <= size:
+        value = _rotate(value + int.from_bytes(data[at : at + 4], "little") * third, 17) * fourth
+        at += 4
+    for byte in data[at:]:
+        value = _rotate(value + byte * fifth, 11) * first
+    value &= _MASK_32
+    value = (value ^ value >> 15) * second & _MASK_32
+    value = (value ^ value >> 13) * third & _MASK_32
+    return value ^ value >> 16

@@ -1,0 +1,83 @@
+"""The messages of a compressed set of v0 or v1 as the records of one batch of v2, in one pass over the bytes.
+
+A wrapper of 31 KB can hold half a million messages, and making each one a record before it is written again takes
+seconds. What is not sound in every message is left to `message_set.decode_entry`, which tells what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kafkalog.records.batch import BatchHeader
+from kafkalog.records.compression import Buffer
+from kafkalog.records.kernels import loader
+from kafkalog.records.kernels.abi import upgrade_layout as u
+from kafkalog.records.kernels.plain import upgrading as plain
+
+COMPILED_FROM = 64 * 1024
+"""Sets of so many bytes are worth the compiled kernel; plain Python takes some 4 ms for them at most."""
+
+_fast: Any = None
+
+
+def load() -> None:
+    """Have the compiled kernel serve from now on."""
+    global _fast
+    if _fast is None:
+        loader.load_upgrading()
+        from kafkalog.records.kernels.compiled import upgrading
+
+        _fast = upgrading.upgrade_messages
+
+
+def load_in_background() -> None:
+    """`load` on a thread of its own, the first time; plain Python serves meanwhile, and where it cannot be loaded."""
+    if _fast is None:
+        loader.in_background("upgrading", load)
+
+
+class Section(NamedTuple):
+    """Records of v2, uncompressed, whose offsets count from 0."""
+
+    body: bytearray
+    records_count: int
+    base_timestamp: int
+    max_timestamp: int
+    earliest: int
+    """The least timestamp of its records that is one; -1 where there is none."""
+    null_keys: int
+
+
+def upgraded_section(wrapper: BatchHeader, data: Buffer, *, max_size: int) -> Section | None:
+    """The records of the message set `data`, which was in `wrapper`, with CreateTime.
+
+    None where a message is not whole, its checksum is wrong, it is compressed or of another format than the wrapper;
+    where there is none; where the wrapper of v1 has an offset, not 0, before the last one within; where timestamps lie
+    further apart than 64 bits tell; and where the records would take more than `max_size` bytes.
+    """
+    magic = wrapper.magic
+    body = bytearray()
+    if _fast is None:
+        words: Any = [0] * u.WORDS
+        sound = plain.upgrade_messages(data, magic, max_size, body, words)
+    else:
+        sound, words = _upgrade_compiled(data, magic, max_size, body)
+    if not sound or not words[u.COUNT] or (magic and 0 != wrapper.base_offset < words[u.LAST_OFFSET]):
+        return None
+    return Section(
+        body, int(words[u.COUNT]), int(words[u.FIRST_TIMESTAMP]), int(words[u.LATEST]), int(words[u.EARLIEST]),
+        int(words[u.NULL_KEYS]),
+    )  # fmt: skip
+
+
+def _upgrade_compiled(data: Buffer, magic: int, max_size: int, body: bytearray) -> tuple[bool, Any]:
+    import numpy as np
+
+    words = np.zeros(u.WORDS, np.int64)
+    if not len(data):
+        return True, words
+    target = np.empty(len(data), np.uint8)
+    sound = bool(_fast(np.frombuffer(data, np.uint8), magic, max_size, target, words))
+    if sound:
+        body += target[: words[u.SIZE]].data
+    return sound, words
