@@ -11,7 +11,7 @@ import pytest
 from kafkalog.client.admin.group_descriptions import DEAD, CommittedOffset, GroupListing
 from kafkalog.client.admin.groups import GroupAdmin
 from kafkalog.client.cluster import Broker
-from kafkalog.client.consumer.protocol import Assignment, encode_assignment
+from kafkalog.client.consumer.classic.protocol import Assignment, encode_assignment
 from kafkalog.client.errors import ClientTimeoutError, InvalidResponseError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (

@@ -1,19 +1,24 @@
-"""A consumer: alone or as a member of a group.
+"""A consumer: alone, or as a member of a group.
 
-- `consumer`      what users call, `inquiries` its questions about topics; `config` Kafka's consumer properties,
-                  `listener` rebalances, `topic_filter` patterns
-- `subscription`  what is wanted and where the consumer stands, `positions` and `chunk` what it is made of
-- `polling`       what a poll does; `guard` who may call
-- `beginnings`    where it begins; `taking` and `delivery` what was fetched, on its way to the application
-- `fetching`      the thread that fetches; `leaders` its connections, `watching` metadata, `lookups` offsets of
-                  timestamps, `validation` positions after a change of leaders (KIP-320)
-- `coordinator`   the application's side of a membership, `commits` and `group` its requests
-- `classic`       under the classic protocol: `joining` the group, `heartbeat`, `membership` the member's state,
-                  `protocol` what members tell each other
-- `modern`        under the consumer protocol (KIP-848)
-- `assignors`     who gets which partitions
-- `shared`        the threads' lock
-- `errors`        what can go wrong in a consumer
+- `consumer`             what users call; `config` Kafka's consumer properties; `errors` what can go wrong; `listener`
+                         the callbacks of a rebalance; `topic_filter` patterns of topics
+- `subscription`         what the consumer is to read, and the state of each assigned partition
+- `poll_loop`            what a call of `poll` does, step by step; `position_reset` where reading begins in a new
+                         partition; `deserializers` and `interceptors` what happens to records on the way out
+- `fetcher`              the thread that fetches, and what it fetched
+- `group`                membership in a group: what both protocols have in common
+- `classic`              the classic protocol (JoinGroup, SyncGroup); `kip848` the consumer protocol (KIP-848); the two
+                         folders are laid out alike
+- `assignors`            which member gets which partitions, under the classic protocol
+- `offset_queries`       questions about topics and offsets, whatever is assigned
+- `threads`              the lock that the threads share, and worker threads; `single_thread` keeps a second application
+                         thread out
+
+A consumer has these threads. The *application's* thread calls `Consumer.poll`, and runs listeners, callbacks,
+deserializers and interceptors. The *fetch* thread keeps one request in flight to each leader; it has workers for
+metadata, connecting and look-ups of offsets, so that it waits for no broker. The *heartbeat* thread keeps a member in
+its group. One worker *commits* and reads committed offsets, and one *joins* (classic protocol). They share the state in
+`subscription` under one lock (`threads.Monitor`).
 """
 
 from kafkalog.client.consumer.assignors import (

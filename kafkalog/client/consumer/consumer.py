@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.consumer.beginnings import Beginnings
-from kafkalog.client.consumer.classic import ClassicCoordinator
-from kafkalog.client.consumer.commits import CommitCallback, checked_offsets
+from kafkalog.client.consumer.classic.coordinator import ClassicCoordinator
 from kafkalog.client.consumer.config import CLASSIC, ConsumerConfig
-from kafkalog.client.consumer.coordinator import Coordinator
-from kafkalog.client.consumer.delivery import Delivery
-from kafkalog.client.consumer.fetching import Fetcher
-from kafkalog.client.consumer.guard import Guard
-from kafkalog.client.consumer.inquiries import Inquiries
+from kafkalog.client.consumer.deserializers import Deserializers
+from kafkalog.client.consumer.fetcher.fetch_collector import FetchCollector
+from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition
+from kafkalog.client.consumer.fetcher.fetcher import Fetcher
+from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
+from kafkalog.client.consumer.group.commits import CommitCallback, checked_offsets
+from kafkalog.client.consumer.interceptors import ConsumerInterceptors
+from kafkalog.client.consumer.kip848.coordinator import Kip848Coordinator
 from kafkalog.client.consumer.listener import RebalanceListener
-from kafkalog.client.consumer.modern.coordinator import ModernCoordinator
-from kafkalog.client.consumer.polling import Polling
-from kafkalog.client.consumer.positions import Position
-from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.offset_queries import OffsetQueries
+from kafkalog.client.consumer.poll_loop import PollLoop
+from kafkalog.client.consumer.position_reset import PositionReset
+from kafkalog.client.consumer.single_thread import SingleThread
 from kafkalog.client.consumer.subscription import Kind, SubscriptionState
-from kafkalog.client.consumer.taking import Taking
+from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.consumer.topic_filter import SubscriptionPattern, TopicFilter
 from kafkalog.client.errors import ClientTimeoutError, ConfigError
 from kafkalog.client.types import (
@@ -71,32 +72,33 @@ class Consumer(Closing):
 
     def __init__(self, config: ConsumerConfig | Mapping[str, Any]) -> None:
         self.config = config if isinstance(config, ConsumerConfig) else ConsumerConfig.from_dict(config)
-        self._shared = Shared()
-        self._guard = Guard(self._shared)
-        self._use = self._guard.use
+        self._monitor = Monitor()
+        self._single_thread = SingleThread(self._monitor)
+        self._use = self._single_thread.use
         self._cluster = Cluster(self.config.client)
-        self._inquiries = Inquiries(self._cluster, self.config.client.isolation_level)
+        self._queries = OffsetQueries(self._cluster, self.config.client.isolation_level)
         self._subscription = SubscriptionState()
-        self._fetcher = Fetcher(self.config, self._cluster, self._subscription, self._shared, self._note_metadata)
-        self._taking = Taking(self.config.client, self._subscription, self._shared, self._fetcher.wake)
-        self._delivery = Delivery(self.config)
-        self._coordinator: Coordinator | None = None
+        self._fetcher = Fetcher(self.config, self._cluster, self._subscription, self._monitor, self._note_metadata)
+        self._collector = FetchCollector(self.config.client, self._subscription, self._monitor, self._fetcher.wake)
+        self._interceptors = ConsumerInterceptors(self.config)
+        self._coordinator: AbstractCoordinator | None = None
         if self.config.group_id is not None:
-            kind = ClassicCoordinator if self.config.group_protocol == CLASSIC else ModernCoordinator
+            kind = ClassicCoordinator if self.config.group_protocol == CLASSIC else Kip848Coordinator
             self._coordinator = kind(
-                self.config, self._cluster, self._subscription, self._shared, self._fetcher.refresh_metadata
+                self.config, self._cluster, self._subscription, self._monitor, self._fetcher.refresh_metadata
             )
-        self._beginnings = Beginnings(
-            self.config, self._coordinator, self._subscription, self._shared, self._fetcher.wake
+        self._position_reset = PositionReset(
+            self.config, self._coordinator, self._subscription, self._monitor, self._fetcher.wake
         )
-        self._polling = Polling(
+        self._loop = PollLoop(
             self._subscription,
-            self._shared,
+            self._monitor,
             self._fetcher,
-            self._taking,
-            self._delivery,
+            self._collector,
+            Deserializers(self.config),
+            self._interceptors,
             self._coordinator,
-            self._beginnings,
+            self._position_reset,
         )
 
     # What to read
@@ -129,7 +131,7 @@ class Consumer(Closing):
                 raise ValueError(f"a topic's name is empty, or no string: {named}")
             if isinstance(pattern, SubscriptionPattern) and self.config.group_protocol == CLASSIC:
                 raise ConfigError("a SubscriptionPattern is matched by the broker: that takes group.protocol=consumer")
-            with self._shared.lock:
+            with self._monitor.lock:
                 if named is not None:
                     self._subscription.subscribe(named)
                 elif isinstance(pattern, SubscriptionPattern):
@@ -147,7 +149,7 @@ class Consumer(Closing):
             if not wanted:
                 self._unsubscribe()
                 return
-            with self._shared.lock:
+            with self._monitor.lock:
                 self._subscription.assign_manually(wanted)
             self._changed()
 
@@ -161,9 +163,9 @@ class Consumer(Closing):
             if self._coordinator is not None and self._subscription.grouped:
                 self._coordinator.leave("the consumer unsubscribed from all topics", self.config.client.request_timeout)
         finally:
-            with self._shared.lock:
+            with self._monitor.lock:
                 self._subscription.unsubscribe()
-            self._beginnings.forget()
+            self._position_reset.forget()
 
     def _changed(self) -> None:
         if self._fetcher.ident is None:
@@ -204,7 +206,7 @@ class Consumer(Closing):
         with self._use():
             limit = self.config.client.max_poll_records if max_records is None else max_records
             self._fetcher.columns = None
-            return self._polling.next(time.monotonic() + timeout, lambda: self._polling.take(limit))
+            return self._loop.next(time.monotonic() + timeout, lambda: self._loop.take(limit))
 
     def consume(self, num_messages: int = 1, timeout: float = 1.0) -> list[ConsumerRecord]:
         """Return as many records as come within ``timeout`` seconds, up to ``num_messages``.
@@ -216,7 +218,7 @@ class Consumer(Closing):
         taken = self.poll(timeout, num_messages)
         deadline = min(deadline, time.monotonic() + self.config.max_poll_interval / 3)
         with self._use():
-            self._polling.take_more(taken, num_messages, deadline)
+            self._loop.take_more(taken, num_messages, deadline)
         return taken
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
@@ -229,13 +231,13 @@ class Consumer(Closing):
             records = self.poll(self._heartbeat_pause)
             if not records:
                 continue
-            after = self._taking.after
+            after = self._collector.after
             left = iter(records)
             try:
                 yield from left
             finally:
                 if rest := list(left):
-                    self._polling.go_back(rest, after)
+                    self._loop.go_back(rest, after)
 
     def poll_arrow(self, timeout: float = 0.0, columns: Sequence[str] = ARROW_COLUMNS) -> pa.RecordBatch | None:
         """Poll as `poll` does, but return one Arrow record batch: the records that one fetch brought of one partition.
@@ -250,7 +252,7 @@ class Consumer(Closing):
             wanted = tuple(columns)
             arrow_schema(wanted)
             self._fetcher.columns = wanted
-            return self._polling.next(time.monotonic() + timeout, lambda: self._taking.take_arrow(wanted))
+            return self._loop.next(time.monotonic() + timeout, lambda: self._collector.take_arrow(wanted))
 
     def read_arrow(
         self, columns: Sequence[str] = ARROW_COLUMNS, *, timeout: float | None = None
@@ -290,8 +292,8 @@ class Consumer(Closing):
             given = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
             if given.offset < 0:
                 raise ValueError(f"offset {given.offset} is negative; seek_to_beginning and seek_to_end find the ends")
-            with self._shared.lock:
-                self._subscription.state(tp).move(Position(given.offset, given.leader_epoch))
+            with self._monitor.lock:
+                self._subscription.state(tp).move(FetchPosition(given.offset, given.leader_epoch))
             self._fetcher.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -304,7 +306,7 @@ class Consumer(Closing):
 
     def _seek_to(self, timestamp: int, partitions: Sequence[TopicPartition]) -> None:
         with self._use():
-            with self._shared.lock:
+            with self._monitor.lock:
                 for state in [self._subscription.state(tp) for tp in partitions or self._subscription.partitions]:
                     state.look_up(timestamp)
             self._fetcher.wake()
@@ -315,14 +317,14 @@ class Consumer(Closing):
             state = self._subscription.state(tp)
             deadline = self._deadline(timeout)
             while state.position is None:
-                self._polling.check_woken()
-                self._beginnings.step()
+                self._loop.check_woken()
+                self._position_reset.step()
                 if state.error is not None:
                     raise state.error
                 if time.monotonic() >= deadline:
                     raise ClientTimeoutError(f"the position of {tp} could not be found in time")
                 until = min(deadline, time.monotonic() + self.config.client.retry_backoff)
-                self._shared.wait(until, lambda: state.position is not None)
+                self._monitor.wait(until, lambda: state.position is not None)
             return state.position.offset
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -335,7 +337,7 @@ class Consumer(Closing):
 
     def _set_paused(self, partitions: Sequence[TopicPartition], paused: bool) -> None:
         with self._use():
-            with self._shared.lock:
+            with self._monitor.lock:
                 for state in [self._subscription.state(tp) for tp in partitions]:
                     state.paused = paused
             self._fetcher.wake()
@@ -363,7 +365,7 @@ class Consumer(Closing):
                 self._await(future, deadline + _CAUSE_S, "the commit")
             finally:
                 coordinator.commits.call_back()
-            self._delivery.committed(self._to_commit(offsets))
+            self._interceptors.on_commit(self._to_commit(offsets))
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
         """Commit as `commit` does, but do not wait, and try only once; a later `poll` calls ``callback``."""
@@ -372,11 +374,11 @@ class Consumer(Closing):
 
             def done(committed: dict[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
                 if error is None:
-                    self._delivery.committed(committed)
+                    self._interceptors.on_commit(committed)
                 if callback is not None:
                     callback(committed, error)
 
-            self._member().commits.begin_async(copied, done if callback or self._delivery.hears_commits else None)
+            self._member().commits.begin_async(copied, done if callback or self._interceptors.want_commits else None)
 
     def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
         return self._subscription.to_commit() if offsets is None else checked_offsets(offsets)
@@ -395,28 +397,28 @@ class Consumer(Closing):
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         """List a topic's partitions; UnknownTopicOrPartitionError where there is no such topic."""
         with self._use():
-            return self._inquiries.partitions_for(topic, self._deadline(timeout))
+            return self._queries.partitions_for(topic, self._deadline(timeout))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Find the first record of each partition that is not older than a timestamp (ms); None where there is none."""
         with self._use():
-            return self._inquiries.offsets_for_times(timestamps, self._deadline(timeout))
+            return self._queries.offsets_for_times(timestamps, self._deadline(timeout))
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Find the first offset of each partition."""
         with self._use():
-            return self._inquiries.offsets(dict.fromkeys(partitions, EARLIEST), self._deadline(timeout))
+            return self._queries.offsets(dict.fromkeys(partitions, EARLIEST), self._deadline(timeout))
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Find the high watermarks; with ``isolation.level=read_committed``, the last stable offsets."""
         with self._use():
-            return self._inquiries.offsets(dict.fromkeys(partitions, LATEST), self._deadline(timeout))
+            return self._queries.offsets(dict.fromkeys(partitions, LATEST), self._deadline(timeout))
 
     # How it is doing
 
@@ -429,7 +431,7 @@ class Consumer(Closing):
         lags = [lag for state in self._subscription.partitions.values() if (lag := state.lag) is not None]
         member = self._coordinator
         return {
-            "records-consumed-total": self._taking.records,
+            "records-consumed-total": self._collector.records,
             "records-lag-max": max(lags, default=0),
             "fetch-total": self._fetcher.fetches,
             "assigned-partitions": len(self._subscription.partitions),
@@ -441,16 +443,16 @@ class Consumer(Closing):
 
     def wakeup(self) -> None:
         """Make the call in which another thread waits, or else the next one, raise WakeupError."""
-        self._shared.wakeup()
+        self._monitor.wakeup()
 
     def close(self, timeout: float = _CLOSE_S) -> None:
         """Commit what was read if that is automatic, leave the group, and end all threads, within ``timeout``."""
-        if self._guard.closed:
+        if self._single_thread.closed:
             return
         with self._use():
             # For other threads, and afterwards: until then listeners may commit.
-            self._guard.closed = True
-            self._shared.ignore_wakeups()
+            self._single_thread.closed = True
+            self._monitor.ignore_wakeups()
             deadline = time.monotonic() + timeout
             member = self._coordinator
             try:
@@ -464,14 +466,14 @@ class Consumer(Closing):
                     member.stop(max(deadline - time.monotonic(), 0.1))
                 self._cluster.close()
 
-    def _last_commit(self, member: Coordinator, deadline: float) -> None:
+    def _last_commit(self, member: AbstractCoordinator, deadline: float) -> None:
         generation = member.generation
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         if self.config.enable_auto_commit and (generation.valid or self._subscription.kind is Kind.MANUAL):
             offsets = self._to_commit(None)
         # Those that were begun before come first; who has left the group cannot commit any more.
         future = member.commits.begin(offsets, deadline)
-        self._shared.wait(deadline, future.done)
+        self._monitor.wait(deadline, future.done)
         member.commits.call_back()
 
     # Inside
@@ -479,7 +481,7 @@ class Consumer(Closing):
     def _deadline(self, timeout: float | None) -> float:
         return time.monotonic() + (self.config.client.default_api_timeout if timeout is None else timeout)
 
-    def _member(self) -> Coordinator:
+    def _member(self) -> AbstractCoordinator:
         if self._coordinator is None:
             raise ConfigError("group.id is missing; name the group whose partitions and offsets are meant")
         return self._coordinator
@@ -489,8 +491,8 @@ class Consumer(Closing):
             self._coordinator.note_metadata(found)
 
     def _await(self, future: Future[T], deadline: float, what: str) -> T:
-        self._shared.wait(deadline, future.done)
-        self._polling.check_woken()
+        self._monitor.wait(deadline, future.done)
+        self._loop.check_woken()
         if not future.done():
             raise ClientTimeoutError(f"{what} did not end in time")
         return future.result()

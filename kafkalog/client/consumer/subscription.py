@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from enum import Enum, auto
 
-from kafkalog.client.consumer.chunk import Chunk
-from kafkalog.client.consumer.positions import NO_EPOCH, Position
+from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
+from kafkalog.client.consumer.fetcher.fetch_position import NO_EPOCH, FetchPosition
 from kafkalog.client.consumer.topic_filter import TopicFilter
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 
@@ -31,9 +31,9 @@ class PartitionState:
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.version = 0
-        self.position: Position | None = None
+        self.position: FetchPosition | None = None
         """Where the next record that is handed out is looked for."""
-        self.fetched: Position | None = None
+        self.fetched: FetchPosition | None = None
         """Where the next fetch begins."""
         self.reset: int | None = None
         """The timestamp of the position, where that is still to be looked up."""
@@ -46,14 +46,14 @@ class PartitionState:
         self.paused = False
         self.held = False
         """Whether it is about to be revoked: nothing is handed out any more."""
-        self.chunks: deque[Chunk] = deque()
+        self.completed_fetches: deque[CompletedFetch] = deque()
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
         self.error: Exception | None = None
         self.retry_at = 0.0
 
-    def move(self, position: Position) -> None:
+    def move(self, position: FetchPosition) -> None:
         """Go on at ``position``."""
         self._change()
         self.position = self.fetched = position
@@ -68,12 +68,12 @@ class PartitionState:
     def refetch(self) -> None:
         """Throw away what was fetched ahead of the position."""
         self.version += 1
-        self.chunks.clear()
+        self.completed_fetches.clear()
         self.fetched = self.position
 
     def _change(self) -> None:
         self.version += 1
-        self.chunks.clear()
+        self.completed_fetches.clear()
         self.error = None
         self.retry_at = 0.0
         self.leader_epoch = NO_EPOCH
@@ -89,14 +89,14 @@ class PartitionState:
             not (self.paused or self.held)
             and self.fetched is not None
             and self.error is None
-            and len(self.chunks) < CHUNKS_AHEAD
-            and not (self.chunks and self.chunks[-1].failure)
+            and len(self.completed_fetches) < CHUNKS_AHEAD
+            and not (self.completed_fetches and self.completed_fetches[-1].failure)
             and self.retry_at <= now
         )
 
     def ready(self) -> bool:
         """Whether something can be handed out."""
-        return bool(self.chunks) and not (self.paused or self.held)
+        return bool(self.completed_fetches) and not (self.paused or self.held)
 
     @property
     def lag(self) -> int | None:
@@ -198,7 +198,7 @@ class SubscriptionState:
             raise ValueError(f"partition {TopicPartition(*tp)} is not assigned; assigned are {sorted(self.partitions)}")
         return found
 
-    def consumed(self) -> dict[TopicPartition, Position]:
+    def consumed(self) -> dict[TopicPartition, FetchPosition]:
         """The positions of all partitions that have one."""
         return {tp: state.position for tp, state in self.partitions.items() if state.position is not None}
 

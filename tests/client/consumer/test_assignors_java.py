@@ -19,7 +19,7 @@ from kafkalog.client.consumer.assignors import (
     RangeAssignor,
     StickyAssignor,
 )
-from kafkalog.client.consumer.protocol import (
+from kafkalog.client.consumer.classic.protocol import (
     Assignment,
     Subscription,
     decode_assignment,

@@ -1,4 +1,4 @@
-"""Leaders that say nothing, logs that are cut or damaged while they are read."""
+"""LeaderConnections that say nothing, logs that are cut or damaged while they are read."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from kafkalog.client.consumer import (
     OffsetAndMetadata,
     UnreadableBatchError,
 )
-from kafkalog.client.consumer.chunk import Chunk
-from kafkalog.client.consumer.positions import Position
-from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
+from kafkalog.client.consumer.fetcher.fetch_collector import FetchCollector
+from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition
 from kafkalog.client.consumer.subscription import PartitionState, SubscriptionState
-from kafkalog.client.consumer.taking import Taking
+from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.fetch.fetch_request import FetchedChunk
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.protocol.errors import ErrorCode, TopicAuthorizationFailedError
@@ -324,14 +324,14 @@ def test_the_leader_names_a_follower_to_fetch_from(error: ErrorCode | None) -> N
 # Truncation while records are taken
 
 
-class Cut(Chunk):
+class Cut(CompletedFetch):
     """A chunk whose log is truncated while it is being read, as the fetcher's thread finds out."""
 
     def __init__(self, state: PartitionState, fetched: FetchedChunk, act: Callable[[PartitionState], None]) -> None:
         super().__init__(state.tp, 0, fetched, 0)
         self._state, self._act = state, act
 
-    def take(self, count: int, config: ClientConfig) -> tuple[list[ConsumerRecord], Position | None]:
+    def take(self, count: int, config: ClientConfig) -> tuple[list[ConsumerRecord], FetchPosition | None]:
         found = super().take(count, config)
         self._in_another_thread()
         return found
@@ -348,7 +348,7 @@ class Cut(Chunk):
 
 
 CUTS = {
-    "to an offset": lambda state: state.move(Position(1, 0)),
+    "to an offset": lambda state: state.move(FetchPosition(1, 0)),
     "to a timestamp": lambda state: state.look_up(-2),
     "above the position": lambda state: state.refetch(),
 }
@@ -361,16 +361,16 @@ def test_what_is_truncated_while_it_is_taken_is_not_handed_out(how: str, arrow: 
     subscription = SubscriptionState()
     subscription.assign_manually([TP])
     state = subscription.state(TP)
-    state.move(Position(0))
-    taking = Taking(config, subscription, Shared(), lambda: None)
+    state.move(FetchPosition(0))
+    taking = FetchCollector(config, subscription, Monitor(), lambda: None)
     fetched = FetchedChunk(memoryview(batch(0)), 2, 2, 0, [])
-    state.chunks.append(Cut(state, fetched, CUTS[how]))
+    state.completed_fetches.append(Cut(state, fetched, CUTS[how]))
     if arrow:
         assert taking.take_arrow(("offset",)) is None
     else:
         assert taking.take(10) == []
-    wanted = {"to an offset": Position(1, 0), "to a timestamp": None, "above the position": Position(0)}
-    assert (state.position, len(state.chunks), taking.records) == (wanted[how], 0, 0)
+    wanted = {"to an offset": FetchPosition(1, 0), "to a timestamp": None, "above the position": FetchPosition(0)}
+    assert (state.position, len(state.completed_fetches), taking.records) == (wanted[how], 0, 0)
     assert taking.after == {}
 
 
@@ -393,13 +393,13 @@ DAMAGED = {
 def test_arrow_batches_come_before_what_cannot_be_read(broken: bytes, leader_epoch: int) -> None:
     config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"}).client
     records = memoryview(batch(0) + batch(2) + broken + batch(6))
-    chunk = Chunk(TP, 1, FetchedChunk(records, 8, 8, 0, []), leader_epoch)
+    chunk = CompletedFetch(TP, 1, FetchedChunk(records, 8, 8, 0, []), leader_epoch)
     chunk.decode_arrow(("offset",), config)
     assert chunk.arrow_left
     found, position = chunk.take_arrow()
     assert found is not None
     assert (found["offset"].to_pylist(), position.offset) == ([1, 2, 3], 4)
-    assert chunk.next == position == Position(4, 0)
+    assert chunk.next == position == FetchPosition(4, 0)
     for _ in range(2):
         assert chunk.arrow_left
         with pytest.raises(RecordsError):
@@ -411,12 +411,12 @@ def test_arrow_batches_come_before_what_cannot_be_read(broken: bytes, leader_epo
 def test_records_come_before_what_cannot_be_read(broken: bytes, leader_epoch: int) -> None:
     config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"}).client
     records = memoryview(batch(0) + batch(2) + broken + batch(6))
-    chunk = Chunk(TP, 1, FetchedChunk(records, 8, 8, 0, []), leader_epoch)
+    chunk = CompletedFetch(TP, 1, FetchedChunk(records, 8, 8, 0, []), leader_epoch)
     taken, position = chunk.take(10, config)
     assert [record.offset for record in taken] == [1, 2, 3]
-    assert position == Position(4, 0)
+    assert position == FetchPosition(4, 0)
     assert chunk.broken
-    first = Chunk(TP, 4, FetchedChunk(memoryview(broken + batch(6)), 8, 8, 0, []), leader_epoch)
+    first = CompletedFetch(TP, 4, FetchedChunk(memoryview(broken + batch(6)), 8, 8, 0, []), leader_epoch)
     assert first.failure is not None or first.next.offset > 4, "there is something to tell"
     with pytest.raises(RecordsError):
         first.take(10, config)
@@ -431,7 +431,7 @@ def test_a_fetch_is_decoded_by_one_call(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(records_arrow, "decode_arrow", counted)
     config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"}).client
-    chunk = Chunk(TP, 1, FetchedChunk(memoryview(batch(0) + batch(2)), 4, 4, 0, []), 0)
+    chunk = CompletedFetch(TP, 1, FetchedChunk(memoryview(batch(0) + batch(2)), 4, 4, 0, []), 0)
     chunk.decode_arrow(("offset",), config)
     assert calls == [1]
     found, position = chunk.take_arrow()

@@ -12,7 +12,7 @@ from kafkalog.client.admin.group_descriptions import MemberToRemove
 from kafkalog.client.admin.groups import GroupAdmin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer import Consumer, RebalanceListener
-from kafkalog.client.consumer.classic import ClassicCoordinator
+from kafkalog.client.consumer.classic.coordinator import ClassicCoordinator
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import FencedInstanceIdError
 from tests.client.consumer.conftest import OURS
@@ -99,7 +99,7 @@ def test_who_leaves_while_joining_is_no_member(live: Live, monkeypatch: pytest.M
         second.unsubscribe()
         poll_until([first], lambda: first.metrics()["rebalance-total"] >= 2, "the rebalance with it")
         poll_until([first], lambda: numbers(first) == [0, 1], "all partitions, after its session")
-        assert not member.membership.beating
+        assert not member.member.beating
 
 
 def test_partitions_are_lost_to_who_was_given_up_while_joining(live: Live) -> None:

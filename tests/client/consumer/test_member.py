@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.client.consumer.membership import NO_GENERATION, Next
-from kafkalog.client.consumer.modern.member import (
+from kafkalog.client.consumer.group.generation import NO_GENERATION, Next
+from kafkalog.client.consumer.kip848.member import (
     NOTHING,
     Beat,
     Member,

@@ -23,9 +23,9 @@ from kafkalog.client.consumer import (
     OffsetAndMetadata,
     SubscriptionPattern,
 )
-from kafkalog.client.consumer.group import OutdatedMemberError
-from kafkalog.client.consumer.modern.coordinator import ModernCoordinator
-from kafkalog.client.consumer.modern.member import State
+from kafkalog.client.consumer.group.group_requests import OutdatedMemberError
+from kafkalog.client.consumer.kip848.coordinator import Kip848Coordinator
+from kafkalog.client.consumer.kip848.member import State
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
@@ -58,8 +58,8 @@ mostly_ours = pytest.mark.parametrize(
 )
 
 
-def member_of(consumer: Consumer) -> ModernCoordinator:
-    assert isinstance(consumer._coordinator, ModernCoordinator)
+def member_of(consumer: Consumer) -> Kip848Coordinator:
+    assert isinstance(consumer._coordinator, Kip848Coordinator)
     return consumer._coordinator
 
 
@@ -206,7 +206,7 @@ def test_a_commit_under_an_epoch_that_is_over_is_sent_again(modern: Live) -> Non
 
         def begin(offset: int, deadline: float | None) -> Any:
             """A commit before the answer with the present epoch has come."""
-            with consumer._shared.lock:
+            with consumer._monitor.lock:
                 coordinator.member.epoch -= 1
                 coordinator.member._told = None
                 return coordinator.commits.begin({tp: OffsetAndMetadata(offset)}, deadline)

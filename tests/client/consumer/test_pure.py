@@ -19,11 +19,9 @@ from kafkalog.client.consumer import (
     Whitelist,
 )
 from kafkalog.client.consumer.assignors import BUILT_IN, CooperativeStickyAssignor, find_assignors
-from kafkalog.client.consumer.chunk import Chunk
-from kafkalog.client.consumer.joining import AssignorError, check_decision
-from kafkalog.client.consumer.membership import Generation, HeartbeatTimer, Membership, Next, State
-from kafkalog.client.consumer.positions import Position
-from kafkalog.client.consumer.protocol import (
+from kafkalog.client.consumer.classic.join import AssignorError, check_decision
+from kafkalog.client.consumer.classic.member import HeartbeatTimer, Member, State
+from kafkalog.client.consumer.classic.protocol import (
     Assignment,
     MalformedMemberDataError,
     Subscription,
@@ -32,10 +30,12 @@ from kafkalog.client.consumer.protocol import (
     encode_assignment,
     encode_subscription,
 )
-from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
+from kafkalog.client.consumer.fetcher.fetch_collector import FetchCollector
+from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition, Truncation, find_truncation
+from kafkalog.client.consumer.group.generation import Generation, Next
 from kafkalog.client.consumer.subscription import CHUNKS_AHEAD, PartitionState, SubscriptionState
-from kafkalog.client.consumer.taking import Taking
-from kafkalog.client.consumer.validation import Truncated, judge
+from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.fetch.fetch_request import FetchedChunk
 from kafkalog.client.types import TopicPartition
@@ -47,9 +47,9 @@ TP = TopicPartition("t", 0)
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
 
 
-def member() -> Membership:
+def member() -> Member:
     """A member of generation 3."""
-    made = Membership()
+    made = Member()
     made.join_sent()
     made.joined(3, "m", "range")
     assert made.synced(made.generation)
@@ -57,7 +57,7 @@ def member() -> Membership:
 
 
 def test_a_member_joins() -> None:
-    made = Membership()
+    made = Member()
     assert (made.beating, bool(made.rejoin)) == (False, True)
     made.join_sent()
     assert made.join_failed(ErrorCode.MEMBER_ID_REQUIRED, "given") is Next.AGAIN
@@ -133,7 +133,7 @@ def test_refused_heartbeats() -> None:
 
 
 def test_an_assignment_that_comes_too_late() -> None:
-    made = Membership()
+    made = Member()
     made.join_sent()
     made.joined(3, "m", "range")
     generation = made.generation
@@ -188,14 +188,14 @@ def test_positions_of_partitions() -> None:
     assert not state.lost
     assert not state.fetchable(0)
     version = state.version
-    state.move(Position(5))
+    state.move(FetchPosition(5))
     assert state.version > version, "an answer to an older question is told by it"
     assert state.fetchable(0)
     state.retry_at = 1.0
     assert not state.fetchable(0)
     state.paused = True
     assert not state.fetchable(2)
-    assert subscription.consumed() == {TP: Position(5)}
+    assert subscription.consumed() == {TP: FetchPosition(5)}
     state.high_watermark = 9
     assert state.lag == 4
     subscription.assign_manually([TP, TopicPartition("t", 1)])
@@ -212,10 +212,10 @@ def test_an_error_waits_for_its_turn() -> None:
     other = TopicPartition("t", 1)
     subscription.assign_manually([other, TP])
     batch = memoryview(encode_batch([Record(0, 0, None, b"v", ())]))
-    subscription.state(other).move(Position(0))
-    subscription.state(other).chunks.append(Chunk(other, 0, FetchedChunk(batch, 1, 1, 0, []), 0))
+    subscription.state(other).move(FetchPosition(0))
+    subscription.state(other).completed_fetches.append(CompletedFetch(other, 0, FetchedChunk(batch, 1, 1, 0, []), 0))
     subscription.state(TP).error = OffsetOutOfRangeError("beyond the end")
-    taking = Taking(config, subscription, Shared(), lambda: None)
+    taking = FetchCollector(config, subscription, Monitor(), lambda: None)
     assert [record.partition for record in taking.take(10)] == [1]
     with pytest.raises(OffsetOutOfRangeError):
         taking.take(10)
@@ -240,11 +240,11 @@ def test_an_error_that_comes_while_records_are_taken_is_kept() -> None:
     other = TopicPartition("t", 1)
     subscription.assign_manually([other])
     batch = memoryview(encode_batch([Record(0, 0, None, b"v", ())]))
-    subscription.state(other).move(Position(0))
-    subscription.state(other).chunks.append(Chunk(other, 0, FetchedChunk(batch, 1, 1, 0, []), 0))
+    subscription.state(other).move(FetchPosition(0))
+    subscription.state(other).completed_fetches.append(CompletedFetch(other, 0, FetchedChunk(batch, 1, 1, 0, []), 0))
     late = subscription.partitions[TP] = Late(TP)
     late.late = OffsetOutOfRangeError("beyond the end")
-    taking = Taking(config, subscription, Shared(), lambda: None)
+    taking = FetchCollector(config, subscription, Monitor(), lambda: None)
     assert [record.partition for record in taking.take(10)] == [1]
     with pytest.raises(OffsetOutOfRangeError):
         taking.take(10)
@@ -257,19 +257,19 @@ def test_a_truncation_is_told_until_a_seek() -> None:
     other = TopicPartition("t", 1)
     subscription.assign_manually([TP, other])
     batch = memoryview(encode_batch([Record(0, 0, None, b"v", ())]))
-    subscription.state(other).move(Position(0))
-    subscription.state(TP).move(Position(5, 1))
+    subscription.state(other).move(FetchPosition(0))
+    subscription.state(TP).move(FetchPosition(5, 1))
     subscription.state(TP).error = LogTruncationError({TP: 5}, {})
-    taking = Taking(config, subscription, Shared(), lambda: None)
+    taking = FetchCollector(config, subscription, Monitor(), lambda: None)
     with pytest.raises(LogTruncationError, match="t-0 at offset 5"):
         taking.take(10)
-    subscription.state(other).chunks.append(Chunk(other, 0, FetchedChunk(batch, 1, 1, 0, []), 0))
+    subscription.state(other).completed_fetches.append(CompletedFetch(other, 0, FetchedChunk(batch, 1, 1, 0, []), 0))
     assert [record.partition for record in taking.take(10)] == [1]
     for take in (lambda: taking.take(10), lambda: taking.take_arrow(("offset",))):
         with pytest.raises(LogTruncationError):
             take()
     assert not subscription.state(TP).fetchable(0)
-    subscription.state(TP).move(Position(3, 1))
+    subscription.state(TP).move(FetchPosition(3, 1))
     assert taking.take(10) == []
     assert subscription.state(TP).fetchable(0)
 
@@ -289,12 +289,14 @@ def test_topics_by_expression() -> None:
 
 
 def test_the_leaders_answer() -> None:
-    position = Position(10, 3)
-    assert judge(TP, position, EpochEndOffset(leader_epoch=3, end_offset=10)) is None
-    assert judge(TP, position, EpochEndOffset(leader_epoch=2, end_offset=7)) == Truncated(Position(7, 2))
-    assert judge(TP, position, EpochEndOffset(leader_epoch=-1, end_offset=-1)) == Truncated(None)
+    position = FetchPosition(10, 3)
+    assert find_truncation(TP, position, EpochEndOffset(leader_epoch=3, end_offset=10)) is None
+    assert find_truncation(TP, position, EpochEndOffset(leader_epoch=2, end_offset=7)) == Truncation(
+        FetchPosition(7, 2)
+    )
+    assert find_truncation(TP, position, EpochEndOffset(leader_epoch=-1, end_offset=-1)) == Truncation(None)
     with pytest.raises(FencedLeaderEpochError, match="t-0 at offset 10"):
-        judge(TP, position, EpochEndOffset(error_code=ErrorCode.FENCED_LEADER_EPOCH))
+        find_truncation(TP, position, EpochEndOffset(error_code=ErrorCode.FENCED_LEADER_EPOCH))
 
 
 class Custom(Assignor):

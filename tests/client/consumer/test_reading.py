@@ -228,7 +228,7 @@ def test_wakeup_and_one_thread_at_a_time(live: Live) -> None:
         thread.start()
         polling.wait(DEADLINE_S)
         end = time.monotonic() + DEADLINE_S
-        while consumer._guard.user is None and time.monotonic() < end:
+        while consumer._single_thread.user is None and time.monotonic() < end:
             time.sleep(0.001)
         with pytest.raises(RuntimeError, match="one thread at a time"):
             consumer.poll(0)

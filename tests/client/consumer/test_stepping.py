@@ -14,17 +14,17 @@ import pytest
 
 from kafkalog.client.cluster import Cluster, ClusterMetadata, TopicMetadata
 from kafkalog.client.consumer import ConsumerConfig
-from kafkalog.client.consumer.beginnings import Beginnings
-from kafkalog.client.consumer.commits import Commits
-from kafkalog.client.consumer.coordinator import Coordinator
-from kafkalog.client.consumer.group import CommitAnswer
-from kafkalog.client.consumer.modern.coordinator import ModernCoordinator
-from kafkalog.client.consumer.modern.heartbeat import Heartbeat
-from kafkalog.client.consumer.modern.member import State, TopicIdPartition, topic_partitions
-from kafkalog.client.consumer.positions import Position
-from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition
+from kafkalog.client.consumer.fetcher.metadata_watcher import MetadataWatcher
+from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
+from kafkalog.client.consumer.group.commits import Commits
+from kafkalog.client.consumer.group.group_requests import CommitAnswer
+from kafkalog.client.consumer.kip848.coordinator import Kip848Coordinator
+from kafkalog.client.consumer.kip848.heartbeat import Heartbeat
+from kafkalog.client.consumer.kip848.member import State, TopicIdPartition, topic_partitions
+from kafkalog.client.consumer.position_reset import PositionReset
 from kafkalog.client.consumer.subscription import SubscriptionState
-from kafkalog.client.consumer.watching import MetadataWatch
+from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse
@@ -55,8 +55,8 @@ class Asked:
         return self.answers[-1]
 
 
-def beginnings(subscription: SubscriptionState, coordinator: Asked) -> Beginnings:
-    return Beginnings(CONFIG, cast(Coordinator, coordinator), subscription, Shared(), lambda: None)
+def beginnings(subscription: SubscriptionState, coordinator: Asked) -> PositionReset:
+    return PositionReset(CONFIG, cast(AbstractCoordinator, coordinator), subscription, Monitor(), lambda: None)
 
 
 @pytest.mark.parametrize("meanwhile", ["seek", "revoke"])
@@ -68,7 +68,7 @@ def test_committed_offsets_that_nobody_waits_for(meanwhile: str, answer: str) ->
     assert made.due()
     made.step()
     if meanwhile == "seek":
-        subscription.state(TP).move(Position(5))
+        subscription.state(TP).move(FetchPosition(5))
     else:
         subscription.assign([])
     if answer == "offsets":
@@ -79,7 +79,7 @@ def test_committed_offsets_that_nobody_waits_for(meanwhile: str, answer: str) ->
     made.step()
     assert (made.due(), made.next_time()) == (False, FOREVER)
     if meanwhile == "seek":
-        assert subscription.state(TP).position == Position(5)
+        assert subscription.state(TP).position == FetchPosition(5)
     # Those that are assigned later are asked for.
     subscription.assign([*subscription.assigned, OTHER])
     assert made.due()
@@ -88,7 +88,7 @@ def test_committed_offsets_that_nobody_waits_for(meanwhile: str, answer: str) ->
     coordinator.answers[1].set_result({OTHER: OffsetAndMetadata(7)})
     assert made.due()
     made.step()
-    assert subscription.state(OTHER).position == Position(7)
+    assert subscription.state(OTHER).position == FetchPosition(7)
     assert (made.due(), made.next_time()) == (False, FOREVER)
 
 
@@ -121,7 +121,7 @@ class Reconciled:
         config = ConsumerConfig.from_dict(
             {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "group.protocol": "consumer", "retry.backoff.ms": 1}
         )
-        self.made = ModernCoordinator(config, Cluster(config.client), self.subscription, Shared(), self.look)
+        self.made = Kip848Coordinator(config, Cluster(config.client), self.subscription, Monitor(), self.look)
         self.made.heartbeat = cast(Heartbeat, SimpleNamespace(ident=1, wake=lambda: None))
         self.made.listener = self.notes = Noting()
         self.commit: Future[None] = Future()
@@ -132,7 +132,7 @@ class Reconciled:
         self.made.step()
         self.beat(1)
         assert self.made.member.state is State.STABLE
-        self.subscription.state(TopicPartition("a", 0)).move(Position(3))
+        self.subscription.state(TopicPartition("a", 0)).move(FetchPosition(3))
 
     def look(self) -> None:
         self.looks += 1
@@ -229,14 +229,14 @@ def test_a_topic_that_nobody_knows_is_looked_for_after_the_commit(monkeypatch: p
 
 def test_a_commit_that_is_sent_again_looks_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     group = Reconciled(monkeypatch)
-    shared, member, tp = Shared(), group.made.member, TopicPartition("a", 0)
+    monitor, member, tp = Monitor(), group.made.member, TopicPartition("a", 0)
     codes = iter([ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.NONE])
     looked: list[bool] = []
 
     def free() -> bool:
-        taken = shared.lock.acquire(blocking=False)
+        taken = monitor.lock.acquire(blocking=False)
         if taken:
-            shared.lock.release()
+            monitor.lock.release()
         return taken
 
     def assigned() -> frozenset[TopicPartition]:
@@ -247,7 +247,7 @@ def test_a_commit_that_is_sent_again_looks_under_the_lock(monkeypatch: pytest.Mo
     requests = group.made.requests
     monkeypatch.setattr(requests, "commit", lambda *given: CommitAnswer(next(codes), tp))
     config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "retry.backoff.ms": 1})
-    commits = Commits(config, requests, group.made, shared, lambda: member.generation, assigned)
+    commits = Commits(config, requests, group.made, monitor, lambda: member.generation, assigned)
     try:
         commits.begin({tp: OffsetAndMetadata(3)}, time.monotonic() + DEADLINE_S).result(DEADLINE_S)
     finally:
@@ -277,11 +277,11 @@ def test_metadata_that_is_asked_for_while_some_is_on_its_way(topics: str) -> Non
     subscription, cluster = SubscriptionState(), Described()
     subscription.subscribe(["a"])
     found: list[set[str]] = []
-    watch = MetadataWatch(
+    watch = MetadataWatcher(
         CONFIG,
         cast(Cluster, cluster),
         subscription,
-        Shared(),
+        Monitor(),
         lambda metadata: found.append(set(metadata.topics)),
         cluster.answered.release,
     )

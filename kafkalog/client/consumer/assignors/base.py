@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import ClassVar
 
 from kafkalog.client.consumer.assignors.java_order import java_key
-from kafkalog.client.consumer.protocol import Assignment, Subscription
+from kafkalog.client.consumer.classic.protocol import Assignment, Subscription
 from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
 
 Racks = frozenset[str]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from kafkalog.client.consumer.assignors.base import Layout
 from kafkalog.client.consumer.assignors.java_order import JavaMap, java_key
 from kafkalog.client.consumer.assignors.racks import RackInfo, without
-from kafkalog.client.consumer.protocol import Subscription
+from kafkalog.client.consumer.classic.protocol import Subscription
 from kafkalog.client.types import TopicPartition
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkalog.client.consumer.assignors.base import Layout, Racks, rack_aware
-from kafkalog.client.consumer.protocol import Subscription
+from kafkalog.client.consumer.classic.protocol import Subscription
 from kafkalog.client.types import TopicPartition
 
 

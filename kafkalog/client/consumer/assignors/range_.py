@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kafkalog.client.consumer.assignors.base import Assignor, Layout, Racks, member_order, rack_aware
 from kafkalog.client.consumer.assignors.java_order import JavaMap, hash_set_order, java_key
-from kafkalog.client.consumer.protocol import Subscription
+from kafkalog.client.consumer.classic.protocol import Subscription
 from kafkalog.client.types import TopicPartition
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from kafkalog.client.consumer.assignors.base import Assignor, Layout, member_order
 from kafkalog.client.consumer.assignors.java_order import java_key
-from kafkalog.client.consumer.protocol import Subscription
+from kafkalog.client.consumer.classic.protocol import Subscription
 from kafkalog.client.types import TopicPartition
 
 

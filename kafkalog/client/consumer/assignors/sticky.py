@@ -16,7 +16,7 @@ from kafkalog.client.consumer.assignors.constrained import assign_alike
 from kafkalog.client.consumer.assignors.general import assign_general
 from kafkalog.client.consumer.assignors.java_order import JavaMap
 from kafkalog.client.consumer.assignors.racks import RackInfo
-from kafkalog.client.consumer.protocol import NO_GENERATION, Assignment, Subscription
+from kafkalog.client.consumer.classic.protocol import NO_GENERATION, Assignment, Subscription
 from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
 from kafkalog.protocol.codec import ProtocolError
 from kafkalog.protocol.embedded.consumer import TopicPartitions

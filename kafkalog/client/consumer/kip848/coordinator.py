@@ -10,10 +10,10 @@ from uuid import UUID, uuid4
 
 from kafkalog.client.cluster import Cluster, ClusterMetadata
 from kafkalog.client.consumer.config import ConsumerConfig
-from kafkalog.client.consumer.coordinator import Coordinator
-from kafkalog.client.consumer.membership import NO_GENERATION, Generation
-from kafkalog.client.consumer.modern.heartbeat import Heartbeat
-from kafkalog.client.consumer.modern.member import (
+from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
+from kafkalog.client.consumer.group.generation import NO_GENERATION, Generation
+from kafkalog.client.consumer.kip848.heartbeat import Heartbeat
+from kafkalog.client.consumer.kip848.member import (
     NOTHING,
     Member,
     Reconciliation,
@@ -22,8 +22,8 @@ from kafkalog.client.consumer.modern.member import (
     TopicIdPartition,
     Wanted,
 )
-from kafkalog.client.consumer.shared import Shared
 from kafkalog.client.consumer.subscription import Kind, SubscriptionState
+from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.schema import ZERO_UUID
 
@@ -48,7 +48,7 @@ class _Plan(NamedTuple):
         return frozenset(TopicPartition(self.names[each.topic_id], each.partition) for each in partitions)
 
 
-class ModernCoordinator(Coordinator):
+class Kip848Coordinator(AbstractCoordinator):
     """The member of one consumer, whose partitions the group's coordinator assigns (KIP-848)."""
 
     def __init__(
@@ -56,7 +56,7 @@ class ModernCoordinator(Coordinator):
         config: ConsumerConfig,
         cluster: Cluster,
         subscription: SubscriptionState,
-        shared: Shared,
+        monitor: Monitor,
         wake_fetcher: Callable[[], None],
     ) -> None:
         settings = Settings(
@@ -69,8 +69,8 @@ class ModernCoordinator(Coordinator):
             config.client.retry_backoff_max,
         )
         self.member = Member(settings, str(uuid4()))
-        super().__init__(config, cluster, subscription, shared, wake_fetcher, self)
-        self.heartbeat = Heartbeat(config, self.requests, self.member, shared)
+        super().__init__(config, cluster, subscription, monitor, wake_fetcher, self)
+        self.heartbeat = Heartbeat(config, self.requests, self.member, monitor)
         self._names: dict[UUID, str] = {}
         """Of topics by their ids: those that metadata described last, and those that the member has or is to have."""
         self._plan: _Plan | None = None
@@ -78,7 +78,7 @@ class ModernCoordinator(Coordinator):
 
     @property
     def generation(self) -> Generation:
-        with self._shared.lock:
+        with self._monitor.lock:
             return self.member.generation if self._subscription.grouped else NO_GENERATION
 
     @property
@@ -107,7 +107,7 @@ class ModernCoordinator(Coordinator):
         _log.warning("group %s: members cannot have it rebalance under group.protocol=consumer", self.requests.group_id)
 
     def note_metadata(self, found: ClusterMetadata) -> None:
-        with self._shared.lock:
+        with self._monitor.lock:
             self._find_topics(found)
             member = self.member
             mine = {each.topic_id for each in (member.current or NOTHING) | (member.target or NOTHING)}
@@ -168,11 +168,11 @@ class ModernCoordinator(Coordinator):
             try:
                 self._give_up(self._subscription.assigned, lost=True)
             finally:
-                with self._shared.lock:
+                with self._monitor.lock:
                     member.released()
                 self.heartbeat.wake()
         wanted = self._wanted()
-        with self._shared.lock:
+        with self._monitor.lock:
             member.polled = time.monotonic()
             news = wanted is not None and member.want(wanted)
         if self.heartbeat.ident is None:
@@ -200,7 +200,7 @@ class ModernCoordinator(Coordinator):
         """Go on with giving up and taking what the coordinator wants; the listener is called here."""
         member, plan = self.member, self._plan
         if plan is None:
-            with self._shared.lock:
+            with self._monitor.lock:
                 todo = member.plan(self._names.keys())
                 if todo is not None:
                     topics = {each.topic_id for each in todo.assigned | todo.revoked}
@@ -222,7 +222,7 @@ class ModernCoordinator(Coordinator):
     def _take(self, plan: _Plan) -> None:
         subscription = self._subscription
         assigned = plan.assigned
-        with self._shared.lock:
+        with self._monitor.lock:
             added = assigned - subscription.assigned
             subscription.assign(sorted(assigned))
             if subscription.regex is not None:
@@ -233,7 +233,7 @@ class ModernCoordinator(Coordinator):
         try:
             self.listener.on_partitions_assigned(added)
         finally:
-            with self._shared.lock:
+            with self._monitor.lock:
                 if self.member.reconciled(plan.todo):
                     # To be named when they are given up.
                     self._names = {**plan.names, **self._names}
@@ -257,7 +257,7 @@ class ModernCoordinator(Coordinator):
                 self._give_up(self._subscription.assigned, lost=not member.generation.valid)
             except Exception as failure:
                 error = failure
-        with self._shared.lock:
+        with self._monitor.lock:
             request = member.leave()
         if request is not None:
             try:

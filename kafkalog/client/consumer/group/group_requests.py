@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kafkalog.client.cluster import Broker, Cluster
 from kafkalog.client.connection import Connection
 from kafkalog.client.consumer.config import ConsumerConfig
-from kafkalog.client.consumer.membership import Generation
+from kafkalog.client.consumer.group.generation import Generation
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition

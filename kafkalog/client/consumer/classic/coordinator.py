@@ -12,19 +12,20 @@ from concurrent.futures import Future
 
 from kafkalog.client.cluster import Cluster, ClusterMetadata
 from kafkalog.client.consumer.assignors import RebalanceProtocol
+from kafkalog.client.consumer.classic.heartbeat import Heartbeat
+from kafkalog.client.consumer.classic.join import Joined, Joining, JoinRefusedError, Snapshot, Wish, snapshot_of
+from kafkalog.client.consumer.classic.member import Member, State
 from kafkalog.client.consumer.config import ConsumerConfig
-from kafkalog.client.consumer.coordinator import Coordinator
-from kafkalog.client.consumer.heartbeat import Heartbeat
-from kafkalog.client.consumer.joining import Joined, Joining, JoinRefusedError, Snapshot, Wish, snapshot_of
-from kafkalog.client.consumer.membership import NO_GENERATION, Generation, Membership, Next, State
-from kafkalog.client.consumer.shared import Shared, Worker
+from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
+from kafkalog.client.consumer.group.generation import NO_GENERATION, Generation, Next
 from kafkalog.client.consumer.subscription import Kind, SubscriptionState
+from kafkalog.client.consumer.threads import Monitor, Worker
 from kafkalog.client.errors import is_retriable
 
 _log = logging.getLogger(__name__)
 
 
-class ClassicCoordinator(Coordinator):
+class ClassicCoordinator(AbstractCoordinator):
     """The member of one consumer. It calls ``wake_fetcher`` when partitions were assigned."""
 
     def __init__(
@@ -32,14 +33,14 @@ class ClassicCoordinator(Coordinator):
         config: ConsumerConfig,
         cluster: Cluster,
         subscription: SubscriptionState,
-        shared: Shared,
+        monitor: Monitor,
         wake_fetcher: Callable[[], None],
     ) -> None:
-        self.membership = Membership()
-        super().__init__(config, cluster, subscription, shared, wake_fetcher, self.membership)
-        self.heartbeat = Heartbeat(config, self.requests, self.membership, shared, self._fail)
-        self.joining = Joining(config, cluster, self.requests, self.membership, self.heartbeat, shared)
-        self._worker = Worker("kafkalog-consumer-join", shared.notify)
+        self.member = Member()
+        super().__init__(config, cluster, subscription, monitor, wake_fetcher, self.member)
+        self.heartbeat = Heartbeat(config, self.requests, self.member, monitor, self._fail)
+        self.joining = Joining(config, cluster, self.requests, self.member, self.heartbeat, monitor)
+        self._worker = Worker("kafkalog-consumer-join", monitor.notify)
         self._prepared = False
         self._join: Future[Joined] | None = None
         self._join_after = 0.0
@@ -48,7 +49,7 @@ class ClassicCoordinator(Coordinator):
 
     @property
     def generation(self) -> Generation:
-        return self.membership.generation if self._subscription.grouped else NO_GENERATION
+        return self.member.generation if self._subscription.grouped else NO_GENERATION
 
     @property
     def fetching_as(self) -> Generation:
@@ -56,13 +57,13 @@ class ClassicCoordinator(Coordinator):
 
     @property
     def rebalances(self) -> int:
-        return self.membership.rebalances
+        return self.member.rebalances
 
     def enforce_rebalance(self, reason: str) -> None:
-        self.membership.request_rejoin(reason)
+        self.member.request_rejoin(reason)
 
     def note_metadata(self, found: ClusterMetadata) -> None:
-        with self._shared.lock:
+        with self._monitor.lock:
             self._find_topics(found)
             self._known = snapshot_of(found)
 
@@ -79,7 +80,7 @@ class ClassicCoordinator(Coordinator):
 
     def due(self) -> bool:
         join, now = self._join, time.monotonic()
-        if self._failure is not None or self.membership.fenced:
+        if self._failure is not None or self.member.fenced:
             return True
         if join is not None:
             return join.done()
@@ -99,9 +100,9 @@ class ClassicCoordinator(Coordinator):
 
     def _check_fenced(self) -> None:
         """Raise FencedInstanceIdError while another member has this one's id, until the application leaves."""
-        if not self.membership.fenced:
+        if not self.member.fenced:
             return
-        with self._shared.lock:
+        with self._monitor.lock:
             self._failure = None
         self._give_up(self._subscription.assigned, lost=True)
         raise self.requests.fenced()
@@ -113,7 +114,7 @@ class ClassicCoordinator(Coordinator):
             wish = Wish(
                 self._subscription.topics,
                 tuple(self._subscription.partitions),
-                self.membership.rejoin or "",
+                self.member.rejoin or "",
             )
             if self.heartbeat.ident is None:
                 self.heartbeat.start()
@@ -128,9 +129,9 @@ class ClassicCoordinator(Coordinator):
         except Exception as error:
             self._join_failed(error)
             return
-        if self.membership.generation != joined.generation or self.membership.state is not State.STABLE:
+        if self.member.generation != joined.generation or self.member.state is not State.STABLE:
             # A heartbeat has learned meanwhile that the generation is over.
-            self.membership.request_rejoin("the generation ended before its assignment was taken")
+            self.member.request_rejoin("the generation ended before its assignment was taken")
             return
         self._complete(joined)
 
@@ -140,12 +141,12 @@ class ClassicCoordinator(Coordinator):
         if subscription.kind is Kind.PATTERN and not subscription.matched:
             return False
         joined = self._joined
-        if joined is not None and self.membership.rejoin is None and self._join is None:
+        if joined is not None and self.member.rejoin is None and self._join is None:
             if joined.topics != subscription.topics:
-                self.membership.request_rejoin("the subscription has changed")
+                self.member.request_rejoin("the subscription has changed")
             elif joined.is_leader and self._changed(joined):
-                self.membership.request_rejoin("topics of the group have changed")
-        return self.membership.rejoin is not None
+                self.member.request_rejoin("topics of the group have changed")
+        return self.member.rejoin is not None
 
     def _changed(self, joined: Joined) -> bool:
         """Whether topics of the group have other partitions than when this member, its leader, assigned them."""
@@ -157,10 +158,10 @@ class ClassicCoordinator(Coordinator):
     def _join_failed(self, error: Exception) -> None:
         backoff = self._config.client.retry_backoff
         self.requests.noticed(error)
-        with self._shared.lock:
-            if self.membership.state is not State.STABLE:
-                self.membership.state = State.UNJOINED
-            self.membership.request_rejoin("joining failed")
+        with self._monitor.lock:
+            if self.member.state is not State.STABLE:
+                self.member.state = State.UNJOINED
+            self.member.request_rejoin("joining failed")
         if isinstance(error, JoinRefusedError):
             self._join_after = time.monotonic() + (0.0 if error.todo is Next.AGAIN else backoff)
             _log.info("group %s: joining again: %s", self.requests.group_id, error.error)
@@ -179,7 +180,7 @@ class ClassicCoordinator(Coordinator):
         It is done once, however often the join is tried. But a member that the group removed meanwhile has lost the
         partitions that it kept until then.
         """
-        if self._prepared and (self.membership.generation.valid or not self._subscription.partitions):
+        if self._prepared and (self.member.generation.valid or not self._subscription.partitions):
             return True
         eager = self.joining.protocol is RebalanceProtocol.EAGER
         if not self._commit_first(self._subscription.assigned if eager else ()):
@@ -188,14 +189,14 @@ class ClassicCoordinator(Coordinator):
         subscription = self._subscription
         owned = subscription.assigned
         try:
-            if not self.membership.generation.valid:
+            if not self.member.generation.valid:
                 self._give_up(owned, lost=True)
             elif eager:
                 self._give_up(owned, always=self._joined is not None)
             else:
                 self._give_up(tp for tp in owned if tp.topic not in subscription.topics)
         finally:
-            with self._shared.lock:
+            with self._monitor.lock:
                 subscription.group_topics = frozenset()
         return True
 
@@ -210,14 +211,14 @@ class ClassicCoordinator(Coordinator):
         subscription = self._subscription
         assigned = frozenset(joined.assignment.partitions)
         if not subscription.wants(assigned):
-            self.membership.request_rejoin("the assignment is of topics that are not wanted any more")
+            self.member.request_rejoin("the assignment is of topics that are not wanted any more")
             return
         added = assigned
         failure: Exception | None = None
         if self.joining.protocol is RebalanceProtocol.COOPERATIVE:
             added = assigned - subscription.assigned
             if revoked := subscription.assigned - assigned:
-                self.membership.request_rejoin("partitions were given up, for others to get")
+                self.member.request_rejoin("partitions were given up, for others to get")
                 try:
                     self._give_up(revoked)
                 except Exception as error:
@@ -226,7 +227,7 @@ class ClassicCoordinator(Coordinator):
             joined.assignor.on_assignment(joined.assignment, self.metadata)
         except Exception as error:
             failure = failure or error
-        with self._shared.lock:
+        with self._monitor.lock:
             if joined.is_leader:
                 subscription.group_topics = joined.group_topics
                 self._known = joined.snapshot
@@ -243,26 +244,26 @@ class ClassicCoordinator(Coordinator):
     # Leaving
 
     def leave(self, reason: str, timeout: float) -> None:
-        membership = self.membership
+        member = self.member
         error: Exception | None = None
         if self._join is not None:
-            with self._shared.lock:
+            with self._monitor.lock:
                 self.joining.wish = None
             self.requests.interrupt()
             self._join.add_done_callback(lambda future: future.exception())
             self._join = None
-        with self._shared.lock:
-            generation = membership.generation
-            sound = generation.valid and membership.state is State.STABLE
+        with self._monitor.lock:
+            generation = member.generation
+            sound = generation.valid and member.state is State.STABLE
         if self._subscription.grouped and self._subscription.partitions:
             try:
                 self._give_up(self._subscription.assigned, lost=not sound)
             except Exception as failure:
                 error = failure
-        with self._shared.lock:
-            if membership.fenced:
+        with self._monitor.lock:
+            if member.fenced:
                 self._failure = None
-            membership.leave(reason)
+            member.leave(reason)
         self._joined = self._preparing = None
         self._prepared = False
         if generation.member_id and self._config.group_instance_id is None:

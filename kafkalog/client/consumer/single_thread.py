@@ -6,14 +6,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.threads import Monitor
 
 
-class Guard:
+class SingleThread:
     """Lets one thread in, which may come in again from listeners and callbacks."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
         self._depth = 0
         self.user: int | None = None
         """The thread that is inside."""
@@ -23,7 +23,7 @@ class Guard:
     def use(self) -> Iterator[None]:
         """Keep other threads out; RuntimeError for one that comes in all the same, or after the end."""
         thread = threading.get_ident()
-        with self._shared.lock:
+        with self._monitor.lock:
             if self.closed and self.user != thread:
                 raise RuntimeError("the consumer is closed")
             if self.user not in (None, thread):
@@ -33,7 +33,7 @@ class Guard:
         try:
             yield
         finally:
-            with self._shared.lock:
+            with self._monitor.lock:
                 self._depth -= 1
                 if not self._depth:
                     self.user = None

@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.consumer.shared import Worker
 from kafkalog.client.consumer.subscription import PartitionState
+from kafkalog.client.consumer.threads import Worker
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
 
@@ -17,7 +17,7 @@ _PATIENCE_S = 5.0
 """How long one leader may take before metadata is looked at again."""
 
 
-class Lookup(NamedTuple):
+class OffsetLookup(NamedTuple):
     """A partition, the version of its state, and the timestamp (ms) whose offset is wanted."""
 
     state: PartitionState
@@ -25,13 +25,13 @@ class Lookup(NamedTuple):
     timestamp: int
 
 
-class Lookups:
+class OffsetLookups:
     """What leaders are asked at present. ``wake`` is called when an answer is there."""
 
     def __init__(self, cluster: Cluster, isolation_level: int, wake: Callable[[], None]) -> None:
         self._cluster, self._isolation_level, self._wake = cluster, isolation_level, wake
         self._asked: dict[
-            int, tuple[Mapping[TopicPartition, Lookup], Future[dict[TopicPartition, OffsetAndTimestamp]]]
+            int, tuple[Mapping[TopicPartition, OffsetLookup], Future[dict[TopicPartition, OffsetAndTimestamp]]]
         ] = {}
 
     @property
@@ -43,7 +43,7 @@ class Lookups:
         """Whether this leader can be asked."""
         return node_id not in self._asked
 
-    def begin(self, node_id: int, wanted: Mapping[TopicPartition, Lookup]) -> None:
+    def begin(self, node_id: int, wanted: Mapping[TopicPartition, OffsetLookup]) -> None:
         """Ask a leader that is `idle`."""
         timestamps = {tp: each.timestamp for tp, each in wanted.items()}
         deadline = time.monotonic() + _PATIENCE_S
@@ -52,9 +52,9 @@ class Lookups:
         worker.stop(0)
         self._asked[node_id] = wanted, found
 
-    def finished(self) -> list[tuple[Lookup, OffsetAndTimestamp | Exception]]:
+    def finished(self) -> list[tuple[OffsetLookup, OffsetAndTimestamp | Exception]]:
         """What has been found since the last call, or why it was not."""
-        ended: list[tuple[Lookup, OffsetAndTimestamp | Exception]] = []
+        ended: list[tuple[OffsetLookup, OffsetAndTimestamp | Exception]] = []
         for node_id in [node_id for node_id, (_, future) in self._asked.items() if future.done()]:
             wanted, future = self._asked.pop(node_id)
             try:

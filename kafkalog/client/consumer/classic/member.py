@@ -16,11 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import NamedTuple
 
+from kafkalog.client.consumer.group.generation import NO_GENERATION, NO_GENERATION_ID, Generation, Next
 from kafkalog.protocol.errors import ErrorCode
-
-NO_GENERATION_ID = -1
 
 _BACK_OFF = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS})
 _MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
@@ -35,44 +33,8 @@ class State(Enum):
     STABLE = auto()
 
 
-class Next(Enum):
-    """What to do about an error that the coordinator reports."""
-
-    AGAIN = auto()
-    """Ask again at once."""
-    BACK_OFF = auto()
-    """Ask again after ``retry.backoff.ms``."""
-    FIND = auto()
-    """Look for the coordinator, then ask again."""
-    REJOIN = auto()
-    """Join, at the next chance."""
-    FAIL = auto()
-    """Raise the error: trying again does not help."""
-
-
-class Generation(NamedTuple):
-    """Which composition of the group a member belongs to, and as whom; -1 and "" where to none.
-
-    Under the consumer protocol the id is the member's epoch, which grows while the member stays; ``incarnation`` tells
-    then whether it has stayed.
-    """
-
-    id: int = NO_GENERATION_ID
-    member_id: str = ""
-    protocol: str | None = None
-    incarnation: int = 0
-
-    @property
-    def valid(self) -> bool:
-        """Whether the member belongs to the group."""
-        return self.id != NO_GENERATION_ID and bool(self.member_id)
-
-
-NO_GENERATION = Generation()
-
-
 @dataclass
-class Membership:
+class Member:
     """The state of one member. ``rejoin`` is why it is to join (again), or None; not heeded while it is ``fenced``."""
 
     state: State = State.UNJOINED

@@ -6,10 +6,11 @@ import logging
 import time
 from collections.abc import Callable
 
+from kafkalog.client.consumer.classic.member import HeartbeatTimer, Member
 from kafkalog.client.consumer.config import ConsumerConfig
-from kafkalog.client.consumer.group import GroupRequests
-from kafkalog.client.consumer.membership import HeartbeatTimer, Membership, Next
-from kafkalog.client.consumer.shared import HeartbeatThread, Shared
+from kafkalog.client.consumer.group.generation import Next
+from kafkalog.client.consumer.group.group_requests import GroupRequests
+from kafkalog.client.consumer.threads import HeartbeatThread, Monitor
 from kafkalog.client.errors import is_retriable
 from kafkalog.protocol.errors import KafkaError, error_for
 
@@ -28,18 +29,18 @@ class Heartbeat(HeartbeatThread):
         self,
         config: ConsumerConfig,
         requests: GroupRequests,
-        membership: Membership,
-        shared: Shared,
+        member: Member,
+        monitor: Monitor,
         fail: Callable[[Exception], None],
     ) -> None:
-        super().__init__(shared)
-        self._config, self._requests, self._membership = config, requests, membership
+        super().__init__(monitor)
+        self._config, self._requests, self._member = config, requests, member
         self._fail = fail
         self.timer = HeartbeatTimer(config.session_timeout, config.heartbeat_interval, config.max_poll_interval)
 
     def run(self) -> None:
         while True:
-            with self._shared.lock:
+            with self._monitor.lock:
                 if self._stopping:
                     return
                 pause = self._pause()
@@ -55,7 +56,7 @@ class Heartbeat(HeartbeatThread):
     def _pause(self) -> float:
         """Seconds until there is something to do."""
         now = time.monotonic()
-        if not self._membership.beating:
+        if not self._member.beating:
             return 3600.0
         if self.timer.poll_expired(now):
             return 0.0
@@ -63,9 +64,9 @@ class Heartbeat(HeartbeatThread):
         return min(self.timer.due(now), until_expired)
 
     def _beat(self) -> None:
-        with self._shared.lock:
+        with self._monitor.lock:
             now = time.monotonic()
-            generation = self._membership.generation
+            generation = self._member.generation
             if self.timer.session_expired(now):
                 _log.warning("group %s: the coordinator has been silent for too long", self._requests.group_id)
                 self._requests.forget()
@@ -74,17 +75,17 @@ class Heartbeat(HeartbeatThread):
         try:
             code = self._requests.heartbeat(generation)
         except Exception as failure:
-            with self._shared.lock:
+            with self._monitor.lock:
                 self.timer.note_failed(time.monotonic(), backoff)
             if not is_retriable(failure):
                 self._fail(failure)
             return
-        with self._shared.lock:
+        with self._monitor.lock:
             now = time.monotonic()
             if not code:
                 self.timer.note_received(now)
                 return
-            todo = self._membership.heartbeat_failed(code, generation)
+            todo = self._member.heartbeat_failed(code, generation)
             error = _error(code, self._requests.group_id)
             if todo is Next.FIND:
                 self._requests.noticed(error)
@@ -96,19 +97,19 @@ class Heartbeat(HeartbeatThread):
                 self._fail(error)
             else:
                 self.timer.note_failed(now, backoff)
-        self._shared.notify()
+        self._monitor.notify()
 
     def _leave(self) -> None:
         """The application has not polled: let others have its partitions."""
-        with self._shared.lock:
-            generation = self._membership.generation
+        with self._monitor.lock:
+            generation = self._member.generation
             _log.warning(
                 "group %s: poll was not called for %.0f s (max.poll.interval.ms); the member leaves the group. Poll "
                 "more often, take fewer records at a time (max.poll.records), or raise max.poll.interval.ms",
                 self._requests.group_id,
                 self._config.max_poll_interval,
             )
-            self._membership.reset("poll was not called for max.poll.interval.ms")
+            self._member.reset("poll was not called for max.poll.interval.ms")
         if self._config.group_instance_id is None:
             try:
                 self._requests.leave(generation.member_id, "poll was not called for max.poll.interval.ms", _LEAVE_S)

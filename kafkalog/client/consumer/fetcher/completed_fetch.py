@@ -8,7 +8,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.consumer.positions import NO_EPOCH, Position
+from kafkalog.client.consumer.fetcher.fetch_position import NO_EPOCH, FetchPosition
 from kafkalog.client.fetch.decode import decode_batches
 from kafkalog.client.fetch.fetch_request import FetchedChunk
 from kafkalog.client.types import READ_COMMITTED, ConsumerRecord, TopicPartition
@@ -25,7 +25,7 @@ _EPOCH_AT = LOG_OVERHEAD
 _MAX_OFFSET = (1 << 63) - 1
 
 
-class Chunk:
+class CompletedFetch:
     """A fetch of ``tp`` from ``start`` on.
 
     ``next`` is the position after all of it. ``columns`` are the Arrow columns that it was decoded to, or None.
@@ -42,11 +42,11 @@ class Chunk:
         decoded, this is known of the first batch alone."""
         self._fetched: FetchedChunk | None = fetched
         self._leader_epoch = leader_epoch
-        self._records: Iterator[tuple[list[ConsumerRecord], Position]] | None = None
+        self._records: Iterator[tuple[list[ConsumerRecord], FetchPosition]] | None = None
         self._left: list[ConsumerRecord] = []
-        self._after = Position(start)
-        self._arrow: list[tuple[pa.RecordBatch, Position]] = []
-        self.next = Position(fetched.next_offset(start), _last_epoch(fetched.records, leader_epoch))
+        self._after = FetchPosition(start)
+        self._arrow: list[tuple[pa.RecordBatch, FetchPosition]] = []
+        self.next = FetchPosition(fetched.next_offset(start), _last_epoch(fetched.records, leader_epoch))
         if self.next.offset <= start:
             try:
                 next(iter_any_headers(fetched.records), None)
@@ -55,7 +55,7 @@ class Chunk:
 
     # Records
 
-    def take(self, count: int, config: ClientConfig) -> tuple[list[ConsumerRecord], Position | None]:
+    def take(self, count: int, config: ClientConfig) -> tuple[list[ConsumerRecord], FetchPosition | None]:
         """At most ``count`` records, and the position after them; no position where nothing was left.
 
         Raises RecordsError for bytes that are no record batch, after everything before them was taken.
@@ -63,7 +63,7 @@ class Chunk:
         if self._records is None:
             self._records = self._decode(config)
         taken: list[ConsumerRecord] = []
-        position: Position | None = None
+        position: FetchPosition | None = None
         while len(taken) < count:
             if not self._left:
                 try:
@@ -79,13 +79,13 @@ class Chunk:
                 self._left.reverse()
             while self._left and len(taken) < count:
                 taken.append(self._left.pop())
-            position = Position(taken[-1].offset + 1, self._after.epoch) if self._left else self._after
+            position = FetchPosition(taken[-1].offset + 1, self._after.epoch) if self._left else self._after
         return taken, position
 
-    def _decode(self, config: ClientConfig) -> Iterator[tuple[list[ConsumerRecord], Position]]:
+    def _decode(self, config: ClientConfig) -> Iterator[tuple[list[ConsumerRecord], FetchPosition]]:
         assert self._fetched is not None
         for records, after, epoch in decode_batches(self._fetched, self.tp, self.start, config):
-            yield records, Position(after, epoch)
+            yield records, FetchPosition(after, epoch)
 
     # Arrow
 
@@ -99,9 +99,9 @@ class Chunk:
         except RecordsError as error:
             records, found = self._sound(records, columns, config)
             sound = fetched._replace(records=records)
-            self.next = Position(sound.next_offset(self.start), _last_epoch(records, self._leader_epoch))
+            self.next = FetchPosition(sound.next_offset(self.start), _last_epoch(records, self._leader_epoch))
             self.failure = error
-        self._arrow = [(batch, Position(after, self.next.epoch)) for batch, after in found]
+        self._arrow = [(batch, FetchPosition(after, self.next.epoch)) for batch, after in found]
         self.columns = tuple(columns)
         # Nothing looks into the response's buffer any more: the connection can use it again.
         self._fetched = None
@@ -169,7 +169,7 @@ class Chunk:
         """Whether `take_arrow` has another batch, or an error to raise."""
         return bool(self._arrow) or self.failure is not None
 
-    def take_arrow(self) -> tuple[pa.RecordBatch | None, Position]:
+    def take_arrow(self) -> tuple[pa.RecordBatch | None, FetchPosition]:
         """The next Arrow batch and the position after it; None where none is left, with the position after all.
 
         Raises RecordsError for bytes that are no record batch, after everything before them was taken.

@@ -9,8 +9,8 @@ from concurrent.futures import Future
 
 from kafkalog.client.cluster import Cluster, ClusterMetadata
 from kafkalog.client.consumer.config import ConsumerConfig
-from kafkalog.client.consumer.shared import Shared, Worker
 from kafkalog.client.consumer.subscription import Kind, SubscriptionState
+from kafkalog.client.consumer.threads import Monitor, Worker
 from kafkalog.protocol.errors import InvalidTopicError, TopicAuthorizationFailedError, error_for
 
 _log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ _MISSING_S = 1.0
 """How often is looked for topics that are not there."""
 
 
-class MetadataWatch:
+class MetadataWatcher:
     """Used by the fetcher's thread, but for `refresh`. ``wake`` ends its wait; ``on_metadata`` is told what came."""
 
     def __init__(
@@ -28,12 +28,12 @@ class MetadataWatch:
         config: ConsumerConfig,
         cluster: Cluster,
         subscription: SubscriptionState,
-        shared: Shared,
+        monitor: Monitor,
         on_metadata: Callable[[ClusterMetadata], None],
         wake: Callable[[], None],
     ) -> None:
         self._config, self._client, self._cluster = config, config.client, cluster
-        self._subscription, self._shared = subscription, shared
+        self._subscription, self._monitor = subscription, monitor
         self._on_metadata = on_metadata
         self._worker = Worker("kafkalog-consumer-metadata", wake)
         self._asking: Future[ClusterMetadata] | None = None
@@ -79,7 +79,7 @@ class MetadataWatch:
         now = time.monotonic()
         # Before the topics of interest are read: what changes after that is refreshed once more.
         refresh, self._refresh = self._refresh, False
-        with self._shared.lock:
+        with self._monitor.lock:
             kind = self._subscription.kind
             wanted = None if self._subscription.watches_all else self._subscription.watched
         if kind is Kind.NONE or wanted == frozenset():
@@ -113,4 +113,4 @@ class MetadataWatch:
         age = self._client.metadata_max_age
         self._at = max(self._again_at, time.monotonic() + (min(_MISSING_S, age) if missing else age))
         self._on_metadata(found)
-        self._shared.notify()
+        self._monitor.notify()

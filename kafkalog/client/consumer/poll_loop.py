@@ -7,37 +7,40 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from kafkalog.client.consumer.beginnings import Beginnings
-from kafkalog.client.consumer.coordinator import Coordinator
-from kafkalog.client.consumer.delivery import Delivery
+from kafkalog.client.consumer.deserializers import Deserializers
 from kafkalog.client.consumer.errors import WakeupError
-from kafkalog.client.consumer.fetching import Fetcher
-from kafkalog.client.consumer.positions import Position
-from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.fetcher.fetch_collector import FetchCollector
+from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition
+from kafkalog.client.consumer.fetcher.fetcher import Fetcher
+from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
+from kafkalog.client.consumer.interceptors import ConsumerInterceptors
+from kafkalog.client.consumer.position_reset import PositionReset
 from kafkalog.client.consumer.subscription import Kind, SubscriptionState
-from kafkalog.client.consumer.taking import Taking
+from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class Polling:
+class PollLoop:
     """The loop of one consumer, in the application's thread. ``coordinator`` is None without a group."""
 
     def __init__(
         self,
         subscription: SubscriptionState,
-        shared: Shared,
+        monitor: Monitor,
         fetcher: Fetcher,
-        taking: Taking,
-        delivery: Delivery,
-        coordinator: Coordinator | None,
-        beginnings: Beginnings,
+        collector: FetchCollector,
+        deserializers: Deserializers,
+        interceptors: ConsumerInterceptors,
+        coordinator: AbstractCoordinator | None,
+        position_reset: PositionReset,
     ) -> None:
-        self._subscription, self._shared, self._fetcher = subscription, shared, fetcher
-        self._taking, self._delivery = taking, delivery
-        self._coordinator, self._beginnings = coordinator, beginnings
+        self._subscription, self._monitor, self._fetcher = subscription, monitor, fetcher
+        self._collector, self._deserializers = collector, deserializers
+        self._interceptors = interceptors
+        self._coordinator, self._position_reset = coordinator, position_reset
 
     def next(self, deadline: float, take: Callable[[], T]) -> T:
         """What ``take`` gives as soon as it gives something, or what it gives at the deadline."""
@@ -50,25 +53,25 @@ class Polling:
                 return found
             if time.monotonic() >= deadline:
                 return found
-            self._shared.wait(min(deadline, self._next_time()), self._due)
+            self._monitor.wait(min(deadline, self._next_time()), self._due)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """What is there, as the application is to see it; one that fails comes again, after those before it."""
-        records = self._taking.take(limit)
+        records = self._collector.take(limit)
         if not records:
             return records
-        found, error = self._delivery.deserialize(records)
+        found, error = self._deserializers.deserialize(records)
         if error is not None:
-            self.go_back(records[len(found) :], self._taking.after)
+            self.go_back(records[len(found) :], self._collector.after)
             if not found:
                 raise error
-        return self._delivery.intercept(found)
+        return self._interceptors.on_consume(found)
 
     def take_more(self, taken: list[ConsumerRecord], limit: int, deadline: float) -> None:
         """Wait for further records, without steps: a commit or a rebalance would count those that were ``taken`` as
         read, and nobody has them yet."""
         while taken and len(taken) < limit and time.monotonic() < deadline:
-            self._shared.wait(deadline, self._due)
+            self._monitor.wait(deadline, self._due)
             if self._interrupted():
                 break
             try:
@@ -77,20 +80,20 @@ class Polling:
                 _log.debug("comes again with the next call: %s", error)
                 break
 
-    def go_back(self, records: Sequence[ConsumerRecord], after: Mapping[TopicPartition, Position]) -> None:
+    def go_back(self, records: Sequence[ConsumerRecord], after: Mapping[TopicPartition, FetchPosition]) -> None:
         """Have these come again; but for partitions whose positions are not those ``after`` them any more."""
         first = {TopicPartition(record.topic, record.partition): record.offset for record in reversed(records)}
-        with self._shared.lock:
+        with self._monitor.lock:
             for tp, offset in first.items():
                 state = self._subscription.partitions.get(tp)
                 if state is not None and state.position is not None and state.position == after.get(tp):
-                    state.move(Position(offset, state.position.epoch))
+                    state.move(FetchPosition(offset, state.position.epoch))
         self._fetcher.wake()
 
     def check_woken(self) -> None:
         """WakeupError where `Shared.wakeup` was called."""
-        if self._shared.woken:
-            self._shared.woken = False
+        if self._monitor.woken:
+            self._monitor.woken = False
             raise WakeupError("the consumer was woken up")
 
     def _step(self) -> None:
@@ -99,11 +102,11 @@ class Polling:
         if self._coordinator is not None:
             self._coordinator.step()
         if self._fetcher.failure is not None:
-            with self._shared.lock:
+            with self._monitor.lock:
                 failure, self._fetcher.failure = self._fetcher.failure, None
             if failure is not None:
                 raise failure
-        self._beginnings.step()
+        self._position_reset.step()
 
     def _due(self) -> bool:
         """Whether `_step` or a take has something to do."""
@@ -111,7 +114,7 @@ class Polling:
 
     def _interrupted(self) -> bool:
         """Whether something else than records is due."""
-        if self._shared.woken or self._fetcher.failure is not None or self._beginnings.due():
+        if self._monitor.woken or self._fetcher.failure is not None or self._position_reset.due():
             return True
         if any(state.error is not None for state in self._subscription.partitions.values()):
             return True
@@ -119,4 +122,4 @@ class Polling:
 
     def _next_time(self) -> float:
         member = float("inf") if self._coordinator is None else self._coordinator.next_time()
-        return min(member, self._beginnings.next_time())
+        return min(member, self._position_reset.next_time())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class Shared:
+class Monitor:
     """The lock of a consumer's state, and a way to wait for something in it to change.
 
     The application's thread waits here; the others call `notify`. `wakeup` has the next (or present) wait of the
@@ -96,56 +95,23 @@ class Worker:
                 future.set_result(result)
 
 
-class Waker:
-    """Ends a wait on sockets from another thread."""
-
-    def __init__(self) -> None:
-        self._read, self._write = socket.socketpair()
-        self._read.setblocking(False)
-        self._write.setblocking(False)
-
-    def fileno(self) -> int:
-        """To wait on."""
-        return self._read.fileno()
-
-    def wake(self) -> None:
-        """End the wait."""
-        try:
-            self._write.send(b"\0")
-        except OSError:
-            # Full of wakes, or closed: nothing to wait for in both cases.
-            return
-
-    def clear(self) -> None:
-        """Take notice of all wakes so far."""
-        try:
-            while self._read.recv(4096):
-                pass
-        except OSError:
-            return
-
-    def close(self) -> None:
-        self._read.close()
-        self._write.close()
-
-
 class HeartbeatThread(threading.Thread):
     """What sends a member's heartbeats; ``_changed`` is notified when there may be something to do sooner."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, monitor: Monitor) -> None:
         super().__init__(name="kafkalog-consumer-heartbeat", daemon=True)
-        self._shared = shared
-        self._changed = threading.Condition(shared.lock)
+        self._monitor = monitor
+        self._changed = threading.Condition(monitor.lock)
         self._stopping = False
 
     def wake(self) -> None:
         """The member's state has changed."""
-        with self._shared.lock:
+        with self._monitor.lock:
             self._changed.notify_all()
 
     def stop(self, timeout: float) -> None:
         """End; waits for that up to ``timeout`` seconds."""
-        with self._shared.lock:
+        with self._monitor.lock:
             self._stopping = True
             self._changed.notify_all()
         if self.ident is not None:

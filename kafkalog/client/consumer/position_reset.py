@@ -7,29 +7,29 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from kafkalog.client.consumer.config import ConsumerConfig
-from kafkalog.client.consumer.coordinator import Coordinator
 from kafkalog.client.consumer.errors import NoOffsetForPartitionError
-from kafkalog.client.consumer.fetching import RESET_TIMESTAMPS
-from kafkalog.client.consumer.positions import Position
-from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition
+from kafkalog.client.consumer.fetcher.fetcher import RESET_TIMESTAMPS
+from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
 from kafkalog.client.consumer.subscription import PartitionState, SubscriptionState
+from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.errors import is_retriable
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 
 
-class Beginnings:
+class PositionReset:
     """Looks up what is committed, in another thread; ``coordinator`` is None for a consumer without a group."""
 
     def __init__(
         self,
         config: ConsumerConfig,
-        coordinator: Coordinator | None,
+        coordinator: AbstractCoordinator | None,
         subscription: SubscriptionState,
-        shared: Shared,
+        monitor: Monitor,
         wake_fetcher: Callable[[], None],
     ) -> None:
         self._config, self._coordinator = config, coordinator
-        self._subscription, self._shared, self._wake_fetcher = subscription, shared, wake_fetcher
+        self._subscription, self._monitor, self._wake_fetcher = subscription, monitor, wake_fetcher
         self._asking: Future[dict[TopicPartition, OffsetAndMetadata]] | None = None
         self._after = 0.0
 
@@ -85,11 +85,11 @@ class Beginnings:
             if not is_retriable(error):
                 raise
             return
-        with self._shared.lock:
+        with self._monitor.lock:
             for state in asked:
                 if state.tp in found:
                     offset, epoch, _ = found[state.tp]
-                    state.move(Position(offset, epoch))
+                    state.move(FetchPosition(offset, epoch))
         self._wake_fetcher()
         self._reset([state for state in asked if state.tp not in found])
 
@@ -100,7 +100,7 @@ class Beginnings:
         if timestamp is None:
             self._after = time.monotonic() + self._config.client.retry_backoff
             raise NoOffsetForPartitionError(state.tp for state in states)
-        with self._shared.lock:
+        with self._monitor.lock:
             for state in states:
                 state.look_up(timestamp)
         self._wake_fetcher()

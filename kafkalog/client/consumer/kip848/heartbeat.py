@@ -6,10 +6,10 @@ import logging
 import time
 
 from kafkalog.client.consumer.config import ConsumerConfig
-from kafkalog.client.consumer.group import GroupRequests
-from kafkalog.client.consumer.membership import Next
-from kafkalog.client.consumer.modern.member import Beat, Member
-from kafkalog.client.consumer.shared import HeartbeatThread, Shared
+from kafkalog.client.consumer.group.generation import Next
+from kafkalog.client.consumer.group.group_requests import GroupRequests
+from kafkalog.client.consumer.kip848.member import Beat, Member
+from kafkalog.client.consumer.threads import HeartbeatThread, Monitor
 from kafkalog.client.errors import is_retriable
 from kafkalog.protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError, error_for
 from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -21,13 +21,13 @@ _LEAVE_S = 5.0
 class Heartbeat(HeartbeatThread):
     """Sends what ``member`` says is due, and has it know what comes back; all under the lock but the waiting."""
 
-    def __init__(self, config: ConsumerConfig, requests: GroupRequests, member: Member, shared: Shared) -> None:
-        super().__init__(shared)
+    def __init__(self, config: ConsumerConfig, requests: GroupRequests, member: Member, monitor: Monitor) -> None:
+        super().__init__(monitor)
         self._config, self._requests, self._member = config, requests, member
 
     def run(self) -> None:
         while True:
-            with self._shared.lock:
+            with self._monitor.lock:
                 if self._stopping:
                     return
                 now = time.monotonic()
@@ -40,14 +40,14 @@ class Heartbeat(HeartbeatThread):
                 self._leave(beat.request)
             else:
                 self._send(beat)
-            self._shared.notify()
+            self._monitor.notify()
 
     def _send(self, beat: Beat) -> None:
         group, member = self._requests.group_id, self._member
         try:
             answer = self._requests.group_heartbeat(beat.request, self._config.client.request_timeout)
         except Exception as failure:
-            with self._shared.lock:
+            with self._monitor.lock:
                 if self._stopping:
                     return
                 if is_retriable(failure):
@@ -59,10 +59,10 @@ class Heartbeat(HeartbeatThread):
             return
         code = answer.error_code
         if code == ErrorCode.UNSUPPORTED_VERSION:
-            with self._shared.lock:
+            with self._monitor.lock:
                 self._give_up(beat, UnsupportedVersionError(answer.error_message))
             return
-        with self._shared.lock:
+        with self._monitor.lock:
             if not code:
                 member.answered(beat, answer)
                 return

@@ -1,4 +1,4 @@
-"""Taking what was fetched: the application's side of the partitions' chunks.
+"""FetchCollector what was fetched: the application's side of the partitions' chunks.
 
 Decoding takes time, and the fetcher may learn meanwhile that the log was truncated. So chunks are read without the
 lock, and then, under it, either the position moves or, where ``version`` is another by now, what was read is dropped.
@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.consumer.chunk import Chunk
 from kafkalog.client.consumer.errors import LogTruncationError, UnreadableBatchError
-from kafkalog.client.consumer.positions import Position
-from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
+from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition
 from kafkalog.client.consumer.subscription import PartitionState, SubscriptionState
+from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.records.errors import RecordsError
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Taking:
+class FetchCollector:
     """Hands out records or Arrow batches. ``make_room`` is called when a chunk has been used up."""
 
     def __init__(
-        self, config: ClientConfig, subscription: SubscriptionState, shared: Shared, make_room: Callable[[], None]
+        self, config: ClientConfig, subscription: SubscriptionState, monitor: Monitor, make_room: Callable[[], None]
     ) -> None:
-        self._config, self._subscription, self._shared = config, subscription, shared
+        self._config, self._subscription, self._monitor = config, subscription, monitor
         self._make_room = make_room
         self.records = 0
         """Records handed out."""
-        self.after: dict[TopicPartition, Position] = {}
+        self.after: dict[TopicPartition, FetchPosition] = {}
         """The positions to which the last `take` moved."""
 
     def take(self, limit: int) -> list[ConsumerRecord]:
@@ -52,7 +52,7 @@ class Taking:
                 raise _located(error, state) from error.__cause__
             if more:
                 taken += more
-                with self._shared.lock:
+                with self._monitor.lock:
                     self._subscription.to_end_of_line(state.tp)
         self.records += len(taken)
         return taken
@@ -65,7 +65,7 @@ class Taking:
         """
         if state.error is None:
             return
-        with self._shared.lock:
+        with self._monitor.lock:
             error = state.error
             if error is None:
                 return
@@ -77,32 +77,32 @@ class Taking:
         raise error.with_traceback(None)
 
     def _take_from(self, state: PartitionState, count: int) -> list[ConsumerRecord]:
-        with self._shared.lock:
-            version, chunks = state.version, list(state.chunks)
+        with self._monitor.lock:
+            version, completed_fetches = state.version, list(state.completed_fetches)
         taken: list[ConsumerRecord] = []
-        after: Position | None = None
+        after: FetchPosition | None = None
         failure: Exception | None = None
         used, stale = 0, False
-        for chunk in chunks:
-            if chunk.columns is not None:
+        for completed in completed_fetches:
+            if completed.columns is not None:
                 stale = True
                 break
             try:
-                more, position = chunk.take(count - len(taken), self._config)
+                more, position = completed.take(count - len(taken), self._config)
             except Exception as error:
                 failure, stale = error, True
                 break
             taken += more
             after = position or after
-            stale = chunk.broken
+            stale = completed.broken
             if stale or len(taken) >= count:
                 break
-            used, after = used + 1, chunk.next
-        with self._shared.lock:
+            used, after = used + 1, completed.next
+        with self._monitor.lock:
             if state.version != version:
                 return []
             for _ in range(used):
-                state.chunks.popleft()
+                state.completed_fetches.popleft()
             if after is not None:
                 state.position = self.after[state.tp] = after
             if stale:
@@ -122,7 +122,7 @@ class Taking:
             except Exception as error:
                 raise _located(error, state) from error.__cause__
             if batch is not None:
-                with self._shared.lock:
+                with self._monitor.lock:
                     self._subscription.to_end_of_line(state.tp)
                 self.records += batch.num_rows
                 return batch
@@ -130,40 +130,40 @@ class Taking:
 
     def _take_arrow_from(self, state: PartitionState, columns: tuple[str, ...]) -> pa.RecordBatch | None:
         while True:
-            with self._shared.lock:
+            with self._monitor.lock:
                 if not state.ready():
                     return None
-                version, chunk = state.version, state.chunks[0]
+                version, completed = state.version, state.completed_fetches[0]
             try:
-                if chunk.columns is None and chunk.untouched:
-                    chunk.decode_arrow(columns, self._config)
-                if chunk.columns != columns:
+                if completed.columns is None and completed.untouched:
+                    completed.decode_arrow(columns, self._config)
+                if completed.columns != columns:
                     self._refetch(state, version)
                     return None
-                batch, position = chunk.take_arrow()
+                batch, position = completed.take_arrow()
             except Exception as error:
                 if not self._refetch(state, version):
                     continue
                 raise _named(error, state) from error
-            if self._took(state, version, chunk, position) and batch is not None:
+            if self._took(state, version, completed, position) and batch is not None:
                 return batch
 
-    def _took(self, state: PartitionState, version: int, chunk: Chunk, position: Position) -> bool:
+    def _took(self, state: PartitionState, version: int, completed: CompletedFetch, position: FetchPosition) -> bool:
         """Move on to ``position``; False where the chunk was thrown away meanwhile."""
-        with self._shared.lock:
+        with self._monitor.lock:
             if state.version != version:
                 return False
             state.position = position
-            used_up = not chunk.arrow_left
+            used_up = not completed.arrow_left
             if used_up:
-                state.chunks.popleft()
+                state.completed_fetches.popleft()
         if used_up:
             self._make_room()
         return True
 
     def _refetch(self, state: PartitionState, version: int) -> bool:
         """Throw away what was fetched; False where that has been done meanwhile."""
-        with self._shared.lock:
+        with self._monitor.lock:
             if state.version != version:
                 return False
             state.refetch()

@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 
 from kafkalog.client.cluster import Cluster, ClusterMetadata
-from kafkalog.client.consumer.commits import Commits, Committer
 from kafkalog.client.consumer.config import ConsumerConfig
-from kafkalog.client.consumer.group import GroupRequests
+from kafkalog.client.consumer.group.commits import Commits, Committer
+from kafkalog.client.consumer.group.generation import Generation
+from kafkalog.client.consumer.group.group_requests import GroupRequests
 from kafkalog.client.consumer.listener import RebalanceListener
-from kafkalog.client.consumer.membership import Generation
-from kafkalog.client.consumer.shared import Shared
 from kafkalog.client.consumer.subscription import Kind, SubscriptionState
+from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.coordinators import Coordinators
 from kafkalog.client.errors import is_retriable
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -28,7 +28,7 @@ from kafkalog.protocol.errors import RebalanceInProgressError
 _log = logging.getLogger(__name__)
 
 
-class Coordinator(ABC):
+class AbstractCoordinator(ABC):
     """The member of one consumer. ``wake_fetcher`` has the metadata of topics of interest looked at.
 
     ``committer`` is the state that commits are sent for.
@@ -39,15 +39,15 @@ class Coordinator(ABC):
         config: ConsumerConfig,
         cluster: Cluster,
         subscription: SubscriptionState,
-        shared: Shared,
+        monitor: Monitor,
         wake_fetcher: Callable[[], None],
         committer: Committer,
     ) -> None:
-        self._config, self._subscription, self._shared = config, subscription, shared
+        self._config, self._subscription, self._monitor = config, subscription, monitor
         self._wake_fetcher = wake_fetcher
         self.requests = GroupRequests(config, cluster, Coordinators(cluster))
         self.commits = Commits(
-            config, self.requests, committer, shared, lambda: self.generation, lambda: subscription.assigned
+            config, self.requests, committer, monitor, lambda: self.generation, lambda: subscription.assigned
         )
         self.listener = RebalanceListener()
         self._failure: Exception | None = None
@@ -116,13 +116,13 @@ class Coordinator(ABC):
 
     def _fail(self, error: Exception) -> None:
         """Have the application's next step raise this."""
-        with self._shared.lock:
+        with self._monitor.lock:
             self._failure = error
-        self._shared.notify()
+        self._monitor.notify()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
-            with self._shared.lock:
+            with self._monitor.lock:
                 failure, self._failure = self._failure, None
             if failure is not None:
                 raise failure
@@ -140,7 +140,7 @@ class Coordinator(ABC):
         going = frozenset(partitions)
         if not going and not always:
             return
-        with self._shared.lock:
+        with self._monitor.lock:
             self._subscription.hold(going)
         try:
             if lost:
@@ -149,7 +149,7 @@ class Coordinator(ABC):
             else:
                 self.listener.on_partitions_revoked(going)
         finally:
-            with self._shared.lock:
+            with self._monitor.lock:
                 self._subscription.assign(tp for tp in self._subscription.partitions if tp not in going)
 
     # Commits
@@ -164,7 +164,7 @@ class Coordinator(ABC):
             return True
         now = time.monotonic()
         if self._preparing is None:
-            with self._shared.lock:
+            with self._monitor.lock:
                 self._subscription.hold(going)
             offsets = self._consumed()
             if not offsets:
@@ -180,7 +180,7 @@ class Coordinator(ABC):
         return True
 
     def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        with self._shared.lock:
+        with self._monitor.lock:
             return self._subscription.to_commit()
 
     def _auto_commit(self) -> None:

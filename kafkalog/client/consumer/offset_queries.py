@@ -9,7 +9,7 @@ from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
 
 
-class Inquiries:
+class OffsetQueries:
     """Asks the cluster about topics and offsets.
 
     A consumer holds one, and keeps other threads out while it asks. Deadlines are in seconds of ``time.monotonic``.

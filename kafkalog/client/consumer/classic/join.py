@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from kafkalog.client.cluster import Cluster, ClusterMetadata
 from kafkalog.client.consumer.assignors import Assignor, CooperativeStickyAssignor, RebalanceProtocol, common_protocol
 from kafkalog.client.consumer.assignors.base import Layout
-from kafkalog.client.consumer.config import ConsumerConfig
-from kafkalog.client.consumer.group import GroupRequests
-from kafkalog.client.consumer.heartbeat import Heartbeat
-from kafkalog.client.consumer.membership import Generation, Membership, Next
-from kafkalog.client.consumer.protocol import (
+from kafkalog.client.consumer.classic.heartbeat import Heartbeat
+from kafkalog.client.consumer.classic.member import Member
+from kafkalog.client.consumer.classic.protocol import (
     NEWEST,
     PROTOCOL_TYPE,
     Assignment,
@@ -24,7 +22,10 @@ from kafkalog.client.consumer.protocol import (
     encode_assignment,
     encode_subscription,
 )
-from kafkalog.client.consumer.shared import Shared
+from kafkalog.client.consumer.config import ConsumerConfig
+from kafkalog.client.consumer.group.generation import Generation, Next
+from kafkalog.client.consumer.group.group_requests import GroupRequests
+from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.errors import ClientError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import KafkaError, error_for
@@ -85,19 +86,19 @@ class Wish:
 
 
 class Joining:
-    """Joins. ``membership`` is changed under the lock as answers come."""
+    """Joins. ``member`` is changed under the lock as answers come."""
 
     def __init__(
         self,
         config: ConsumerConfig,
         cluster: Cluster,
         requests: GroupRequests,
-        membership: Membership,
+        member: Member,
         heartbeat: Heartbeat,
-        shared: Shared,
+        monitor: Monitor,
     ) -> None:
         self._config, self._cluster, self._requests = config, cluster, requests
-        self._membership, self._heartbeat, self._shared = membership, heartbeat, shared
+        self._member, self._heartbeat, self._monitor = member, heartbeat, monitor
         self.protocol = common_protocol(config.assignors)
         self.wish: Wish | None = None
         """What is wanted at present; a join with another one is out of date."""
@@ -108,7 +109,7 @@ class Joining:
         Raises JoinRefusedError where that is to be tried again, and what trying again does not help against.
         """
         answer = self._join(wish)
-        generation = self._membership.generation
+        generation = self._member.generation
         assignor = next((each for each in self._config.assignors if each.name == answer.protocol_name), None)
         if assignor is None:
             raise AssignorError(f"the coordinator chose assignor {answer.protocol_name!r}, which was not offered")
@@ -137,20 +138,20 @@ class Joining:
     def _join(self, wish: Wish) -> JoinGroupResponse:
         again = True
         while True:
-            with self._shared.lock:
+            with self._monitor.lock:
                 self._check_wanted(wish)
-                generation = self._membership.generation
-                self._membership.join_sent()
+                generation = self._member.generation
+                self._member.join_sent()
             answer = self._requests.join(self._request(wish, generation))
-            with self._shared.lock:
+            with self._monitor.lock:
                 if wish is not self.wish:
                     break
                 if not answer.error_code:
-                    self._membership.joined(answer.generation_id, answer.member_id, answer.protocol_name)
+                    self._member.joined(answer.generation_id, answer.member_id, answer.protocol_name)
                     self._heartbeat.timer.reset(time.monotonic())
                     self._heartbeat.wake()
                     return answer
-                todo = self._membership.join_failed(answer.error_code, answer.member_id)
+                todo = self._member.join_failed(answer.error_code, answer.member_id)
             if todo is Next.AGAIN and again:
                 # The coordinator gave out a member id, so that a lost answer leaves no member behind (KIP-394).
                 again = False
@@ -208,11 +209,11 @@ class Joining:
             assignments=assignments,
         )
         answer = self._requests.sync(request)
-        with self._shared.lock:
+        with self._monitor.lock:
             if not answer.error_code:
-                self._membership.synced(generation)
+                self._member.synced(generation)
                 return decode_assignment(answer.assignment) if answer.assignment else Assignment(())
-            todo = self._membership.sync_failed(answer.error_code)
+            todo = self._member.sync_failed(answer.error_code)
         self._refuse(todo, error_for(answer.error_code))
         raise AssertionError
 

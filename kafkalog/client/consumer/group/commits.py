@@ -11,9 +11,9 @@ from typing import Protocol
 
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.errors import CommitFailedError, RetriableCommitFailedError
-from kafkalog.client.consumer.group import GroupRequests, OutdatedMemberError
-from kafkalog.client.consumer.membership import Generation
-from kafkalog.client.consumer.shared import Shared, Worker
+from kafkalog.client.consumer.group.generation import Generation
+from kafkalog.client.consumer.group.group_requests import GroupRequests, OutdatedMemberError
+from kafkalog.client.consumer.threads import Monitor, Worker
 from kafkalog.client.errors import ClientTimeoutError, is_retriable
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import (
@@ -76,21 +76,21 @@ class Commits:
         self,
         config: ConsumerConfig,
         requests: GroupRequests,
-        membership: Committer,
-        shared: Shared,
+        member: Committer,
+        monitor: Monitor,
         generation: Callable[[], Generation],
         assigned: Callable[[], Collection[TopicPartition]],
     ) -> None:
-        self._config, self._requests, self._membership, self._shared = config, requests, membership, shared
+        self._config, self._requests, self._member, self._monitor = config, requests, member, monitor
         self._generation, self._assigned = generation, assigned
-        self.worker = Worker("kafkalog-consumer-commit", shared.notify)
+        self.worker = Worker("kafkalog-consumer-commit", monitor.notify)
         self._done: deque[tuple[CommitCallback, dict[TopicPartition, OffsetAndMetadata], Exception | None]] = deque()
         self.count = 0
 
     def begin(self, offsets: Offsets, deadline: float | None) -> Future[None]:
         """Commit, trying again until ``deadline``; once only where that is None."""
         copy = dict(offsets)
-        with self._shared.lock:
+        with self._monitor.lock:
             generation, held = self._generation(), frozenset(copy).intersection(self._assigned())
         return self.worker.submit(lambda: self._commit(copy, generation, held, deadline))
 
@@ -107,7 +107,7 @@ class Commits:
                 error = wrapped
             if callback is not None:
                 self._done.append((callback, copy, error if isinstance(error, Exception) else None))
-                self._shared.notify()
+                self._monitor.notify()
             elif error is not None:
                 _log.warning("group %s: commit of %d partitions: %s", self._requests.group_id, len(copy), error)
 
@@ -125,7 +125,7 @@ class Commits:
     ) -> None:
         if not offsets:
             return
-        if self._membership.fenced:
+        if self._member.fenced:
             raise self._requests.fenced()
         client = self._config.client
         pause = client.retry_backoff
@@ -154,7 +154,7 @@ class Commits:
     def _renewed(self, generation: Generation, held: Collection[TopicPartition]) -> Generation:
         """As whom to commit again; CommitFailedError where the member, or what it had, is not the same any more."""
         # Without the lock, partitions that change places among the others would seem to be gone.
-        with self._shared.lock:
+        with self._monitor.lock:
             now, assigned = self._generation(), frozenset(self._assigned())
         if now.incarnation != generation.incarnation or not now.valid or not assigned.issuperset(held):
             raise self._outdated(ErrorCode.STALE_MEMBER_EPOCH)
@@ -165,12 +165,12 @@ class Commits:
         error: KafkaError = error_for(code)
         if code not in _OF_THE_MEMBER:
             if code == ErrorCode.FENCED_INSTANCE_ID:
-                with self._shared.lock:
-                    if self._membership.commit_fenced(generation):
+                with self._monitor.lock:
+                    if self._member.commit_fenced(generation):
                         return self._requests.fenced()
             return type(error)(f"group {group}, committing {partition}: {error.message}")
-        with self._shared.lock:
-            only_now = generation.valid and self._membership.commit_refused(code, generation)
+        with self._monitor.lock:
+            only_now = generation.valid and self._member.commit_refused(code, generation)
         if only_now and code == ErrorCode.STALE_MEMBER_EPOCH:
             return OutdatedMemberError(f"group {group}, committing {partition}: {error.message}")
         if only_now:

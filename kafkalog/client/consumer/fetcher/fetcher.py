@@ -18,19 +18,25 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from kafkalog.client.cluster import Broker, Cluster, ClusterMetadata
-from kafkalog.client.consumer.chunk import Chunk
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.errors import LogTruncationError
-from kafkalog.client.consumer.leaders import Leaders
-from kafkalog.client.consumer.lookups import Lookup, Lookups
-from kafkalog.client.consumer.positions import NO_EPOCH, Position
-from kafkalog.client.consumer.shared import Shared, Waker
+from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
+from kafkalog.client.consumer.fetcher.fetch_position import (
+    NO_EPOCH,
+    FetchPosition,
+    Truncation,
+    find_truncation,
+    validation_request,
+)
+from kafkalog.client.consumer.fetcher.leader_connections import LeaderConnections
+from kafkalog.client.consumer.fetcher.metadata_watcher import MetadataWatcher
+from kafkalog.client.consumer.fetcher.offset_lookup import OffsetLookup, OffsetLookups
 from kafkalog.client.consumer.subscription import PartitionState, SubscriptionState
-from kafkalog.client.consumer.validation import Truncated, epochs_request, judge
-from kafkalog.client.consumer.watching import MetadataWatch
+from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError, is_retriable
 from kafkalog.client.fetch.fetch_request import MAX_VERSION, MIN_VERSION, fetch_request, read_partition
 from kafkalog.client.types import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kafkalog.client.waker import Waker
 from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
 from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
 from kafkalog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
@@ -50,7 +56,7 @@ class _Asked:
 
     state: PartitionState
     version: int
-    position: Position
+    position: FetchPosition
     leader_epoch: int
     of_follower: bool = False
 
@@ -63,19 +69,19 @@ class Fetcher(threading.Thread):
         config: ConsumerConfig,
         cluster: Cluster,
         subscription: SubscriptionState,
-        shared: Shared,
+        monitor: Monitor,
         on_metadata: Callable[[ClusterMetadata], None],
     ) -> None:
         super().__init__(name="kafkalog-consumer-fetch", daemon=True)
         self._client, self._rack = config.client, config.client_rack
-        self._cluster, self._subscription, self._shared = cluster, subscription, shared
+        self._cluster, self._subscription, self._monitor = cluster, subscription, monitor
         self._waker = Waker()
         self._stopping = False
-        self._leaders = Leaders(cluster, self._waker)
+        self._leaders = LeaderConnections(cluster, self._waker)
         self._busy: set[TopicPartition] = set()
         """Partitions of which something is asked."""
-        self._watch = MetadataWatch(config, cluster, subscription, shared, on_metadata, self._waker.wake)
-        self._lookups = Lookups(cluster, config.client.isolation_level, self._waker.wake)
+        self._watcher = MetadataWatcher(config, cluster, subscription, monitor, on_metadata, self._waker.wake)
+        self._lookups = OffsetLookups(cluster, config.client.isolation_level, self._waker.wake)
         self._nothing_before = 0.0
         self.columns: tuple[str, ...] | None = None
         """Arrow columns that chunks are decoded to as they come."""
@@ -91,7 +97,7 @@ class Fetcher(threading.Thread):
 
     def refresh_metadata(self) -> None:
         """Look at the topics of interest now."""
-        self._watch.refresh()
+        self._watcher.refresh()
         self._waker.wake()
 
     def stop(self, timeout: float) -> None:
@@ -115,7 +121,7 @@ class Fetcher(threading.Thread):
                     self._nothing_before = time.monotonic() + self._client.retry_backoff
         finally:
             self._leaders.close()
-            self._watch.stop()
+            self._watcher.stop()
             self._waker.close()
 
     def _report(self, error: Exception) -> None:
@@ -125,15 +131,15 @@ class Fetcher(threading.Thread):
         if is_retriable(error):
             _log.info("trying again: %s", error)
         else:
-            with self._shared.lock:
+            with self._monitor.lock:
                 self.failure = error
-            self._shared.notify()
+            self._monitor.notify()
 
     def _once(self) -> None:
         pause = self._nothing_before - time.monotonic()
         if pause <= 0:
             try:
-                self._watch.step()
+                self._watcher.step()
             except Exception as error:
                 # It pauses by itself; leaders that are known are asked all the same.
                 self._report(error)
@@ -144,9 +150,9 @@ class Fetcher(threading.Thread):
     def _patience(self) -> float:
         """Seconds until something is to be done that no socket tells."""
         now = time.monotonic()
-        with self._shared.lock:
+        with self._monitor.lock:
             retries = [state.retry_at for state in self._subscription.partitions.values() if state.retry_at > now]
-        times = [now + _IDLE_S, *retries, self._leaders.next_deadline(), self._watch.next_time()]
+        times = [now + _IDLE_S, *retries, self._leaders.next_deadline(), self._watcher.next_time()]
         if self._nothing_before > now:
             times = [self._nothing_before]
         return max(min(times) - now, 0.001)
@@ -158,13 +164,13 @@ class Fetcher(threading.Thread):
         for lookup, answer in self._lookups.finished():
             self._found(lookup, answer)
         now, busy = time.monotonic(), self._lookups.partitions
-        with self._shared.lock:
+        with self._monitor.lock:
             wanted = [
-                Lookup(state, state.version, state.reset)
+                OffsetLookup(state, state.version, state.reset)
                 for tp, state in self._subscription.partitions.items()
                 if state.reset is not None and state.retry_at <= now and state.error is None and tp not in busy
             ]
-        by_leader: dict[int, dict[TopicPartition, Lookup]] = defaultdict(dict)
+        by_leader: dict[int, dict[TopicPartition, OffsetLookup]] = defaultdict(dict)
         for each in wanted:
             broker, _ = self._leader_of(each.state, each.version)
             if broker is not None and self._lookups.idle(broker.node_id):
@@ -172,15 +178,15 @@ class Fetcher(threading.Thread):
         for node_id, lookups in by_leader.items():
             self._lookups.begin(node_id, lookups)
 
-    def _found(self, lookup: Lookup, answer: OffsetAndTimestamp | Exception) -> None:
+    def _found(self, lookup: OffsetLookup, answer: OffsetAndTimestamp | Exception) -> None:
         state = lookup.state
-        with self._shared.lock:
+        with self._monitor.lock:
             if state.version == lookup.version:
                 if isinstance(answer, Exception):
                     self._fail(state, answer)
                 else:
-                    state.move(Position(max(answer.offset, 0), answer.leader_epoch))
-        self._shared.notify()
+                    state.move(FetchPosition(max(answer.offset, 0), answer.leader_epoch))
+        self._monitor.notify()
 
     def _leader_of(self, state: PartitionState, version: int) -> tuple[Broker, int] | tuple[None, int]:
         """The leader and its epoch; None while it is being looked for."""
@@ -190,7 +196,7 @@ class Fetcher(threading.Thread):
             self._partition_failed(state, version, error)
             return None, NO_EPOCH
         if leader is None:
-            self._watch.soon()
+            self._watcher.soon()
             return None, NO_EPOCH
         return leader.broker, leader.epoch
 
@@ -204,7 +210,7 @@ class Fetcher(threading.Thread):
 
     def _to_validate(self, asked: _Asked) -> bool:
         """Whether the leader is to be asked first if its log has what was read of the partition."""
-        with self._shared.lock:
+        with self._monitor.lock:
             state, epoch = asked.state, asked.leader_epoch
             if epoch > state.leader_epoch and asked.position.epoch != NO_EPOCH:
                 return True
@@ -230,19 +236,19 @@ class Fetcher(threading.Thread):
                     raise failure
                 if tp not in answers:
                     raise InvalidResponseError(f"the leader's answer leaves out partition {tp}")
-                divergent = judge(tp, each.position, answers[tp])
+                divergent = find_truncation(tp, each.position, answers[tp])
             except Exception as error:
                 self._partition_failed(each.state, each.version, error)
                 continue
-            with self._shared.lock:
+            with self._monitor.lock:
                 if each.state.version == each.version:
                     if divergent is not None:
                         self._truncated(each.state, divergent)
                     if each.state.error is None:
                         each.state.leader_epoch = each.leader_epoch
-        self._shared.notify()
+        self._monitor.notify()
 
-    def _truncated(self, state: PartitionState, divergent: Truncated) -> None:
+    def _truncated(self, state: PartitionState, divergent: Truncation) -> None:
         """The leader's log ends, or differs, below what was fetched."""
         position, end = state.position, divergent.end
         assert position is not None
@@ -271,7 +277,7 @@ class Fetcher(threading.Thread):
     def _ask(self) -> None:
         """Send a request to every leader that has none in flight."""
         now = time.monotonic()
-        with self._shared.lock:
+        with self._monitor.lock:
             states = list(self._subscription.partitions.values())
             open_ = [
                 (state, state.version, state.fetched)
@@ -313,20 +319,20 @@ class Fetcher(threading.Thread):
             self._partition_failed(each.state, each.version, error)
 
     def _partition_failed(self, state: PartitionState, version: int, error: Exception) -> None:
-        with self._shared.lock:
+        with self._monitor.lock:
             state.replica = None
             if state.version == version:
                 self._fail(state, error)
         if is_retriable(error):
             self._cluster.forget([state.tp.topic])
-        self._shared.notify()
+        self._monitor.notify()
 
     def _send(self, broker: Broker, wanted: list[_Asked], *, impatient: bool) -> None:
         """Ask for the records of partitions; or first, of those that need it, whether their positions are sound."""
         unsound = {each.state.tp: each for each in wanted if self._to_validate(each)}
         client = self._client
         if unsound:
-            request = epochs_request((tp, each.position, each.leader_epoch) for tp, each in unsound.items())
+            request = validation_request((tp, each.position, each.leader_epoch) for tp, each in unsound.items())
             self._leaders.send(
                 broker,
                 request,
@@ -376,24 +382,24 @@ class Fetcher(threading.Thread):
                 found = asked.get(TopicPartition(topic.topic, data.partition_index))
                 if found is not None:
                     self._take(found, data)
-        self._shared.notify()
+        self._monitor.notify()
 
     def _take(self, asked: _Asked, data: PartitionData) -> None:
         state, tp = asked.state, asked.state.tp
-        chunk: Chunk | None = None
+        completed: CompletedFetch | None = None
         try:
             fetched = read_partition(tp, data, asked.position.offset)
             if len(fetched.records):
-                chunk = Chunk(tp, asked.position.offset, fetched, asked.leader_epoch)
+                completed = CompletedFetch(tp, asked.position.offset, fetched, asked.leader_epoch)
                 if self.columns is not None:
-                    chunk.decode_arrow(self.columns, self._client)
+                    completed.decode_arrow(self.columns, self._client)
         except OffsetOutOfRangeError as error:
             self._out_of_range(asked, error)
             return
         except Exception as error:
             self._partition_failed(state, asked.version, error)
             return
-        with self._shared.lock:
+        with self._monitor.lock:
             if state.version != asked.version:
                 return
             state.high_watermark = fetched.high_watermark
@@ -401,18 +407,18 @@ class Fetcher(threading.Thread):
             state.log_start_offset = fetched.log_start_offset
             if data.preferred_read_replica >= 0:
                 state.replica = data.preferred_read_replica, time.monotonic() + self._client.metadata_max_age
-            if chunk is None:
+            if completed is None:
                 return
-            if chunk.next.offset > asked.position.offset:
-                state.chunks.append(chunk)
-                state.fetched = chunk.next
-            elif chunk.failure is not None:
-                state.chunks.append(chunk)
+            if completed.next.offset > asked.position.offset:
+                state.completed_fetches.append(completed)
+                state.fetched = completed.next
+            elif completed.failure is not None:
+                state.completed_fetches.append(completed)
 
     def _out_of_range(self, asked: _Asked, error: OffsetOutOfRangeError) -> None:
         state = asked.state
         reset = RESET_TIMESTAMPS.get(self._client.auto_offset_reset)
-        with self._shared.lock:
+        with self._monitor.lock:
             state.replica = None
             if state.version != asked.version:
                 return
@@ -420,7 +426,7 @@ class Fetcher(threading.Thread):
                 # It may be behind the leader, or ahead in what it deleted: the leader is asked.
                 state.retry_at = time.monotonic() + self._client.retry_backoff
                 return
-            if state.chunks:
+            if state.completed_fetches:
                 # What was fetched is handed out first; then it is asked again.
                 state.retry_at = time.monotonic() + self._client.retry_backoff
                 return

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from kafkalog.client.cluster import Broker, Cluster
 from kafkalog.client.connection import Connection
-from kafkalog.client.consumer.shared import Waker, Worker
+from kafkalog.client.consumer.threads import Worker
 from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.waker import Waker
 from kafkalog.protocol.schema import Request
 
 Answered = Callable[[Any | None, Exception | None], None]
@@ -27,7 +28,7 @@ class _InFlight(NamedTuple):
     answered: Answered
 
 
-class Leaders:
+class LeaderConnections:
     """The connections of one fetcher; but for `interrupt`, its thread alone uses them. ``waker`` ends its waits."""
 
     def __init__(self, cluster: Cluster, waker: Waker) -> None:
