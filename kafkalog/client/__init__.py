@@ -13,8 +13,8 @@ What all of them use:
 - `coordinators`         the brokers that coordinate groups and transactions
 - `offsets`              the first offset, the last one, or that of a timestamp (ListOffsets)
 - `transaction_requests` the requests of a transaction; `transaction_errors` what is left to do when one fails
-- `retry`                tries again until a deadline; `closing` closes at the end of a ``with`` block; `waker` ends a wait on
-                         sockets
+- `retry`                tries again until a deadline; `closing` closes at the end of a ``with`` block; `waker` ends a
+                         wait on sockets
 
 Functions of values, for tools that work with groups: `lag` how far a group is behind, `offset_reset` where its offsets
 are moved to.

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from kafkalog.client.producer import EncodedFuture, Producer, ProducerConfig
-from kafkalog.client.producer.rows import Chunk, chunk_bytes, chunks
-from kafkalog.client.producer.spread import RowPartitioner
+from kafkalog.client.producer.arrow.arrow_rows import Chunk, chunk_bytes, chunks
+from kafkalog.client.producer.arrow.partition_rows import RowPartitioner
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import MessageTooLargeError
 from kafkalog.records.batch import HEADER_SIZE

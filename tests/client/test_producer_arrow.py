@@ -14,8 +14,8 @@ import pytest
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.producer import Producer
+from kafkalog.client.producer.arrow.partition_rows import RowError
 from kafkalog.client.producer.partitioner import partition_for_key
-from kafkalog.client.producer.spread import RowError
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.protocol.errors import MessageTooLargeError, UnknownTopicOrPartitionError
 from tests.client.transaction_site import DEADLINE_S, Site

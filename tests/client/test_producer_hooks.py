@@ -22,9 +22,9 @@ from kafkalog.client.producer import (
     SerializationError,
     TopicLayout,
 )
-from kafkalog.client.producer.hooks import Hooks
-from kafkalog.client.producer.partitioner import RoundRobinPartitioner, partition_for_key, partitioner
-from kafkalog.client.producer.serializers import apply, serializer
+from kafkalog.client.producer.partitioner import RoundRobinPartitioner, partition_for_key
+from kafkalog.client.producer.plugins import Plugins, partitioner
+from kafkalog.client.producer.serialization import apply, serializer
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.protocol.errors import MessageTooLargeError
 
@@ -234,11 +234,11 @@ def test_a_callback_alone(producer: Callable[..., Producer], new_topic: Callable
 )
 def test_what_cannot_be_configured(properties: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Hooks.of(ProducerConfig.from_dict({"bootstrap.servers": "a:1", **properties}))
+        Plugins.of(ProducerConfig.from_dict({"bootstrap.servers": "a:1", **properties}))
 
 
 def test_nothing_is_configured() -> None:
-    hooks = Hooks.of(ProducerConfig.from_dict({"bootstrap.servers": "a:1", "interceptor.classes": ""}))
+    hooks = Plugins.of(ProducerConfig.from_dict({"bootstrap.servers": "a:1", "interceptor.classes": ""}))
     assert not hooks.present
     hooks.close()
 

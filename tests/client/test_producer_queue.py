@@ -15,10 +15,11 @@ from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.producer.accumulator import Accumulator, PartitionQueue
 from kafkalog.client.producer.batch import ProducerBatch
 from kafkalog.client.producer.config import ProducerConfig
-from kafkalog.client.producer.encoded import EncodedBatch
-from kafkalog.client.producer.sender import MAX_EPOCH, Sender
-from kafkalog.client.producer.topics import Topics, TopicState
-from kafkalog.client.producer.transactions import State
+from kafkalog.client.producer.encoded_batch import EncodedBatch
+from kafkalog.client.producer.sender.sender import Sender
+from kafkalog.client.producer.sender.sequences import MAX_EPOCH
+from kafkalog.client.producer.sender.topic_metadata import Topics, TopicState
+from kafkalog.client.producer.transaction_manager import State
 from kafkalog.client.transaction_errors import AbortableTransactionError
 from kafkalog.client.transaction_requests import ProducerIdentity
 from kafkalog.client.types import TopicPartition
@@ -193,7 +194,8 @@ def test_an_id_whose_last_epoch_is_taken_is_good_for_what_goes_out_with_it() -> 
     config = settings()
     with Cluster(config.client) as cluster:
         sender = Sender(config, cluster)
-        sender._producer_id, sender._producer_epoch = 9, 0
+        sequences = sender.sequences
+        sequences.producer_id, sequences.producer_epoch = 9, 0
         state = sender.topics.states["t"] = TopicState("t", 1)
         state.queues = [PartitionQueue("t", 0), PartitionQueue("t", 1)]
         for queue in state.queues:
@@ -203,8 +205,8 @@ def test_an_id_whose_last_epoch_is_taken_is_good_for_what_goes_out_with_it() -> 
         old.producer_id, old.producer_epoch, old.reset = 9, MAX_EPOCH - 1, True
         batches = take(sender.accumulator, config)
         for batch in batches:
-            sender._identify(batch)
-        assert not sender._identified
+            sequences.number(sender.topics.queue(batch.topic, batch.partition), batch)
+        assert not sequences.identified
     assert [(each.producer_id, each.producer_epoch, each.base_sequence) for each in batches] == [
         (9, MAX_EPOCH, 0),
         (9, 0, 0),

@@ -138,7 +138,7 @@ def test_what_was_given_up_half_sent_holds_up_nothing(pair: Pair) -> None:
         waits = producer.send("t", b"waits", partition=0)
         wait_until(lambda: pair.slow.seen[ProduceRequest] == 2, "the second request has come")
         given_up = producer.send_batch("t", 0, large())
-        link = producer._sender._links[1]
+        link = producer._sender._channels[1]
         wait_until(lambda: link.unsent, "some of the third request is sent")
         assert link._connection is not None
         link._connection.serves_at = time.monotonic() + 1e6

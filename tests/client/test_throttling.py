@@ -98,7 +98,7 @@ def test_a_connection_waits_as_long_as_it_is_told(bootstrap: str) -> None:
         for number in range(COUNT):
             producer.send("t", value(number), partition=0)
         producer.flush()
-        (link,) = producer._sender._links.values()
+        (link,) = producer._sender._channels.values()
         assert link._connection is not None
         assert link._connection.serves_at > time.monotonic() + 2
         assert producer.send("t", b"after", partition=0).result(60).offset == 2 * COUNT

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.producer.transactions import State, Transactions, TransactionStateError
+from kafkalog.client.producer.transaction_manager import State, TransactionManager, TransactionStateError
 from kafkalog.client.transaction_errors import (
     AbortableTransactionError,
     FatalTransactionError,
@@ -25,14 +25,14 @@ from kafkalog.protocol.errors import ErrorCode, MessageTooLargeError, error_for
 
 TP = TopicPartition("t", 0)
 
-CALLS: dict[str, Callable[[Transactions], None]] = {
-    "init": Transactions.begin_init,
-    "begin": Transactions.begin,
-    "commit": Transactions.begin_commit,
-    "abort": Transactions.begin_abort,
-    "detach": Transactions.detach,
-    "send": Transactions.check_send,
-    "offsets": Transactions.check_offsets,
+CALLS: dict[str, Callable[[TransactionManager], None]] = {
+    "init": TransactionManager.begin_init,
+    "begin": TransactionManager.begin,
+    "commit": TransactionManager.begin_commit,
+    "abort": TransactionManager.begin_abort,
+    "detach": TransactionManager.detach,
+    "send": TransactionManager.check_send,
+    "offsets": TransactionManager.check_offsets,
 }
 ALLOWED = {
     State.UNINITIALIZED: {"init"},
@@ -59,7 +59,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.machine = Transactions("x")
+        self.machine = TransactionManager("x")
         self.began = False
         self.unsure = False
         self.dead = False
@@ -137,8 +137,8 @@ TestMachine = Machine.TestCase
 TestMachine.settings = settings(max_examples=60, stateful_step_count=30)
 
 
-def in_transaction() -> Transactions:
-    machine = Transactions("x")
+def in_transaction() -> TransactionManager:
+    machine = TransactionManager("x")
     machine.begin_init()
     machine.initialized(ProducerIdentity(4, 0))
     machine.begin()

@@ -18,9 +18,9 @@ from itertools import repeat
 from kafkalog.client.errors import ClientError, ClientTimeoutError
 from kafkalog.client.producer.batch import ProducerBatch
 from kafkalog.client.producer.config import ProducerConfig
-from kafkalog.client.producer.encoded import EncodedBatch
-from kafkalog.client.producer.encoding import Headers
-from kafkalog.client.producer.transactions import State, Transactions
+from kafkalog.client.producer.encoded_batch import EncodedBatch
+from kafkalog.client.producer.record_encoding import Headers
+from kafkalog.client.producer.transaction_manager import State, TransactionManager
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
@@ -108,7 +108,7 @@ class Accumulator:
         """Notified when there is room again, and when topics become known."""
         self.used = 0
         self.closed = False
-        self.transactions = Transactions(config.transactional_id) if config.transactional_id else None
+        self.transactions = TransactionManager(config.transactional_id) if config.transactional_id else None
         """Guarded by the lock."""
         self.shut = self.transactions is not None
         """Whether no records are taken at present: `check_open` tells why."""

@@ -12,10 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from random import Random
 from struct import Struct
-from typing import Any, NamedTuple
-
-from kafkalog.client.errors import ConfigError
-from kafkalog.client.producer.plugins import load
+from typing import NamedTuple
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
@@ -69,33 +66,6 @@ class RoundRobinPartitioner:
         if layout.available:
             return layout.available[number % len(layout.available)]
         return number % layout.partitions
-
-
-_DEFAULT = ("", "default", "murmur2", "org.apache.kafka.clients.producer.internals.DefaultPartitioner")
-_STICKY = ("uniform_sticky", "org.apache.kafka.clients.producer.UniformStickyPartitioner")
-_ROUND_ROBIN = ("round_robin", "org.apache.kafka.clients.producer.RoundRobinPartitioner")
-
-
-def partitioner(given: Any) -> tuple[Choose | None, bool]:
-    """What ``partitioner.class`` holds: a partitioner, or None for the built-in one; and whether that ignores keys.
-
-    It may be the name of one of Kafka's own, an object with ``partition(topic, key, value, layout)``, its class, the
-    class's dotted path, or a callable with the same arguments. ConfigError for anything else.
-    """
-    if given in _DEFAULT or given is None:
-        return None, False
-    if given in _STICKY:
-        return None, True
-    if given in _ROUND_ROBIN:
-        given = RoundRobinPartitioner
-    elif isinstance(given, str):
-        given = load(given)
-    if isinstance(given, type):
-        given = given()
-    choose = getattr(given, "partition", given)
-    if not callable(choose):
-        raise ConfigError(f"{given!r} is no partitioner; expected an object with partition(topic, key, value, layout)")
-    return choose, False
 
 
 class StickyPartitioner:

@@ -1,11 +1,146 @@
-"""Classes that a configuration names: by a dotted path, ``package.module.Class`` or ``package.module:Class``."""
+"""What users may plug in between `Producer.send` and a batch: serializers, a partitioner, interceptors.
+
+A property holds an object, a class, or the dotted path of a class (``package.module.Class`` or
+``package.module:Class``).
+
+Interceptors (KIP-42) see every record before it is serialized, and later what became of it. ``on_send(record)``
+returns the record to go on with. ``on_acknowledgement(metadata, error)`` is called on the sender's thread; one of its
+two arguments is None. An interceptor may have either or both, and ``close()``. Exceptions that it raises are logged and
+otherwise ignored.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from kafkalog.client.errors import ConfigError
+from kafkalog.client.producer.batch import RecordMetadata
+from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.partitioner import Choose, RoundRobinPartitioner
+from kafkalog.client.producer.record import ProducerRecord
+from kafkalog.client.producer.serialization import KNOWN, Serialize, serializer
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+_DEFAULT = ("", "default", "murmur2", "org.apache.kafka.clients.producer.internals.DefaultPartitioner")
+_STICKY = ("uniform_sticky", "org.apache.kafka.clients.producer.UniformStickyPartitioner")
+_ROUND_ROBIN = ("round_robin", "org.apache.kafka.clients.producer.RoundRobinPartitioner")
+
+
+class ProducerInterceptors:
+    """Call the interceptors of ``interceptor.classes``, in their order."""
+
+    def __init__(self, found: Sequence[Any]) -> None:
+        self._all = found
+        self._send = [each.on_send for each in found if hasattr(each, "on_send")]
+        self._acknowledge = [each.on_acknowledgement for each in found if hasattr(each, "on_acknowledgement")]
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """The record as they leave it; one that fails leaves it as it was."""
+        for call in self._send:
+            try:
+                record = call(record)
+            except Exception:
+                _log.exception("an interceptor's on_send failed; topic %s", record.topic)
+        return record
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        """Tell them what became of a record."""
+        for call in self._acknowledge:
+            try:
+                call(metadata, error)
+            except Exception:
+                _log.exception("an interceptor's on_acknowledgement failed")
+
+    def close(self) -> None:
+        """Close those that can be."""
+        for each in self._all:
+            if hasattr(each, "close"):
+                try:
+                    each.close()
+                except Exception:
+                    _log.exception("an interceptor's close failed")
+
+
+@dataclass(frozen=True)
+class Plugins:
+    """What is configured; None for what is not."""
+
+    serialize_key: Serialize | None = None
+    serialize_value: Serialize | None = None
+    choose: Choose | None = None
+    ignores_keys: bool = False
+    interceptors: ProducerInterceptors | None = None
+    present: bool = False
+    """Whether `send` has to do with any of them."""
+    _closing: list[Any] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, config: ProducerConfig) -> Plugins:
+        """ConfigError for what is none of them, or cannot be loaded."""
+        closing = []
+        found = []
+        for key, given in (("key.serializer", config.key_serializer), ("value.serializer", config.value_serializer)):
+            named = _named(key, given)
+            closing.append(named)
+            found.append(None if given is None else _checked(key, serializer, named))
+        choose, ignores_keys = _checked("partitioner.class", partitioner, config.partitioner)
+        interceptors = None
+        if config.interceptors:
+            interceptors = ProducerInterceptors(_checked("interceptor.classes", instances, config.interceptors))
+        present = any(each is not None for each in (*found, choose, interceptors))
+        return cls(found[0], found[1], choose, ignores_keys, interceptors, present, closing)
+
+    def close(self) -> None:
+        """Close what can be."""
+        for each in self._closing:
+            if hasattr(each, "close"):
+                each.close()
+        if self.interceptors is not None:
+            self.interceptors.close()
+
+
+def _named(key: str, given: Any) -> Any:
+    """A serializer, made where its class is given or named; the name, where it is one of Java's."""
+    if isinstance(given, str) and given.rpartition(".")[2] in KNOWN:
+        return given
+    found = _checked(key, load, given) if isinstance(given, str) else given
+    return found() if isinstance(found, type) else found
+
+
+def _checked(key: str, parse: Callable[[Any], T], given: Any) -> T:
+    try:
+        return parse(given)
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from None
+
+
+def partitioner(given: Any) -> tuple[Choose | None, bool]:
+    """What ``partitioner.class`` holds: a partitioner, or None for the built-in one; and whether that ignores keys.
+
+    It may be the name of one of Kafka's own, an object with ``partition(topic, key, value, layout)``, its class, the
+    class's dotted path, or a callable with the same arguments. ConfigError for anything else.
+    """
+    if given in _DEFAULT or given is None:
+        return None, False
+    if given in _STICKY:
+        return None, True
+    if given in _ROUND_ROBIN:
+        given = RoundRobinPartitioner
+    elif isinstance(given, str):
+        given = load(given)
+    if isinstance(given, type):
+        given = given()
+    choose = getattr(given, "partition", given)
+    if not callable(choose):
+        raise ConfigError(f"{given!r} is no partitioner; expected an object with partition(topic, key, value, layout)")
+    return choose, False
 
 
 def load(path: str) -> Any:

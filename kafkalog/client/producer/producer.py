@@ -17,22 +17,28 @@ from kafkalog.client.errors import ClientError, ClientTimeoutError
 from kafkalog.client.producer.accumulator import ProducerClosedError
 from kafkalog.client.producer.batch import BatchFuture, DeliveryFuture, failed_future
 from kafkalog.client.producer.config import ProducerConfig
-from kafkalog.client.producer.encoded import EncodedFuture, check_encoded
-from kafkalog.client.producer.encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD, TIMESTAMP_OVERHEAD, Headers
-from kafkalog.client.producer.hooks import Hooks
+from kafkalog.client.producer.encoded_batch import EncodedFuture, check_encoded
 from kafkalog.client.producer.partitioner import TopicLayout, partition_for_key
+from kafkalog.client.producer.plugins import Plugins
 from kafkalog.client.producer.record import OnDelivery, ProducerRecord
-from kafkalog.client.producer.sender import Sender
-from kafkalog.client.producer.serializers import apply
-from kafkalog.client.producer.transactional import OpenTransaction, TransactionCalls, needs_id
-from kafkalog.client.producer.transactions import State, TransactionStateError
+from kafkalog.client.producer.record_encoding import (
+    HEADER_OVERHEAD,
+    KEY_OVERHEAD,
+    PLAIN_OVERHEAD,
+    TIMESTAMP_OVERHEAD,
+    Headers,
+)
+from kafkalog.client.producer.sender.sender import Sender
+from kafkalog.client.producer.serialization import apply
+from kafkalog.client.producer.transaction_calls import OpenTransaction, TransactionCalls, needs_id
+from kafkalog.client.producer.transaction_manager import State, TransactionStateError
 from kafkalog.client.transaction_errors import TransactionError
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import KafkaError, MessageTooLargeError
 from kafkalog.records.batch import HEADER_SIZE
 
 if TYPE_CHECKING:
-    from kafkalog.client.producer.arrow import ArrowSender, Table
+    from kafkalog.client.producer.arrow.arrow_sender import ArrowSender, Table
 
 GRACE_S = 5.0
 """How long `Producer.close` waits for the sender's thread after it was told to give everything up."""
@@ -59,8 +65,8 @@ class Producer:
         self._accumulator = self._sender.accumulator
         self._topics = self._sender.topics
         self._states = self._topics.states
-        self._hooks = Hooks.of(self.config)
-        self._ignore_keys = self.config.ignore_keys or self._hooks.ignores_keys
+        self._plugins = Plugins.of(self.config)
+        self._ignore_keys = self.config.ignore_keys or self._plugins.ignores_keys
         self._max_request_size = self.config.max_request_size
         self._forked = False
         self._transactional = None
@@ -87,31 +93,31 @@ class Producer:
         for room in ``buffer.memory``. ``on_delivery`` is called with what became of the record, on the sender's thread.
 
         Raises ProducerClosedError, TypeError and ValueError for arguments that no record can have, SerializationError,
-        and with a ``transactional.id`` TransactionStateError and what `Transactions` has failed with; everything else
-        is in the future.
+        and with a ``transactional.id`` TransactionStateError and the error that the transaction has failed with. Every
+        other error is in the future.
         """
-        if self._hooks.present or on_delivery is not None:
+        if self._plugins.present or on_delivery is not None:
             record = ProducerRecord(topic, value, key, headers, timestamp, partition)
             return self._send_record(record, on_delivery)
         return self._send(topic, value, key, headers, timestamp, partition)
 
     def _send_record(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> DeliveryFuture:
         """Send a record with all that a user may have configured."""
-        hooks = self._hooks
-        if hooks.interceptors is not None:
-            record = hooks.interceptors.on_send(record)
+        plugins = self._plugins
+        if plugins.interceptors is not None:
+            record = plugins.interceptors.on_send(record)
         topic, value, key, headers, timestamp, partition = record
-        key = apply(hooks.serialize_key, topic, "key", key)
-        value = apply(hooks.serialize_value, topic, "value", value)
+        key = apply(plugins.serialize_key, topic, "key", key)
+        value = apply(plugins.serialize_value, topic, "value", value)
         try:
-            if partition is None and hooks.choose is not None:
-                partition = hooks.choose(topic, key, value, self.layout(topic))
+            if partition is None and plugins.choose is not None:
+                partition = plugins.choose(topic, key, value, self.layout(topic))
             future = self._send(topic, value, key, headers, timestamp, partition)
         except (ProducerClosedError, TransactionError, TransactionStateError):
             raise
         except (ClientError, KafkaError) as error:
             future = self._not_taken(topic, partition, error)
-        if on_delivery is not None or hooks.interceptors is not None:
+        if on_delivery is not None or plugins.interceptors is not None:
             future.add_done_callback(partial(self._delivered, on_delivery))
         return future
 
@@ -124,8 +130,8 @@ class Producer:
     def _delivered(self, on_delivery: OnDelivery | None, future: DeliveryFuture) -> None:
         error = future.exception()
         metadata = None if error is not None else future.result()
-        if self._hooks.interceptors is not None:
-            self._hooks.interceptors.on_acknowledgement(metadata, error)
+        if self._plugins.interceptors is not None:
+            self._plugins.interceptors.on_acknowledgement(metadata, error)
         if on_delivery is not None:
             on_delivery(metadata, error)
 
@@ -185,7 +191,7 @@ class Producer:
         """
         if not values:
             return []
-        if self._hooks.present:
+        if self._plugins.present:
             return [self.send(topic, value, timestamp=timestamp).alone() for value in values]
         ends = list(accumulate(map(PLAIN_OVERHEAD.__add__, map(len, values))))
         if max(map(len, values)) + PLAIN_OVERHEAD > self._max_request_size:
@@ -246,7 +252,7 @@ class Producer:
         Waits and raises as `send_batch`; ValueError and TypeError for columns that are not there or cannot be sent, and
         where a partitioner of the user's own would have to be asked. What precedes an error may have been sent.
         """
-        if self._hooks.choose is not None and partition is None:
+        if self._plugins.choose is not None and partition is None:
             raise ValueError("partitioner.class is asked for each record: send_arrow needs partition= beside it")
         return self._arrow.send(
             topic,
@@ -261,7 +267,7 @@ class Producer:
 
     @cached_property
     def _arrow(self) -> ArrowSender:
-        from kafkalog.client.producer.arrow import ArrowSender
+        from kafkalog.client.producer.arrow.arrow_sender import ArrowSender
 
         return ArrowSender(self.config, self.layout, self.send_batch)
 
@@ -401,7 +407,7 @@ class Producer:
             self._cluster.close()
             self._sender.join(GRACE_S)
         self._cluster.close()
-        self._hooks.close()
+        self._plugins.close()
 
     def __enter__(self) -> Self:
         return self

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.client.producer.encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD
-from kafkalog.client.producer.rows import chunks
+from kafkalog.client.producer.arrow.arrow_rows import chunks
+from kafkalog.client.producer.record_encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD
 from spark_kafkalog.sink.schema import SinkColumns
 from tests.spark.sink.support import batch_of, columns
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from kafkalog.client.producer import rows
+from kafkalog.client.producer.arrow import arrow_rows as rows
 from tests.client import test_producer_faults as faults
 from tests.client.test_producer_faults import Proxy
 from tests.spark.sink.conftest import Writes

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.producer import TopicLayout
+from kafkalog.client.producer.arrow.arrow_rows import Chunk, chunks
+from kafkalog.client.producer.arrow.partition_rows import Group, RowError, RowPartitioner
 from kafkalog.client.producer.partitioner import partition_for_key
-from kafkalog.client.producer.rows import Chunk, chunks
-from kafkalog.client.producer.spread import Group, RowError, RowPartitioner
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 from spark_kafkalog.sink.schema import SinkColumns
 from tests.spark.sink.support import batch_of, columns

@@ -17,8 +17,8 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.producer import rows
-from kafkalog.client.producer.spread import RowError
+from kafkalog.client.producer.arrow import arrow_rows as rows
+from kafkalog.client.producer.arrow.partition_rows import RowError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
     InvalidTopicError,

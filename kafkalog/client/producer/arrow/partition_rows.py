@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.client.producer.arrow.arrow_rows import Chunk
 from kafkalog.client.producer.partitioner import StickyPartitioner, TopicLayout
-from kafkalog.client.producer.rows import Chunk
 from kafkalog.records.arrow.grouping import NO_KEY, Int32s, Int64s, group_rows, hash_keys
 
 _OPEN = -1

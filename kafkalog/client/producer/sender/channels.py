@@ -21,7 +21,7 @@ FIRST_PATIENCE_S = 1.0
 socket.connection.setup.timeout.ms. The other brokers' batches wait meanwhile."""
 
 
-class Link:
+class Channel:
     """Requests in flight to one broker; connects when there is something to send. Used by the sender's thread alone."""
 
     def __init__(
@@ -131,7 +131,7 @@ class Link:
         return sent
 
     def _connect(self) -> Connection:
-        # A link outlives a broker's move to another address: metadata has the present one.
+        # A channel outlives a broker's move to another address: metadata has the present one.
         known = self._cluster.metadata([]).brokers
         broker = known.get(self.node_id)
         if broker is None:

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConfigError
-from kafkalog.client.producer.sender import Sender
-from kafkalog.client.producer.transactions import State
+from kafkalog.client.producer.sender.sender import Sender
+from kafkalog.client.producer.transaction_manager import State
 from kafkalog.client.transaction_errors import FatalTransactionError, TransactionError
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import ErrorCode, KafkaError
@@ -40,11 +40,11 @@ class TransactionCalls:
     """The transactional side of one producer. Calls take turns."""
 
     def __init__(self, sender: Sender, max_block: float) -> None:
-        assert sender.enlistment is not None
-        self.transactions = sender.enlistment.transactions
+        assert sender.registration is not None
+        self.transactions = sender.registration.transactions
         self._accumulator = sender.accumulator
         self._sender = sender
-        self._requests = sender.enlistment.requests
+        self._requests = sender.registration.requests
         self._max_block = max_block
         self._turn = threading.RLock()
 

@@ -9,21 +9,21 @@ from kafkalog.client.errors import ClientError, is_retriable
 from kafkalog.client.producer.accumulator import Accumulator, PartitionQueue
 from kafkalog.client.producer.batch import ProducerBatch
 from kafkalog.client.producer.config import ProducerConfig
-from kafkalog.client.producer.topics import Topics
-from kafkalog.client.producer.transactions import State, TransactionAbortedError, Transactions
+from kafkalog.client.producer.sender.topic_metadata import Topics
+from kafkalog.client.producer.transaction_manager import State, TransactionAbortedError, TransactionManager
 from kafkalog.client.transaction_requests import CONCURRENT_BACKOFF_S, ProducerIdentity, TransactionRequests
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ConcurrentTransactionsError, KafkaError
 from kafkalog.records.batch import NO_SEQUENCE
 
 
-class Enlistment:
+class TransactionRegistration:
     """What the sender's thread does for the transactions of a producer that has a ``transactional.id``."""
 
     def __init__(self, config: ProducerConfig, cluster: Cluster, accumulator: Accumulator, topics: Topics) -> None:
         assert config.transactional_id is not None
         assert accumulator.transactions is not None
-        self.transactions: Transactions = accumulator.transactions
+        self.transactions: TransactionManager = accumulator.transactions
         timeout_ms = round(config.transaction_timeout * 1000)
         self.requests = TransactionRequests(cluster, config.transactional_id, timeout_ms)
         self.next_at = 0.0
@@ -68,7 +68,7 @@ class Enlistment:
         with self._accumulator.lock:
             self.transactions.added(partitions)
 
-    def number(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+    def needs_number(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """Whether a batch needs the partition's next number; where the epoch is new, the sequence begins anew."""
         if batch.base_sequence != NO_SEQUENCE:
             return False

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.client.producer.arrow.arrow_rows import chunk_bytes, chunks
+from kafkalog.client.producer.arrow.partition_rows import LayoutOf, RowPartitioner
 from kafkalog.client.producer.config import ProducerConfig
-from kafkalog.client.producer.encoded import EncodedFuture
-from kafkalog.client.producer.rows import chunk_bytes, chunks
-from kafkalog.client.producer.spread import LayoutOf, RowPartitioner
+from kafkalog.client.producer.encoded_batch import EncodedFuture
 from kafkalog.protocol.errors import MessageTooLargeError
 from kafkalog.records.batch import HEADER_SIZE
 

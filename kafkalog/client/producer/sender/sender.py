@@ -11,10 +11,8 @@ old one, or it could be appended twice.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import selectors
-import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -24,18 +22,17 @@ from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFa
 from kafkalog.client.producer.accumulator import Accumulator, PartitionQueue, ProducerClosedError
 from kafkalog.client.producer.batch import UNKNOWN_OFFSET, ProducerBatch
 from kafkalog.client.producer.config import ProducerConfig
-from kafkalog.client.producer.enlistment import Enlistment
-from kafkalog.client.producer.links import Link
-from kafkalog.client.producer.metrics import Counters
-from kafkalog.client.producer.topics import Topics
+from kafkalog.client.producer.sender.channels import Channel
+from kafkalog.client.producer.sender.metrics import Counters
+from kafkalog.client.producer.sender.sequences import Sequences
+from kafkalog.client.producer.sender.topic_metadata import Topics
+from kafkalog.client.producer.sender.transaction_registration import TransactionRegistration
+from kafkalog.client.waker import Waker
 from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
-from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalog.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest
 from kafkalog.protocol.messages.produce import TopicProduceData as TopicData
-from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from kafkalog.records.batch import NO_SEQUENCE
 
-SEQUENCE_MASK = 0x7FFFFFFF
-MAX_EPOCH = 0x7FFE
 MIN_PRODUCE_VERSION = 3
 """The first version that carries record batch v2."""
 SENDING_S = 0.02
@@ -70,25 +67,21 @@ class Sender:
     def __init__(self, config: ProducerConfig, cluster: Cluster) -> None:
         self._config = config
         self._cluster = cluster
-        self._receiver, self._waker = socket.socketpair()
-        self._receiver.setblocking(False)
-        self._waker.setblocking(False)
+        self._waker = Waker()
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._receiver, selectors.EVENT_READ)
+        self._selector.register(self._waker, selectors.EVENT_READ)
         self.accumulator = Accumulator(config, self.wake)
         self.topics = Topics(config, cluster, self.accumulator)
         self.counters = Counters()
-        self._links: dict[int, Link] = {}
-        self._producer_id = NO_PRODUCER_ID
-        self._producer_epoch = NO_PRODUCER_EPOCH
-        self._spent = False
-        """Whether an epoch of the producer id was the last that there is, so that another id is due."""
-        self._identify_at = 0.0
+        self._channels: dict[int, Channel] = {}
         self._abort: Exception | None = None
-        self.enlistment = (
-            Enlistment(config, cluster, self.accumulator, self.topics) if config.transactional_id is not None else None
+        self.registration = (
+            TransactionRegistration(config, cluster, self.accumulator, self.topics)
+            if config.transactional_id is not None
+            else None
         )
         """The part in transactions; None for a producer without."""
+        self.sequences = Sequences(config, cluster, self.topics, self.registration)
         self._thread = threading.Thread(target=self._run, name="kafkalog-producer", daemon=True)
 
     def start(self) -> None:
@@ -97,9 +90,7 @@ class Sender:
 
     def wake(self) -> None:
         """End the thread's wait; from any thread."""
-        # Where it does not take another byte it has been woken already, or is gone.
-        with contextlib.suppress(OSError):
-            self._waker.send(b"\0")
+        self._waker.wake()
 
     def join(self, timeout: float | None) -> bool:
         """Wait until the thread has ended; whether it has."""
@@ -119,7 +110,7 @@ class Sender:
     @property
     def busy(self) -> bool:
         """Whether brokers have not answered for some batch, be it given up or not; from any thread."""
-        return any(link.busy for link in list(self._links.values()))
+        return any(channel.busy for channel in list(self._channels.values()))
 
     # The loop
 
@@ -137,18 +128,17 @@ class Sender:
             self.accumulator.close()
             self._fail_all(self._abort or ProducerClosedError("the producer was closed"))
             self.topics.close()
-            for link in self._links.values():
-                link.close()
+            for channel in self._channels.values():
+                channel.close()
             self._cluster.close()
             self._selector.close()
-            self._receiver.close()
             self._waker.close()
 
     def _turn(self) -> bool:
         """Do what can be done, then wait for something to happen; whether there may be more."""
         now = time.monotonic()
         self._withdraw()
-        plan = self.accumulator.take(now, self._config.idempotence, self._identified, self._free)
+        plan = self.accumulator.take(now, self._config.idempotence, self.sequences.identified, self._free)
         if self._abort is not None or plan.finished:
             return False
         self._give_up(plan.expired)
@@ -156,58 +146,51 @@ class Sender:
         for node_id, batches in plan.requests.items():
             self._send(node_id, batches, until)
         again = bool(plan.requests)
-        if plan.needs_producer_id and self._identify_at <= now:
-            again |= self._request_producer_id(min(plan.expires_at, self._link_deadline()))
-        if plan.unregistered and self.enlistment is not None and self.enlistment.next_at <= now:
-            self.enlistment.register(plan.unregistered, min(plan.expires_at, self._link_deadline()))
-        again |= self.topics.refresh_if_due(plan.leaderless, min(plan.expires_at, self._link_deadline()))
+        if plan.needs_producer_id and self.sequences.request_at <= now:
+            again |= self._request_producer_id(min(plan.expires_at, self._channel_deadline()))
+        if plan.unregistered and self.registration is not None and self.registration.next_at <= now:
+            self.registration.register(plan.unregistered, min(plan.expires_at, self._channel_deadline()))
+        again |= self.topics.refresh_if_due(plan.leaderless, min(plan.expires_at, self._channel_deadline()))
         self._expire_in_flight(now)
-        wake_at = min(plan.wake_at, plan.expires_at, self.topics.due(plan.leaderless), self._link_deadline())
+        wake_at = min(plan.wake_at, plan.expires_at, self.topics.due(plan.leaderless), self._channel_deadline())
         if plan.needs_producer_id:
-            wake_at = min(wake_at, self._identify_at)
-        if plan.unregistered and self.enlistment is not None:
-            wake_at = min(wake_at, self.enlistment.next_at)
+            wake_at = min(wake_at, self.sequences.request_at)
+        if plan.unregistered and self.registration is not None:
+            wake_at = min(wake_at, self.registration.next_at)
         self._wait(0.0 if again else wake_at)
         return True
 
     def _wait(self, wake_at: float) -> None:
-        ready = [link for link in self._links.values() if link.has_response()]
+        ready = [channel for channel in self._channels.values() if channel.has_response()]
         timeout = None if wake_at == float("inf") else max(wake_at - time.monotonic(), 0)
         for key, events in self._selector.select(0 if ready else timeout):
             if key.data is None:
-                self._drain_wakes()
+                self._waker.clear()
                 continue
             if events & selectors.EVENT_WRITE:
                 self._send_rest(key.data)
             if events & selectors.EVENT_READ and key.data not in ready:
                 ready.append(key.data)
-        for link in ready:
-            if link.connected:
-                self._receive(link)
-
-    def _drain_wakes(self) -> None:
-        try:
-            while len(self._receiver.recv(4096)) == 4096:
-                pass
-        except BlockingIOError:
-            pass
+        for channel in ready:
+            if channel.connected:
+                self._receive(channel)
 
     # Sending
 
     def _free(self, node_id: int) -> float:
-        link = self._links.get(node_id)
-        return 0.0 if link is None else link.free_at()
+        channel = self._channels.get(node_id)
+        return 0.0 if channel is None else channel.free_at()
 
     def _send(self, node_id: int, batches: list[ProducerBatch], until: float) -> None:
         """Send batches to their leader, and wait until ``until`` (``time.monotonic``) for it to receive them."""
-        link = self._links.get(node_id)
-        if link is None:
-            link = self._links[node_id] = Link(node_id, self._config, self._cluster, self._selector)
+        channel = self._channels.get(node_id)
+        if channel is None:
+            channel = self._channels[node_id] = Channel(node_id, self._config, self._cluster, self._selector)
         encoded = []
         for batch in batches:
-            self._identify(batch)
+            self.sequences.number(self._queue(batch), batch)
             try:
-                batch.encode(self._config.compression, self._config.compression_level, self.enlistment is not None)
+                batch.encode(self._config.compression, self._config.compression_level, self.registration is not None)
                 encoded.append(batch)
             except Exception as error:
                 # Whatever is wrong with it, the others can go on without it.
@@ -232,18 +215,18 @@ class Sender:
         )
         try:
             answered, patience = self._config.acks != 0, max(until - time.monotonic(), 0)
-            sent = link.send(request, encoded, MIN_PRODUCE_VERSION, answered=answered, patience=patience)
+            sent = channel.send(request, encoded, MIN_PRODUCE_VERSION, answered=answered, patience=patience)
         except (ClientError, KafkaError) as error:
-            self._lost(link, error, encoded)
+            self._lost(channel, error, encoded)
             return
         if sent and not answered:
             self._finish(encoded, None)
 
-    def _send_rest(self, link: Link) -> None:
+    def _send_rest(self, channel: Channel) -> None:
         try:
-            sent = link.send_rest()
+            sent = channel.send_rest()
         except (ClientError, KafkaError) as error:
-            self._lost(link, error, [])
+            self._lost(channel, error, [])
             return
         for batch in sent:
             if batch.done:
@@ -251,78 +234,23 @@ class Sender:
         if sent:
             self._finish([batch for batch in sent if not batch.done], None)
 
-    def _identify(self, batch: ProducerBatch) -> None:
-        """Give a batch that goes out for the first time the partition's next sequence numbers."""
-        queue = self._queue(batch)
-        if not self._config.idempotence:
-            return
-        if self.enlistment is not None:
-            if self.enlistment.number(queue, batch):
-                self._number(queue, batch)
-            return
-        if queue.reset and not batch.in_doubt:
-            self._begin_epoch(queue, batch)
-        elif batch.base_sequence == NO_SEQUENCE:
-            if queue.producer_id == NO_PRODUCER_ID:
-                queue.producer_id, queue.producer_epoch = self._producer_id, self._producer_epoch
-                queue.begin_sequence()
-            self._number(queue, batch)
-
-    def _begin_epoch(self, queue: PartitionQueue, first: ProducerBatch) -> None:
-        """Begin the partition's sequence anew; nothing of it but ``first`` is in flight."""
-        queue.reset = False
-        if queue.producer_id == NO_PRODUCER_ID or queue.producer_epoch >= MAX_EPOCH:
-            queue.producer_id, queue.producer_epoch = self._producer_id, self._producer_epoch
-        else:
-            queue.producer_epoch += 1
-        if queue.producer_epoch >= MAX_EPOCH:
-            # The next time needs another id, which is asked for before anything else is taken to be sent.
-            self._spent = True
-        queue.begin_sequence()
-        self._number(queue, first)
-        for batch in queue.ready:
-            if batch.base_sequence != NO_SEQUENCE:
-                self._number(queue, batch)
-
-    @staticmethod
-    def _number(queue: PartitionQueue, batch: ProducerBatch) -> None:
-        batch.identify(queue.producer_id, queue.producer_epoch, queue.next_sequence)
-        queue.next_sequence = (queue.next_sequence + batch.count) & SEQUENCE_MASK
-
     def _request_producer_id(self, limit: float) -> bool:
-        """Ask for a producer id, until ``limit`` or so; whether there is one now."""
-        self._identify_at = time.monotonic() + self._config.client.retry_backoff
+        """Ask for a producer id, until about ``limit``; return whether there is one now."""
         try:
-            response = self._cluster.request_any(
-                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF),
-                deadline=self.topics.patience.deadline(limit),
-            )
-            if response.error_code:
-                raise error_for(response.error_code, "no producer id (enable.idempotence)")
+            return self.sequences.request_producer_id(limit)
         except (ClientError, KafkaError) as error:
-            if not is_retriable(error):
-                self._fail_all(error)
-            self.topics.last_error = self.topics.patience.failed(error)
+            self._fail_all(error)
             return False
-        self._spent = False
-        self._producer_id = response.producer_id
-        self._producer_epoch = response.producer_epoch
-        return True
 
     # Transactions
 
-    @property
-    def _identified(self) -> bool:
-        # With transactions, init_transactions came before everything that is to be sent.
-        return self.enlistment is not None or (self._producer_id != NO_PRODUCER_ID and not self._spent)
-
     def _withdraw(self) -> None:
         """Fail what a transaction that cannot commit has no use for."""
-        if self.enlistment is None:
+        if self.registration is None:
             return
-        fatal = self.enlistment.fatal
+        fatal = self.registration.fatal
         if fatal is None:
-            batches, error = self.enlistment.withdraw()
+            batches, error = self.registration.withdraw()
             if batches:
                 self._finish(batches, error)
         elif self.accumulator.incomplete:
@@ -333,22 +261,22 @@ class Sender:
 
         In a transaction that is settled when it is aborted.
         """
-        if self.enlistment is None:
+        if self.registration is None:
             queue.reset |= batch.base_sequence != NO_SEQUENCE
 
     def fail_transaction(self, error: Exception, *, batch: bool = False) -> None:
         """Something of the transaction failed, if there is one; ``batch`` where it was one that a leader may have."""
-        if self.enlistment is not None:
-            self.enlistment.fail(error, batch=batch)
+        if self.registration is not None:
+            self.registration.fail(error, batch=batch)
 
     # Receiving
 
-    def _receive(self, link: Link) -> None:
+    def _receive(self, channel: Channel) -> None:
         while True:
             try:
-                received = link.receive()
+                received = channel.receive()
             except (ClientError, KafkaError) as error:
-                self._lost(link, error, [])
+                self._lost(channel, error, [])
                 return
             if received is None:
                 return
@@ -357,7 +285,7 @@ class Sender:
                 (topic.name, each.index): each for topic in response.responses for each in topic.partition_responses
             }
             self._settle(batches, answers)
-            if not link.has_response():
+            if not channel.has_response():
                 return
 
     def _settle(
@@ -399,7 +327,7 @@ class Sender:
             # A gap before it: either something earlier is to be sent again, or the broker has lost what it had.
             batch.in_doubt = False
             if not self._follows(queue, batch):
-                if self.enlistment is not None:
+                if self.registration is not None:
                     self._refuse(queue, batch, error)
                     return
                 queue.reset = True
@@ -441,7 +369,7 @@ class Sender:
             return
         now = time.monotonic()
         late = now >= batch.created + self._config.delivery_timeout
-        doomed = self.enlistment is not None and self.enlistment.transactions.doomed
+        doomed = self.registration is not None and self.registration.transactions.doomed
         if late or batch.attempts > self._config.retries or doomed:
             self._break_sequence(queue, batch)
             if late:
@@ -456,9 +384,9 @@ class Sender:
 
     # Failing
 
-    def _lost(self, link: Link, error: Exception, unsent: list[ProducerBatch]) -> None:
+    def _lost(self, channel: Channel, error: Exception, unsent: list[ProducerBatch]) -> None:
         """The connection is gone: what was on it is in doubt."""
-        batches = [*link.fail(), *unsent]
+        batches = [*channel.fail(), *unsent]
         self.topics.refresh(*{batch.topic for batch in batches})
         for batch in batches:
             if is_retriable(error):
@@ -470,29 +398,29 @@ class Sender:
                 self._finish([batch], error)
 
     def _expire_in_flight(self, now: float) -> None:
-        for link in self._links.values():
-            if link.timed_out(now):
-                text = f"no response from {link.name} in {self._config.client.request_timeout * 1000:.0f} ms"
-                self._lost(link, ClientTimeoutError(f"{text} (request.timeout.ms)"), [])
+        for channel in self._channels.values():
+            if channel.timed_out(now):
+                text = f"no response from {channel.name} in {self._config.client.request_timeout * 1000:.0f} ms"
+                self._lost(channel, ClientTimeoutError(f"{text} (request.timeout.ms)"), [])
                 continue
             late = [
                 batch
-                for batch in link.batches()
+                for batch in channel.batches()
                 if not batch.done and batch.created + self._config.delivery_timeout <= now
             ]
             for batch in late:
                 # Its fate is not known; the sequence goes on only once nothing is in flight.
                 self._break_sequence(self._queue(batch), batch)
             self._give_up(late)
-            if link.sends_in_vain:
+            if channel.sends_in_vain:
                 # The partitions' next batches need not wait for a broker that may read on in a day.
-                self._lost(link, ConnectionFailedError(f"{link.name} did not take a request in time"), [])
+                self._lost(channel, ConnectionFailedError(f"{channel.name} did not take a request in time"), [])
 
-    def _link_deadline(self) -> float:
+    def _channel_deadline(self) -> float:
         deadline = float("inf")
-        for link in self._links.values():
-            deadline = min(deadline, link.deadline())
-            for batch in link.batches():
+        for channel in self._channels.values():
+            deadline = min(deadline, channel.deadline())
+            for batch in channel.batches():
                 deadline = min(deadline, batch.created + self._config.delivery_timeout if not batch.done else deadline)
         return deadline
 
@@ -525,8 +453,8 @@ class Sender:
 
     def _fail_all(self, error: Exception) -> None:
         batches = [batch for batch in self.accumulator.drain() if not batch.done]
-        for link in self._links.values():
-            for batch in link.fail():
+        for channel in self._channels.values():
+            for batch in channel.fail():
                 self._land(batch)
         self._finish(batches, error)
 

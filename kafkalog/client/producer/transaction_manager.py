@@ -78,7 +78,7 @@ _FATAL_CODES = frozenset(
 )
 
 
-class Transactions:
+class TransactionManager:
     """The transactions of one transactional id, as its producer sees them."""
 
     def __init__(self, transactional_id: str) -> None:
