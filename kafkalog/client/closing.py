@@ -1,4 +1,4 @@
-"""What is closed when its ``with`` block ends."""
+"""Close an object when its ``with`` block ends."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Self
 
 
 class Closing(ABC):
-    """Something with a ``close``, to be used in a ``with`` statement."""
+    """Base of objects that have a ``close`` and can be used in a ``with`` statement."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of everything; may be called again."""
+        """Release all resources; may be called again."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,7 @@
-"""A cluster as its clients see it: its brokers, the leaders of partitions, and a connection to each broker.
+"""A cluster as its clients see it: brokers, leaders of partitions, and a connection to each broker.
 
-Metadata is kept for ``metadata.max.age.ms``, and fetched anew when an error says that it is old. Several threads may
-use a Cluster. Requests to the same broker take turns on one connection; a thread that must not wait for the others
+Metadata is kept for ``metadata.max.age.ms``, and fetched again when an error shows that it is old. Several threads may
+use a Cluster. Requests to the same broker take turns on one connection. A thread that must not wait for the others
 opens a connection of its own (`connect`).
 """
 
@@ -39,12 +39,12 @@ from kafkalog.protocol.wire.sasl import SaltedPasswords
 
 T = TypeVar("T")
 FIRST_PATIENCE_S = 1.5
-"""How long the first attempt to connect may wait to be accepted. Each one that waits in vain doubles it, up to
-socket.connection.setup.timeout.ms. A host that drops packets is found out, and another one tried, that soon."""
+"""How long the first attempt to connect waits to be accepted. Each attempt that times out doubles it, up to
+socket.connection.setup.timeout.ms. So a host that drops packets is noticed soon, and another one is tried."""
 
 
 class Broker(NamedTuple):
-    """Where a broker listens."""
+    """A broker's id and address."""
 
     node_id: int
     host: str
@@ -101,7 +101,11 @@ class _Slot:
 
 
 class Cluster(Closing):
-    """The brokers behind ``bootstrap.servers``. Nothing is sent before it is needed."""
+    """The brokers behind ``bootstrap.servers``. Nothing is sent before it is needed.
+
+    Times called ``deadline`` are those of ``time.monotonic``; unless given, they are ``default.api.timeout.ms`` from
+    now.
+    """
 
     def __init__(self, config: ClientConfig) -> None:
         if not config.bootstrap_servers:
@@ -128,19 +132,19 @@ class Cluster(Closing):
         allow_auto_topic_creation: bool = False,
         once: bool = False,
     ) -> ClusterMetadata:
-        """Describe the brokers and these topics (None: all), from memory unless that is too old.
+        """Describe the brokers and these topics (None: all topics), from memory unless that is too old.
 
         A topic that cannot be described is in the result with its ``error_code``.
 
         Args:
             topics: The topics' names.
-            refresh: Ask the brokers, however new the memory is.
+            refresh: Ask the brokers, however new the metadata in memory is.
             deadline: In seconds of ``time.monotonic``; ``default.api.timeout.ms`` from now unless given.
             allow_auto_topic_creation: Let the brokers create topics that do not exist.
             once: Ask each broker only once.
 
         Raises:
-            ClientTimeoutError: No broker has answered until the deadline.
+            ClientTimeoutError: No broker answered before the deadline.
             ConnectionFailedError: With ``once``, no broker answered.
         """
         wanted = None if topics is None else list(dict.fromkeys(topics))
@@ -184,7 +188,7 @@ class Cluster(Closing):
         return answer
 
     def forget(self, topics: Collection[str] | None = None) -> None:
-        """Fetch the metadata of these topics (None: everything) anew before the next use."""
+        """Mark the metadata of these topics (None: all metadata) as old, so that it is fetched before its next use."""
         with self._lock:
             self._all_fetched = float("-inf")
             gone = set(self._fetched) if topics is None else set(topics)
@@ -199,7 +203,7 @@ class Cluster(Closing):
         return sorted(self.topic(topic, deadline=deadline).partitions)
 
     def topic(self, name: str, *, deadline: float | None = None) -> TopicMetadata:
-        """Describe a topic that exists; raise the error that its metadata reports."""
+        """Describe a topic that exists. Raises the error that its metadata reports."""
         retry = Retry(self.config, deadline)
         return retry.run(lambda: self._topic_now(name, retry.deadline))
 
@@ -220,12 +224,13 @@ class Cluster(Closing):
         return retry.run(lambda: self.leader_now(tp, retry.deadline), lambda error: self.forget([tp.topic]))
 
     def leader_now(self, tp: TopicPartition, deadline: float | None = None) -> Leader:
-        """Find the leader as `leader` does, but ask only once; LeaderNotAvailableError where there is none."""
+        """Find the leader as `leader` does, but ask only once. Raises LeaderNotAvailableError where there is none."""
         deadline = Retry(self.config, deadline).deadline
         return self._leader(tp, self._topic_now(tp.topic, deadline, once=True))
 
     def known_leader(self, tp: TopicPartition) -> Leader | None:
-        """Find the leader in memory, however old that is; None where the topic's metadata has to be fetched first."""
+        """Find the leader in memory, however old that is; return None where the topic's metadata must be fetched
+        first."""
         with self._lock:
             topic = self._known.topics.get(tp.topic) if tp.topic in self._fetched else None
         return None if topic is None else self._leader(tp, topic)
@@ -250,25 +255,26 @@ class Cluster(Closing):
         max_version: int | None = None,
         min_version: int = 0,
     ) -> Any:
-        """Send a request to one broker, once, and receive its response.
+        """Send a request to one broker, once, and return its response.
 
-        A connection that broke while it was idle is made anew. ``timeout`` is in seconds and includes the wait for the
-        connection; ``request.timeout.ms`` unless given. Raises the errors of `Connection`, and ConnectionFailedError
-        for a broker that the metadata does not name.
+        A connection that broke while it was idle is replaced. ``timeout`` is in seconds and includes the wait for the
+        connection; it is ``request.timeout.ms`` unless given. Raises the errors of `Connection`, and
+        ConnectionFailedError for a broker that the metadata does not name.
         """
         deadline = time.monotonic() + (self.config.request_timeout if timeout is None else timeout)
         return self._request_at(self._address(node_id, deadline), message, deadline, max_version, min_version)
 
     def request_any(self, message: Request, *, deadline: float | None = None, max_version: int | None = None) -> Any:
-        """Send a request to any broker; try all of them, again and again, until one answers.
+        """Send a request to any broker: try all of them, again and again, until one answers.
 
-        Raises ClientTimeoutError after ``deadline``, and at once an error that a retry does not mend.
+        Raises ClientTimeoutError after ``deadline``, and at once an error that is not retriable.
         """
         retry = Retry(self.config, deadline)
         return retry.run(lambda: self._request_anywhere(message, retry, max_version))
 
     def request_controller(self, message: Request, *, deadline: float | None = None) -> Any:
-        """Send a request to the controller; where the metadata names none, to any broker, which forwards it."""
+        """Send a request to the controller; where the metadata names none, to any broker, which forwards the
+        request."""
         retry = Retry(self.config, deadline)
         controller = self.metadata([], deadline=retry.deadline, refresh=not self._known.brokers).controller_id
         if controller not in self._known.brokers:
@@ -276,7 +282,8 @@ class Cluster(Closing):
         return self.request_to(controller, message, timeout=self._timeout(retry))
 
     def on_controller(self, attempt: Callable[[Retry], T], *, deadline: float | None = None) -> T:
-        """Run ``attempt``, which asks the controller; run it again where that has moved or does not answer."""
+        """Run ``attempt``, which asks the controller; run it again where the controller has moved or does not
+        answer."""
         retry = Retry(self.config, deadline)
 
         def look_again(error: Exception) -> None:
@@ -286,13 +293,13 @@ class Cluster(Closing):
         return retry.run(lambda: attempt(retry), look_again)
 
     def connect(self, broker: Broker, *, timeout: float | None = None) -> Connection:
-        """Make a connection for the caller alone, who closes it."""
+        """Open a connection for the caller, who must close it."""
         return Connection(
             broker.host, broker.port, self.config, timeout=timeout, salted_passwords=self._salted_passwords
         )
 
     def close(self) -> None:
-        """Close the connections that `connect` has not given away; requests under way in other threads fail."""
+        """Close all connections but those that `connect` has opened; requests under way in other threads fail."""
         with self._lock:
             self._closed = True
             slots = list(self._slots.values())
@@ -303,7 +310,7 @@ class Cluster(Closing):
             if connection is not None and free:
                 connection.close()
             elif connection is not None:
-                # The thread that uses it closes it then.
+                # The thread that uses the connection closes it after that.
                 connection.interrupt()
             if free:
                 slot.lock.release()
@@ -365,7 +372,7 @@ class Cluster(Closing):
             try:
                 left = _left(deadline, connection.address)
                 if time.monotonic() + left <= connection.serves_at:
-                    # It will not be answered in time, and a new connection is no way out of a quota.
+                    # The broker will not answer in time, and a new connection does not get around a quota.
                     raise ClientTimeoutError(f"{connection.address} holds this client back, which is above a quota")
                 return connection.request(message, timeout=left, max_version=max_version, min_version=min_version)
             finally:
@@ -376,10 +383,10 @@ class Cluster(Closing):
             slot.lock.release()
 
     def _connected(self, slot: _Slot, address: Address, deadline: float) -> Connection:
-        """Find or make the connection of a slot; the caller holds the slot's lock."""
+        """Return the connection of a slot, and open it if needed; the caller holds the slot's lock."""
         connection = slot.connection
         if connection is None or connection.closed or connection.expired or connection.readable():
-            # Readable with nothing asked: the broker has closed it, as it does with idle ones.
+            # It is readable although nothing was asked: the broker has closed it, as brokers do with idle connections.
             if connection is not None:
                 connection.close()
             left = _left(deadline, f"{address[0]}:{address[1]}")

@@ -66,7 +66,7 @@ def one_of(*values: str) -> Parse[str]:
 
 
 def addresses(text: str) -> tuple[Address, ...]:
-    """Parse ``host:port,host:port``; an IPv6 address stands in brackets."""
+    """Parse ``host:port,host:port``; an IPv6 address is in brackets."""
     found = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         host, colon, port = part.rpartition(":")
@@ -90,15 +90,15 @@ def _option(key: str, default: Any, parse: Parse[Any]) -> Any:
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """Settings of every client. Durations are in seconds here, in ms where a property's name says so.
+    """Settings of every client. Durations are in seconds here, and in ms where a property's name says so.
 
-    ``unknown`` keeps the properties that are not declared here, such as the producer's own.
+    ``unknown`` keeps the properties that are not declared here, such as those of the producer.
     """
 
     bootstrap_servers: tuple[Address, ...] = _option("bootstrap.servers", (), addresses)
     client_id: str = _option("client.id", "kafkalog", str)
 
-    # Waiting and trying again
+    # Timeouts and retries
     connect_timeout: float = _option("socket.connection.setup.timeout.ms", 10.0, milliseconds(1))
     request_timeout: float = _option("request.timeout.ms", 30.0, milliseconds(1))
     default_api_timeout: float = _option("default.api.timeout.ms", 60.0, milliseconds(1))
@@ -106,7 +106,7 @@ class ClientConfig:
     retry_backoff_max: float = _option("retry.backoff.max.ms", 1.0, milliseconds())
     metadata_max_age: float = _option("metadata.max.age.ms", 300.0, milliseconds())
 
-    # Sockets; -1 leaves a buffer to the operating system, which grows it as needed
+    # Sockets; -1 leaves the size of a buffer to the operating system, which grows it as needed
     send_buffer_bytes: int = _option("send.buffer.bytes", -1, integer(-1))
     receive_buffer_bytes: int = _option("receive.buffer.bytes", -1, integer(-1))
     receive_message_max_bytes: int = _option("receive.message.max.bytes", 100 << 20, integer(1 << 10))
@@ -146,7 +146,7 @@ class ClientConfig:
 
     @classmethod
     def from_dict(cls, properties: Mapping[str, Any]) -> ClientConfig:
-        """Settings from properties; values other than strings are taken as Java's properties would write them.
+        """Make settings from properties. Values that are not strings are read as Java's properties would write them.
 
         Raises ConfigError for a value that its property cannot have, and for properties that contradict each other.
         """
@@ -200,24 +200,24 @@ class ClientConfig:
 
     @property
     def max_response_bytes(self) -> int:
-        """The longest response that is read: what was configured, but never less than a fetch may bring."""
+        """The longest response to read: ``receive.message.max.bytes``, but never less than a fetch may return."""
         return min(max(self.receive_message_max_bytes, self.fetch_max_bytes + (1 << 16)), _INT32_MAX)
 
     def __repr__(self) -> str:
-        """Without secrets, so that a configuration may be logged."""
+        """Describe the configuration without its secrets, so that it may be logged."""
         servers = ",".join(f"{host}:{port}" for host, port in self.bootstrap_servers)
         return f"ClientConfig({servers}, client_id={self.client_id!r}, {self.security_protocol})"
 
 
 @cache
 def _options() -> Mapping[str, dataclasses.Field[Any]]:
-    """The declared properties by their names; computed once from the class, and read-only."""
+    """Return the declared properties by name; computed once from the class, and read-only."""
     declared = (field for field in dataclasses.fields(ClientConfig) if "key" in field.metadata)
     return MappingProxyType({field.metadata["key"]: field for field in declared})
 
 
 def property_names() -> tuple[str, ...]:
-    """The properties that ClientConfig declares."""
+    """Return the names of the properties that ClientConfig declares."""
     return tuple(_options())
 
 
@@ -225,7 +225,7 @@ _JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.
 
 
 def _jaas_options(text: str) -> dict[str, str]:
-    """The options of the one login module in a ``sasl.jaas.config``."""
+    """Parse the options of the one login module in a ``sasl.jaas.config``."""
     options = {}
     for name, double, single, bare in _JAAS_OPTION.findall(text):
         options[name] = re.sub(r"\\(.)", r"\1", double or single) if double or single else bare

@@ -47,15 +47,17 @@ _MAX_PIECES = 512
 
 
 class Connection(Closing):
-    """A connection to the broker at ``host``:``port``; made, negotiated and authenticated when the constructor returns.
+    """A connection to the broker at ``host``:``port``, open and authenticated when the constructor returns.
 
     Args:
         host: The broker's host.
         port: The broker's port.
         config: The client's configuration.
-        timeout: Seconds for all of that; ``socket.connection.setup.timeout.ms`` unless given.
-        patience: How many of them the peer's host may take to accept the connection.
-        salted_passwords: What SCRAM has computed before; the owner of several connections gives the same to all.
+        timeout: Seconds for connecting, negotiation and authentication; ``socket.connection.setup.timeout.ms`` unless
+            given.
+        patience: How many of these seconds the peer's host may take to accept the connection.
+        salted_passwords: Results of earlier SCRAM computations; the owner of several connections passes the same object
+            to all.
 
     Raises:
         ConnectionFailedError: No connection could be made, or it ended.
@@ -80,9 +82,10 @@ class Connection(Closing):
         self.last_used = time.monotonic()
         """When a request was last sent, in seconds of ``time.monotonic``."""
         self.serves_at = 0.0
-        """The broker serves nothing here until then (``time.monotonic``), because of a quota; mostly long ago."""
+        """Until this time (``time.monotonic``) the broker serves nothing here, because of a quota; mostly it is long
+        past."""
         self._unsent: list[memoryview] = []
-        """The part of a request sent without waiting that the peer has not taken yet."""
+        """The part that the peer has not taken yet, of a request that was sent without waiting."""
         self._session_ends = float("inf")
         self._wire = Wire(
             self.address,
@@ -143,9 +146,9 @@ class Connection(Closing):
     def request(
         self, message: Request, *, timeout: float | None = None, max_version: int | None = None, min_version: int = 0
     ) -> Any:
-        """Send a request and receive its response, in ``timeout`` seconds (``request.timeout.ms`` unless given).
+        """Send a request and return its response, in ``timeout`` seconds (``request.timeout.ms`` unless given).
 
-        No other request may be in flight. Errors that the response reports are left to the caller.
+        No other request may be in flight. The caller looks for errors that the response reports.
         """
         if self.in_flight:
             raise RuntimeError(f"request() with {self.in_flight} requests in flight on {self!r}")
@@ -162,9 +165,9 @@ class Connection(Closing):
         min_version: int = 0,
         answered: bool = True,
     ) -> None:
-        """Send a request; `receive` gives its response. Responses come in the order of the requests.
+        """Send a request; `receive` returns its response. Responses come in the order of the requests.
 
-        ``answered`` is False for a request that has no response, which is Produce with ``acks=0``.
+        ``answered`` is False for a request without a response, which is Produce with ``acks=0``.
         """
         self._send(message, self.version_of(type(message), max_version, min_version), self._deadline(timeout), answered)
 
@@ -179,11 +182,11 @@ class Connection(Closing):
         return self._send(message, version, None, answered, patience)
 
     def send_rest(self, *, patience: float = 0.0) -> bool:
-        """Go on sending what `send_now` left; wait and return as it does."""
+        """Continue with a request that `send_now` has sent in part; wait and return as `send_now` does."""
         return self._push(None, patience)
 
     def receive(self, *, timeout: float | None = None) -> Any:
-        """Receive the response to the oldest request in flight. Its records are memoryviews of its own buffer."""
+        """Return the response to the oldest request in flight. Its records are memoryviews of a buffer of its own."""
         if not self.in_flight:
             raise RuntimeError(f"receive() with nothing in flight on {self!r}")
         return self._receive(self._deadline(timeout))
@@ -192,14 +195,14 @@ class Connection(Closing):
         """Receive as `receive` does, but without waiting.
 
         Returns:
-            The response; None where some of it has not come yet. The part that has come is kept for the next call.
+            The response, or None where it has not come completely. The part that has come is kept for the next call.
         """
         if not self.in_flight:
             raise RuntimeError(f"receive_now() with nothing in flight on {self!r}")
         return self._receive(None)
 
     def readable(self, timeout: float = 0.0) -> bool:
-        """Wait ``timeout`` seconds for some of a response, or the end of the connection; whether it came."""
+        """Wait ``timeout`` seconds for data or the end of the connection; return whether either came."""
         connected = self._connected()
         if isinstance(connected, ssl.SSLSocket) and connected.pending():
             return True
@@ -208,15 +211,15 @@ class Connection(Closing):
         return bool(poller.poll(max(timeout, 0) * 1000))
 
     def interrupt(self) -> None:
-        """Make a request fail that another thread is waiting for."""
+        """Make a request fail for which another thread is waiting."""
         connected = self._socket
         if connected is not None:
             with contextlib.suppress(OSError):
-                # Below TLS, whose state is the other thread's.
+                # Shut down below TLS, whose state belongs to the other thread.
                 socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the socket and forget the requests in flight; may be called again."""
+        """Close the socket and forget the requests in flight. May be called again."""
         connected, self._socket = self._socket, None
         self._wire.close()
         self._unsent.clear()
@@ -265,7 +268,7 @@ class Connection(Closing):
         return connected
 
     def _shake_hands(self, deadline: float) -> None:
-        """Send ApiVersions, and authenticate by SASL where that is configured."""
+        """Send ApiVersions, and authenticate by SASL if that is configured."""
         chunks = self._wire.begin()
         while chunks:
             self._write(chunks, deadline)
@@ -277,7 +280,7 @@ class Connection(Closing):
             except AuthenticationFailedError as error:
                 raise AuthenticationError(str(error)) from error
         if self._wire.session_lifetime_ms > 0:
-            # Some of it is kept in reserve, for requests that are under way when it ends.
+            # Reconnect some time before the session ends, for requests that are under way then.
             self._session_ends = time.monotonic() + 0.85 * self._wire.session_lifetime_ms / 1000
 
     # Bytes
@@ -314,7 +317,7 @@ class Connection(Closing):
             if sum(view.nbytes for view in views) < _JOIN_BELOW or isinstance(self._socket, ssl.SSLSocket):
                 views = [memoryview(b"".join(views))]
         except BaseException:
-            # The wire waits for a response that will not come.
+            # The wire waits for a response to a request that was not sent.
             self.close()
             raise
         self._unsent = views
@@ -323,9 +326,10 @@ class Connection(Closing):
         return done
 
     def _push(self, deadline: float | None, patience: float = 0.0) -> bool:
-        """Send what is not sent yet.
+        """Send the rest of a request.
 
-        With a deadline, wait until all of it is sent. Without one, wait ``patience`` seconds; whether all is sent then.
+        With a deadline, wait until all of it is sent. Without one, wait ``patience`` seconds, and return whether all is
+        sent.
         """
         connected = self._connected()
         until = time.monotonic() + patience if patience else 0.0
@@ -364,13 +368,14 @@ class Connection(Closing):
             views[0] = views[0][sent:]
 
     def _set_patience(self, connected: socket.socket, deadline: float | None) -> None:
-        """Let the socket wait until the deadline; without one, not at all. TimeoutError where it has passed."""
+        """Let the socket wait until the deadline, or not at all without one. Raises TimeoutError where the deadline has
+        passed."""
         patience = 0.0 if deadline is None else self._left(deadline)
         if connected.gettimeout() != patience:
             connected.settimeout(patience)
 
     def _receive(self, deadline: float | None) -> Any:
-        """Receive the next response; without a deadline, None unless all of it is there."""
+        """Return the next response; without a deadline, None unless it has come completely."""
         event = self._read(deadline)
         if not isinstance(event, Answer):
             return None
@@ -381,7 +386,7 @@ class Connection(Closing):
         return response
 
     def _read(self, deadline: float | None) -> Answer | Handshake | None:
-        """Receive until the wire has an event; without a deadline, None where that would take waiting."""
+        """Receive until the wire has an event; without a deadline, return None instead of waiting."""
         connected = self._connected()
         wire = self._wire
         try:
@@ -423,7 +428,7 @@ def _mechanism(config: ClientConfig, salted_passwords: SaltedPasswords | None) -
 
 
 def _await_room(connected: socket.socket, timeout: float) -> bool:
-    """Wait ``timeout`` seconds for the kernel to take more to send; whether it does."""
+    """Wait ``timeout`` seconds until the kernel takes more data to send; return whether it does."""
     if timeout <= 0:
         return False
     poller = select.poll()

@@ -1,8 +1,8 @@
-"""The brokers that coordinate consumer groups and transactions: found, remembered, asked again where they have moved.
+"""Find the brokers that coordinate consumer groups and transactions, and find them again where they have moved.
 
 The coordinator of a group id or a transactional id is the leader of one partition of ``__consumer_offsets`` or
-``__transaction_state``; FindCoordinator tells which broker that is. It moves when that partition's leader does: then
-the old one answers NOT_COORDINATOR, the new one COORDINATOR_LOAD_IN_PROGRESS until it has read the partition.
+``__transaction_state``. FindCoordinator names that broker. The coordinator moves with the partition's leader: then the
+old one answers NOT_COORDINATOR, and the new one COORDINATOR_LOAD_IN_PROGRESS until it has read the partition.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOVED = (NotCoordinatorError, CoordinatorNotAvailableError, ConnectionFailedErr
 
 
 class CoordinatorType(IntEnum):
-    """What is coordinated, as FindCoordinator numbers it."""
+    """The kinds of coordinators, as FindCoordinator numbers them."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -37,10 +37,10 @@ class CoordinatorType(IntEnum):
 
 
 class Coordinators:
-    """The coordinators of a cluster by what they coordinate. Safe for use by several threads.
+    """Keep the coordinators of a cluster by kind and key. Safe for use by several threads.
 
-    Requests share the cluster's connections: what a broker answers late, such as JoinGroup, needs a connection of its
-    own (`Cluster.connect` to what `find` returns).
+    Requests share the cluster's connections. A request that a broker answers late, such as JoinGroup, needs a
+    connection of its own: use `Cluster.connect` with the broker that `find` returns.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -49,17 +49,17 @@ class Coordinators:
         self._found: dict[tuple[CoordinatorType, str], Broker] = {}
 
     def find(self, kind: CoordinatorType, key: str, *, deadline: float | None = None) -> Broker:
-        """The coordinator of ``key``, from memory where it is known; looked for until ``deadline`` where there is none.
+        """Return the coordinator of ``key``: from memory, or by asking until ``deadline``.
 
-        ``deadline`` is a time of ``time.monotonic`` (``default.api.timeout.ms`` from now unless given). Raises
-        ClientTimeoutError then, and at once what trying again does not help against, such as
-        GroupAuthorizationFailedError.
+        ``deadline`` is a time of ``time.monotonic`` (``default.api.timeout.ms`` from now unless given); then
+        ClientTimeoutError is raised. Errors that are not retriable, such as GroupAuthorizationFailedError, are raised
+        at once.
         """
         retry = Retry(self._cluster.config, deadline)
         return retry.run(lambda: self.find_now(kind, key, deadline=retry.deadline))
 
     def find_now(self, kind: CoordinatorType, key: str, *, deadline: float | None = None) -> Broker:
-        """As `find`, but CoordinatorNotAvailableError and CoordinatorLoadInProgressError are raised at once."""
+        """Do as `find` does, but raise CoordinatorNotAvailableError and CoordinatorLoadInProgressError at once."""
         with self._lock:
             known = self._found.get((kind, key))
         if known is not None:
@@ -75,22 +75,22 @@ class Coordinators:
         return found
 
     def forget(self, kind: CoordinatorType, key: str) -> None:
-        """Have the coordinator of ``key`` looked up before it is used again."""
+        """Forget the coordinator of ``key``, so that it is looked up before its next use."""
         with self._lock:
             self._found.pop((kind, key), None)
 
     def notice(self, kind: CoordinatorType, key: str, error: BaseException) -> None:
-        """Forget the coordinator of ``key`` where ``error``, which a request to it met, says that it may have moved."""
+        """Forget the coordinator of ``key`` where ``error``, raised by a request to it, may mean that it has moved."""
         if isinstance(error, _MOVED):
             self.forget(kind, key)
 
     def run(
         self, kind: CoordinatorType, key: str, attempt: Callable[[Broker, float], T], *, deadline: float | None = None
     ) -> T:
-        """Call ``attempt(coordinator, seconds it may take)`` until it returns, looking for the coordinator as needed.
+        """Call ``attempt(coordinator, timeout in seconds)`` until it returns; look the coordinator up as needed.
 
-        ``attempt`` raises the errors that the coordinator reports. Those that are retriable, lost connections included,
-        are tried again until ``deadline`` as in `find`; the others are raised at once.
+        ``attempt`` raises the errors that the coordinator reports. Retriable errors, lost connections among them, are
+        retried until ``deadline`` as in `find`. Other errors are raised at once.
         """
         retry = Retry(self._cluster.config, deadline)
         most = self._cluster.config.request_timeout
@@ -111,10 +111,10 @@ class Coordinators:
         deadline: float | None = None,
         max_version: int | None = None,
     ) -> Any:
-        """Send a request to the coordinator of ``key``; its response.
+        """Send a request to the coordinator of ``key`` and return its response.
 
-        ``check`` takes the response and raises what it reports; unless given, the response's ``error_code`` is raised.
-        Tries again and raises as `run` does.
+        ``check`` takes the response and raises the error that it reports. Unless it is given, the response's
+        ``error_code`` is raised. Retries and raises as `run` does.
         """
 
         def attempt(coordinator: Broker, timeout: float) -> Any:

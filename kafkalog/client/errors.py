@@ -1,6 +1,6 @@
-"""What can go wrong on the client's side of the wire.
+"""Errors on the client's side of the wire.
 
-Errors that a broker reports are the classes of ``kafkalog.protocol.errors`` (``KafkaError``); these are the rest.
+Errors that a broker reports are the classes of ``kafkalog.protocol.errors`` (``KafkaError``).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = [
 
 
 class ClientError(Exception):
-    """Base of everything that the client itself finds wrong."""
+    """Base of all errors that the client itself finds."""
 
     retriable: ClassVar[bool] = False
     """Whether the same call may succeed later."""
 
 
 class ConfigError(ClientError, ValueError):
-    """A property that cannot be used; the message names it and says what it may be."""
+    """A property cannot be used; the message names it and says what it may be."""
 
 
 class ConnectionFailedError(ClientError, ConnectionError):
@@ -40,9 +40,9 @@ class ConnectionFailedError(ClientError, ConnectionError):
 
 
 class InvalidResponseError(ConnectionFailedError):
-    """What came back is no answer to what was asked: a length or a correlation id lies, or the bytes do not parse.
+    """The response does not fit the request: a length or a correlation id is wrong, or the bytes do not parse.
 
-    Not retriable: the peer is probably no broker, or speaks TLS where plaintext was configured, or the reverse.
+    It is not retriable. The peer is probably not a broker, or one side speaks TLS and the other one plaintext.
     """
 
     retriable = False
@@ -53,20 +53,20 @@ class AuthenticationError(ClientError):
 
 
 class ClientTimeoutError(ClientError, TimeoutError):
-    """Nothing came within the time allowed; ``__cause__`` is the last error, where one was seen."""
+    """Nothing came within the time allowed; ``__cause__`` is the last error, if there was one."""
 
     retriable = True
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether the call that raised ``error`` may succeed later, perhaps after metadata has been fetched anew."""
+    """Tell whether the call that raised ``error`` may succeed later, perhaps once metadata has been fetched again."""
     return isinstance(error, ClientError | KafkaError) and error.retriable
 
 
 def about(code: int, what: str, reason: str | None = None) -> KafkaError:
-    """The error of a code that a broker has answered, its message about ``what`` and with the broker's ``reason``."""
+    """Make the error for a code that a broker has answered; its message has the subject and the broker's ``reason``."""
     error = error_for(code)
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and what.startswith("topic "):
-        # Brokers have a sentence about the partitions that they host, which says less.
+        # The broker's own message is about the partitions that it hosts, and says less.
         return type(error)(f"{what} does not exist")
     return type(error)(f"{what}: {reason or error.message}")

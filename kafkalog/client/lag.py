@@ -1,4 +1,4 @@
-"""How far a group is behind in each partition. Pure: what was read of the group and of the logs comes in as values."""
+"""How far a group is behind in each partition: functions of values that others have read from the broker."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from kafkalog.client.types import TopicPartition
 
 
 class PartitionLag(NamedTuple):
-    """A partition of a group: who reads it, what is committed, where the log ends.
+    """A partition of a group: its member, its committed offset and the end of its log.
 
-    ``member`` is None where nobody has the partition, ``committed`` where nothing is committed, ``end`` (the high
-    watermark) where it is not known: the partition has no leader, or is no more.
+    Attributes:
+        member: None where no member has the partition.
+        committed: None where nothing is committed.
+        end: The high watermark. None where it is unknown, because the partition has no leader or does not exist any
+            more.
     """
 
     partition: TopicPartition
@@ -23,7 +26,8 @@ class PartitionLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """Offsets that are committed by nobody, records or not; below 0 where the log was truncated below them."""
+        """The number of offsets between the committed offset and the end; below 0 where the log was truncated below
+        it."""
         if self.committed is None or self.end is None:
             return None
         return self.end - self.committed.offset
@@ -34,7 +38,8 @@ def lags(
     committed: Mapping[TopicPartition, CommittedOffset],
     ends: Mapping[TopicPartition, int],
 ) -> list[PartitionLag]:
-    """Every partition that a member has, those of who has most first, and then those that are only committed."""
+    """List every partition that a member has, largest members first, and then the partitions that are only
+    committed."""
     found: list[PartitionLag] = []
     assigned: set[TopicPartition] = set()
     for member in sorted(description.members, key=lambda each: -len(each.assignment)):

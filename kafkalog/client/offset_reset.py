@@ -1,8 +1,8 @@
-"""Where a group's committed offsets are moved to: the rules of ``kafka-consumer-groups.sh --reset-offsets``.
+"""The rules by which a group's committed offsets are moved: those of ``kafka-consumer-groups.sh --reset-offsets``.
 
-Pure: what the group has committed and what the logs hold is given, the new offsets come out. What a rule names outside
-of a partition's log is moved to the nearest end of it, with a warning, as Kafka's tool does; so a group is never left
-with a position that its consumers would have to reset.
+These are functions of values: from the committed offsets and the ranges of the logs to the new offsets. An offset
+outside of a partition's log is moved to the nearest end of the log, with a warning, as Kafka's tool does. So a group
+never gets a position that its consumers would have to reset.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class ResetError(ValueError):
 
 
 class LogRange(NamedTuple):
-    """The offsets that a partition has: ``start`` is the log start offset, ``end`` the high watermark."""
+    """The offsets of a partition's log: ``start`` is the log start offset, ``end`` the high watermark."""
 
     start: int
     end: int
@@ -40,19 +40,19 @@ class ToOffset(NamedTuple):
 
 
 class ShiftBy(NamedTuple):
-    """The committed offset and so many more, or fewer where ``by`` is negative."""
+    """The committed offset plus ``by``, which may be negative."""
 
     by: int
 
 
 class ToTimestamp(NamedTuple):
-    """The first record that is not older (ms since 1970)."""
+    """The offset of the first record that is not older than a timestamp (ms since 1970)."""
 
     timestamp: int
 
 
 class ToPlan(NamedTuple):
-    """An offset for each partition, as an earlier plan had it."""
+    """An offset for each partition, taken from an earlier plan."""
 
     offsets: Mapping[TopicPartition, int]
 
@@ -61,7 +61,7 @@ Rule: TypeAlias = To | ToOffset | ShiftBy | ToTimestamp | ToPlan
 
 
 class Plan(NamedTuple):
-    """The offsets to commit, sorted by partition, and what the user should know of them."""
+    """The offsets to commit, sorted by partition, and warnings for the user."""
 
     offsets: dict[TopicPartition, int]
     warnings: list[str]
@@ -75,15 +75,17 @@ def plan_reset(
     logs: Mapping[TopicPartition, LogRange],
     at_time: Mapping[TopicPartition, int] | None = None,
 ) -> Plan:
-    """The new offsets of a group in ``partitions``.
+    """Plan the new offsets of a group in ``partitions``.
 
     Args:
-        committed: what the group has committed; partitions without are not in it.
-        logs: the range of each of ``partitions``.
-        at_time: for `ToTimestamp`, the offset of the first record that is not older, -1 where every record is.
+        rule: How the offsets are moved.
+        partitions: The partitions to plan for.
+        committed: The group's committed offsets, without partitions that have none.
+        logs: The range of each partition's log.
+        at_time: For `ToTimestamp`, the offset of the first record that is not older; -1 where all records are older.
 
     Raises:
-        ResetError: nothing is committed that could be shifted, or the plan lacks a partition.
+        ResetError: A partition has no committed offset to shift, or the earlier plan does not have the partition.
     """
     offsets: dict[TopicPartition, int] = {}
     warnings: list[str] = []
@@ -95,7 +97,7 @@ def plan_reset(
                 warnings.append(f"no record of partition {tp} is that late: its offset becomes the latest, {log.end}")
             offsets[tp] = log.end if found < 0 else found
         elif rule is To.CURRENT:
-            # What is committed stays, wherever it is; only a partition without one gets the end of the log.
+            # A committed offset stays, wherever it is. Only a partition without one gets the end of the log.
             offsets[tp] = committed.get(tp, log.end)
         else:
             offsets[tp] = _within(tp, _wanted(rule, tp, committed, log), log, warnings)
@@ -103,7 +105,7 @@ def plan_reset(
 
 
 def _wanted(rule: Rule, tp: TopicPartition, committed: Mapping[TopicPartition, int], log: LogRange) -> int:
-    """What the rule says of a partition, be it in the log or not."""
+    """Apply the rule to a partition; the offset may be outside of the log."""
     if isinstance(rule, ToOffset):
         return rule.offset
     if isinstance(rule, ShiftBy):

@@ -26,11 +26,11 @@ def list_offsets(
     isolation_level: int = READ_UNCOMMITTED,
     deadline: float | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """The offset of each partition's first record with at least the given timestamp (ms), -2 earliest, -1 latest.
+    """Find the offset of each partition's first record with at least the given timestamp (ms; -2 earliest, -1 latest).
 
-    Each leader is asked once for all of its partitions; those that fail with a retriable error are asked for again
-    until ``deadline`` (``time.monotonic``; ``default.api.timeout.ms`` from now unless given). Raises ClientTimeoutError
-    then, and the error of a partition where trying again cannot help, such as UnknownTopicOrPartitionError.
+    Each leader is asked once for all of its partitions. Partitions that fail with a retriable error are asked for again
+    until ``deadline`` (``time.monotonic``; ``default.api.timeout.ms`` from now unless given), which then raises
+    ClientTimeoutError. An error of a partition that is not retriable, such as UnknownTopicOrPartitionError, is raised.
     """
     retry = Retry(cluster.config, deadline)
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
@@ -52,7 +52,7 @@ def _ask(
     retry: Retry,
     found: dict[TopicPartition, OffsetAndTimestamp],
 ) -> dict[TopicPartition, Exception]:
-    """Ask every leader once; what failed, retriably, is returned."""
+    """Ask every leader once; return the partitions that failed with a retriable error."""
     failed: dict[TopicPartition, Exception] = {}
     by_leader: dict[int, list[tuple[TopicPartition, int]]] = defaultdict(list)
     cluster.metadata({tp.topic for tp in partitions}, deadline=retry.deadline)

@@ -1,4 +1,4 @@
-"""Telling that no broker answers: once when it begins, once when it is over, however many threads try meanwhile."""
+"""Log once that no broker answers, and once that one answers again, however many threads try meanwhile."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ _log = logging.getLogger(__name__)
 
 
 class Outage:
-    """Whether the brokers of one cluster answer. Safe for use by several threads."""
+    """Keep whether the brokers of one cluster answer. Safe for use by several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._told = False
 
     def began(self, error: Exception) -> None:
-        """No broker has answered, for this reason; a warning, unless there was one already."""
+        """Note that no broker has answered, for this reason; log a warning unless one was logged already."""
         with self._lock:
             told, self._told = self._told, True
         if not told:
             _log.warning("no broker answers; trying again: %s", error)
 
     def over(self, address: str) -> None:
-        """The broker at ``address`` has answered; told where it was told that none does."""
+        """Note that the broker at ``address`` has answered; log it where the outage was logged."""
         if not self._told:
             return
         with self._lock:

@@ -1,4 +1,4 @@
-"""Trying again until a deadline, with growing pauses (KIP-580)."""
+"""Retry calls until a deadline, with growing pauses (KIP-580)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kafkalog.protocol.errors import UnknownTopicIdError, UnknownTopicOrPartitio
 T = TypeVar("T")
 
 UNKNOWN_TOPIC_TRIES = 5
-"""A topic that was just created may be unknown to some brokers for a moment; one that is still unknown after as many
-tries does not exist, and waiting for it until the deadline would only hide a misspelt name."""
+"""A topic that was just created may be unknown to some brokers for a moment. One that is still unknown after this many
+tries does not exist. To wait for it until the deadline would only hide a misspelt name."""
 
 
 class Retry:
-    """The pauses between the tries of one call.
+    """Compute the pauses between the tries of one call.
 
     ``deadline`` is a time of ``time.monotonic``; None means ``default.api.timeout.ms`` from now.
     """
@@ -38,14 +38,14 @@ class Retry:
         return max(self.deadline - time.monotonic(), 0.0)
 
     def reset(self) -> None:
-        """Begin again with short pauses: something has succeeded."""
+        """Begin again with short pauses, because a try has succeeded."""
         self._tries = self._unknown_topic = 0
         self._before = ""
 
     def pause(self, error: Exception) -> float:
-        """Seconds to wait before the next try; raises ``error`` where that cannot help.
+        """Return how many seconds to wait before the next try.
 
-        ClientTimeoutError where the deadline would come first.
+        Raises ``error`` where another try does not help, and ClientTimeoutError where the deadline would come first.
         """
         if not is_retriable(error):
             raise error
@@ -58,18 +58,18 @@ class Retry:
         if self.left <= seconds:
             if isinstance(error, ClientTimeoutError):
                 raise error
-            # The last try may have had no time left, and then only those before it tell what is wrong.
+            # The last try may have had no time left. Then only the error before it says what is wrong.
             before = f"; before that: {self._before}" if self._before not in ("", str(error)) else ""
             raise ClientTimeoutError(f"gave up after {self._tries} tries: {error}{before}") from error
         self._before = str(error)
         return float(seconds)
 
     def after(self, error: Exception) -> None:
-        """Wait as long as `pause` says."""
+        """Sleep for the time that `pause` returns."""
         time.sleep(self.pause(error))
 
     def run(self, attempt: Callable[[], T], between: Callable[[Exception], None] | None = None) -> T:
-        """Call ``attempt`` until it returns; ``between`` is called with the error before every further try."""
+        """Call ``attempt`` until it returns. Before every further try, call ``between`` with the error."""
         while True:
             try:
                 return attempt()

@@ -37,7 +37,7 @@ def _load_own_certificate(context: ssl.SSLContext, config: ClientConfig) -> None
     password = config.ssl_key_password
     try:
         if config.ssl_keystore_certificate_chain and config.ssl_keystore_key:
-            # The ssl module reads keys from files alone.
+            # The ssl module can read keys only from files.
             chain, key = _unfold(config.ssl_keystore_certificate_chain), _unfold(config.ssl_keystore_key)
             handle, path = tempfile.mkstemp(suffix=".pem")
             try:
@@ -56,5 +56,5 @@ def _load_own_certificate(context: ssl.SSLContext, config: ClientConfig) -> None
 
 
 def _unfold(pem: str | None) -> str | None:
-    """PEM text with the line breaks that properties files write as \\n."""
+    """Replace the \\n that properties files write in PEM text by line breaks."""
     return None if pem is None else pem.replace("\\n", "\n")

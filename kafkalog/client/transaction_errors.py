@@ -1,8 +1,8 @@
-"""What goes wrong in a transaction, by what is left to do: abort it, or give the producer up.
+"""Errors of transactions, sorted by what can still be done: abort the transaction, or give the producer up.
 
-An error that another try helps against is none of these; it is tried again until the call's deadline, and then is a
-ClientTimeoutError, after which the same call may be made again. The rest is sorted as Java's TransactionManager sorts
-it (KIP-98, KIP-360, KIP-588, KIP-890).
+Retriable errors are not among them. Such an error is retried until the call's deadline, which raises
+ClientTimeoutError; then the same call may be made again. The other errors are sorted as Java's TransactionManager sorts
+them (KIP-98, KIP-360, KIP-588, KIP-890).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kafkalog.client.errors import ClientError
 from kafkalog.protocol.errors import ErrorCode, KafkaError, ProducerFencedError
 
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-"""Old brokers tell the second where newer ones tell the first."""
+"""Old brokers answer the second code where newer ones answer the first."""
 _ABORTABLE = frozenset(
     {
         ErrorCode.TRANSACTION_ABORTABLE,
@@ -39,23 +39,23 @@ _UNSURE = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_I
 
 
 class TransactionError(ClientError):
-    """A transaction cannot go on; ``__cause__`` is what went wrong."""
+    """A transaction cannot go on; ``__cause__`` is the error that stopped it."""
 
 
 class AbortableTransactionError(TransactionError):
-    """This transaction can only be aborted; the producer can begin another one then."""
+    """This transaction can only be aborted. Then the producer can begin another one."""
 
 
 class FatalTransactionError(TransactionError):
-    """The producer cannot be used any more; another one with the same transactional id may go on."""
+    """The producer cannot be used any more. Another producer with the same transactional id may go on."""
 
 
 class FencedError(FatalTransactionError, ProducerFencedError):
-    """Another producer with the same transactional id has taken over; this one can only be closed."""
+    """Another producer with the same transactional id has taken over. This one can only be closed."""
 
 
 class Operation(Enum):
-    """What was asked of a coordinator or a leader; the value is how messages call it."""
+    """The operations of a transaction; the value is the operation's name in messages."""
 
     INIT = "getting a producer id"
     ADD_PARTITIONS = "adding partitions"
@@ -65,7 +65,7 @@ class Operation(Enum):
 
 
 def transaction_error(operation: Operation, error: KafkaError, transactional_id: str) -> TransactionError:
-    """The error to raise for one that a coordinator reported and that another try does not help against."""
+    """Make the error to raise for one that a coordinator reported and that is not retriable."""
     code = error.code
     if code in _FENCED:
         found: TransactionError = FencedError(
@@ -80,12 +80,13 @@ def transaction_error(operation: Operation, error: KafkaError, transactional_id:
 
 
 def needs_new_epoch(error: BaseException | None) -> bool:
-    """Whether the coordinator has lost the producer, so that the next transaction needs another epoch (KIP-360)."""
+    """Tell whether the coordinator has forgotten the producer, so that the next transaction needs another epoch
+    (KIP-360)."""
     cause = error.__cause__ if isinstance(error, TransactionError) else error
     return isinstance(cause, KafkaError) and cause.code in _UNSURE
 
 
 def cannot_be_ended(error: BaseException | None) -> bool:
-    """Whether the coordinator refuses to end the transaction: its producer id is out of date."""
+    """Tell whether the coordinator refuses to end the transaction because the producer id is out of date."""
     cause = error.__cause__ if isinstance(error, TransactionError) else error
     return isinstance(cause, KafkaError) and cause.code == ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -1,9 +1,9 @@
-"""The requests of a transaction (KIP-98) as plain calls, each tried again as long as that may help.
+"""The requests of a transaction (KIP-98) as plain calls, each retried as long as that may help.
 
-The order is Kafka's: `init`, then for every transaction `add_partitions` before the first batch goes to a partition,
-`add_offsets` and `commit_offsets` for what was consumed, and `end`. Batches themselves are the producer's
-(``kafkalog.client.producer``). Nothing is kept between calls but the producer id and epoch, which another process may
-go on with: `end_transaction` ends what somebody else wrote.
+Their order is Kafka's. `init` comes first. Each transaction has `add_partitions` before the first batch goes to a
+partition, `add_offsets` and `commit_offsets` for consumed offsets, and `end`. The producer
+(``kafkalog.client.producer``) sends the batches themselves. The producer id and epoch are the only state between calls,
+and another process may take them over: `end_transaction` ends a transaction that another process wrote.
 """
 
 from __future__ import annotations
@@ -43,26 +43,31 @@ T = TypeVar("T")
 DEFAULT_TIMEOUT_MS = 60_000
 """transaction.timeout.ms of Kafka's producer."""
 CONCURRENT_BACKOFF_S = 0.02
-"""Pause where the previous transaction is still being completed, which takes a few milliseconds (KAFKA-5482)."""
+"""The pause while the previous transaction is still being completed, which takes a few milliseconds (KAFKA-5482)."""
 _ONE_TRANSACTION = 3
-"""AddPartitionsToTxn 4 and later are for brokers."""
+"""AddPartitionsToTxn 4 and later are for brokers only."""
 
 
 class ProducerIdentity(NamedTuple):
-    """Who writes, to brokers: a producer id and its epoch; -1 and -1 for nobody yet."""
+    """The identity of a producer: its id and epoch; -1 and -1 before it has one."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
 
 
 class TransactionRequests(Closing):
-    """The requests of one transactional id. Safe for use by several threads, of which one at a time may `init`.
+    """Send the requests of one transactional id. Safe for use by several threads, but only one at a time may call
+    `init`.
 
-    ``source`` is a client's configuration, or a Cluster, which stays the caller's. ``identity`` is the producer id and
-    epoch that another process got by `init`. Every call waits until ``deadline`` (``time.monotonic``;
-    ``default.api.timeout.ms`` from now unless given) and raises ClientTimeoutError then: it may be made again. Other
-    errors are FencedError and other FatalTransactionErrors, after which no call here succeeds, and
-    AbortableTransactionError, after which `end` with ``commit=False`` does.
+    Every call waits until ``deadline`` (``time.monotonic``; ``default.api.timeout.ms`` from now unless given), then
+    raises ClientTimeoutError, and may be made again. After FencedError or another FatalTransactionError no call here
+    succeeds. After AbortableTransactionError `end` with ``commit=False`` succeeds.
+
+    Args:
+        source: A client's configuration; or a Cluster, which `close` leaves open.
+        transactional_id: The transactional id.
+        transaction_timeout_ms: When the coordinator aborts a transaction that its producer does not end.
+        identity: The producer id and epoch that another process got from `init`.
     """
 
     def __init__(
@@ -86,24 +91,24 @@ class TransactionRequests(Closing):
             self._cluster.close()
 
     def init(self, *, deadline: float | None = None) -> ProducerIdentity:
-        """Get a producer id and epoch; whoever had an older epoch is fenced, and their open transaction aborted."""
+        """Get a producer id and epoch. A producer with an older epoch is fenced, and its open transaction aborted."""
         return self._init(ProducerIdentity(), deadline)
 
     def raise_epoch(self, *, deadline: float | None = None) -> ProducerIdentity:
         """Get the next epoch of the present producer id, whose transaction has ended (KIP-360).
 
-        FencedError where somebody else got one meanwhile.
+        Raises FencedError where another producer has got an epoch meanwhile.
         """
         return self._init(self.identity, deadline)
 
     def add_partitions(self, partitions: Iterable[TopicPartition], *, deadline: float | None = None) -> None:
-        """Tell the coordinator that batches of the transaction go to these partitions, which begins it."""
+        """Add partitions to the transaction, before batches go there; the first call begins it at the coordinator."""
         wanted = set(partitions)
         if wanted:
             self._ask(Operation.ADD_PARTITIONS, lambda node_id, timeout: self._add(node_id, timeout, wanted), deadline)
 
     def add_partitions_now(self, partitions: Iterable[TopicPartition], *, deadline: float) -> None:
-        """As `add_partitions`, but what another try may help against is raised, too, as it is, at once."""
+        """Do as `add_partitions` does, but try only once: retriable errors are raised as well, unchanged."""
         kind, key = CoordinatorType.TRANSACTION, self.transactional_id
         try:
             coordinator = self._coordinators.find_now(kind, key, deadline=deadline)
@@ -116,7 +121,7 @@ class TransactionRequests(Closing):
             raise transaction_error(Operation.ADD_PARTITIONS, error, key) from error
 
     def add_offsets(self, group: str, *, deadline: float | None = None) -> None:
-        """Tell the coordinator that offsets of this consumer group belong to the transaction, which begins it."""
+        """Add a consumer group to the transaction, before its offsets are committed; this may begin the transaction."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.identity.producer_id,
@@ -137,9 +142,10 @@ class TransactionRequests(Closing):
         *,
         deadline: float | None = None,
     ) -> None:
-        """Commit the next offsets to read, which count once the transaction commits; after `add_offsets`.
+        """Commit the next offsets to read, after `add_offsets`. They take effect when the transaction commits.
 
-        With a consumer's group metadata (KIP-447) the group's coordinator refuses those of a member that was replaced.
+        With a consumer's group metadata (KIP-447), the group's coordinator refuses offsets of a member that was
+        replaced.
         """
         if not offsets:
             return
@@ -177,10 +183,10 @@ class TransactionRequests(Closing):
         self._ask(Operation.COMMIT_OFFSETS, attempt, deadline, group=member.group_id)
 
     def end(self, commit: bool, *, deadline: float | None = None) -> None:
-        """Commit or abort the transaction; it is decided when this returns, and visible a moment later.
+        """Commit or abort the transaction. The outcome is decided when this returns, and visible a moment later.
 
-        FatalTransactionError (INVALID_TXN_STATE) where no partition and no group were added, or where it was ended the
-        other way. Ending it once more in the same way does nothing.
+        Raises FatalTransactionError (INVALID_TXN_STATE) where no partition and no group were added, or where the
+        transaction was ended the other way. A repeated call with the same outcome does nothing.
         """
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
@@ -225,7 +231,7 @@ class TransactionRequests(Closing):
         )
 
         def attempt(node_id: int, timeout: float) -> ProducerIdentity:
-            # Below version 3 no epoch of an id at hand can be asked for.
+            # Before version 3 a request cannot ask for the next epoch of a given producer id.
             answer: InitProducerIdResponse = self._cluster.request_to(node_id, request, timeout=timeout)
             _raise(answer.error_code, f"transaction.timeout.ms={self.transaction_timeout_ms}")
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)
@@ -240,7 +246,7 @@ class TransactionRequests(Closing):
         deadline: float | None,
         group: str | None = None,
     ) -> T:
-        """Run ``attempt`` at the coordinator of the transactional id, or of ``group``, until it is through."""
+        """Run ``attempt`` at the coordinator of the transactional id, or of ``group``, until it succeeds."""
         retry = Retry(self._cluster.config, deadline)
 
         def patiently(coordinator: Broker, timeout: float) -> T:
@@ -269,9 +275,9 @@ def end_transaction(
     *,
     deadline: float | None = None,
 ) -> None:
-    """Commit or abort what a producer of any process has written under this producer id and epoch.
+    """Commit or abort the transaction that a producer of any process has written under this producer id and epoch.
 
-    Waits and raises as ``TransactionRequests.end``.
+    Waits and raises as ``TransactionRequests.end`` does.
     """
     identity = ProducerIdentity(producer_id, producer_epoch)
     with TransactionRequests(source, transactional_id, identity=identity) as requests:
@@ -285,7 +291,8 @@ def _raise(code: int, what: str) -> None:
 
 
 def _raise_worst(results: Iterable[tuple[int, str]]) -> None:
-    """Raise one of the errors: one that cannot be tried again, if any, and what was not attempted last of all."""
+    """Raise one of the errors: rather one that is not retriable; OPERATION_NOT_ATTEMPTED only where there is no
+    other."""
     errors = [(error_for(code), what) for code, what in results if code]
     if errors:
         error, what = min(

@@ -1,4 +1,4 @@
-"""Values that the client's modules give and take."""
+"""Values that the client's modules take and return."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 EARLIEST = -2
 """Timestamp that stands for the first offset that the log still holds."""
 LATEST = -1
-"""Timestamp that stands for the end of the log: the high watermark, or the last stable offset to read_committed."""
+"""Timestamp that stands for the end of the log: the high watermark, or, for read_committed, the last stable offset."""
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
@@ -23,9 +23,9 @@ class TopicPartition(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An offset that was looked up; offset -1 where no record is that late.
+    """An offset found by a look-up; -1 where no record has the timestamp or a later one.
 
-    ``timestamp`` (ms) and ``leader_epoch`` are -1 where the broker does not tell them.
+    ``timestamp`` (ms) and ``leader_epoch`` are -1 where the broker does not report them.
     """
 
     offset: int
@@ -34,7 +34,8 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A position to commit: the next offset to read, the leader epoch of the last record read (-1: unknown), a note."""
+    """A position to commit: the next offset to read, the leader epoch of the last record read (-1: unknown), and a
+    note."""
 
     offset: int
     leader_epoch: int = -1
@@ -42,7 +43,8 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who commits offsets for a consumer group (KIP-447); with the defaults somebody outside of the group."""
+    """The member that commits offsets of a consumer group (KIP-447); the defaults stand for a client that is no
+    member."""
 
     group_id: str
     generation_id: int = -1
@@ -51,7 +53,10 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """One record as a consumer sees it. ``timestamp`` in ms; ``timestamp_type`` 0 CreateTime, 1 LogAppendTime."""
+    """A record as a consumer sees it.
+
+    ``timestamp`` is in ms; ``timestamp_type`` is 0 for CreateTime and 1 for LogAppendTime.
+    """
 
     topic: str
     partition: int

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class ResourceType(IntEnum):
-    """What has a configuration."""
+    """The kind of thing that a configuration belongs to."""
 
     TOPIC = 2
     BROKER = 4
@@ -30,7 +30,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a configuration's value comes from."""
+    """The place that a configuration's value comes from."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -44,7 +44,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """What `ConfigAdmin.incremental_alter_configs` does to a configuration; the last two are for lists."""
+    """The ways in which `ConfigAdmin.incremental_alter_configs` changes a value; the last two are for lists."""
 
     SET = 0
     DELETE = 1
@@ -53,7 +53,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """A topic or a group by name, or a broker by id (``""``: the default of all brokers)."""
+    """A topic or a group by its name, or a broker by its id (``""``: the default of all brokers)."""
 
     type: ResourceType
     name: str
@@ -68,7 +68,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSynonym(NamedTuple):
-    """A place that a configuration's value may come from, and the value there."""
+    """A place that a configuration's value may come from, and the value set there."""
 
     name: str
     value: str | None
@@ -78,7 +78,7 @@ class ConfigSynonym(NamedTuple):
 class ConfigEntry(NamedTuple):
     """One configuration; ``value`` is None where it is unset or secret.
 
-    ``synonyms``: where the value comes from and would come from next, if they were asked for.
+    ``synonyms`` lists the places of the value in their order of precedence, where they were asked for.
     """
 
     name: str
@@ -94,7 +94,7 @@ class ConfigEntry(NamedTuple):
 
 
 class ConfigChange(NamedTuple):
-    """A change of one configuration; ``value`` is not needed to DELETE."""
+    """A change of one configuration; DELETE needs no ``value``."""
 
     name: str
     value: str | None = None
@@ -110,7 +110,11 @@ class ConfigAdmin:
     def describe_configs(
         self, resources: Iterable[ConfigResource], names: Sequence[str] | None = None, *, synonyms: bool = False
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """The configurations of topics, brokers and groups, or those of them that are called one of ``names``."""
+        """Read the configurations of topics, brokers and groups; only those called one of ``names``, where names are
+        given.
+
+        ``synonyms`` adds to each entry the places that its value may come from.
+        """
         described = {}
         for resource in resources:
             request = DescribeConfigsRequest(
@@ -142,7 +146,8 @@ class ConfigAdmin:
     def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Iterable[ConfigChange]], *, validate_only: bool = False
     ) -> None:
-        """Change single configurations; the others stay as they are. Raises InvalidConfigError, …."""
+        """Change single configurations; the others stay as they are. Raises InvalidConfigError and other errors of the
+        broker."""
         for resource, wanted in changes.items():
             configs = [
                 IncrementalConfig(name=change.name, config_operation=change.operation, value=change.value)
@@ -161,7 +166,7 @@ class ConfigAdmin:
     def alter_configs(
         self, configs: Mapping[ConfigResource, Mapping[str, str]], *, validate_only: bool = False
     ) -> None:
-        """Replace all configurations of each resource: what is not named goes back to its default.
+        """Replace all configurations of each resource: every one that is not given goes back to its default.
 
         `incremental_alter_configs` is safer, and needs Kafka 2.3.
         """
@@ -182,7 +187,7 @@ class ConfigAdmin:
         _raise(result)
 
     def _to_resource(self, resource: ConfigResource, request: Any) -> Any:
-        """Ask the broker that a broker's configuration is about, any broker for everything else."""
+        """Send a request about one broker's configuration to that broker, and any other request to any broker."""
         if resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name:
             retry = Retry(self._cluster.config)
             known = self._cluster.metadata([], deadline=retry.deadline, refresh=True).brokers

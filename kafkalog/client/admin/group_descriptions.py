@@ -1,4 +1,4 @@
-"""What there is to know of a consumer group from outside, as values, and how the coordinator's answers become them."""
+"""Consumer groups and their members as values, and how the coordinators' answers become these values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kafkalog.protocol.messages import describe_groups as classic
 
 CLASSIC_TYPE, CONSUMER_TYPE = "Classic", "Consumer"
 EMPTY, DEAD = "Empty", "Dead"
-"""States of a group without members, and of one that does not exist."""
+"""The states of a group without members, and of a group that does not exist."""
 
 
 class GroupListing(NamedTuple):
-    """A group in a list; ``state`` and ``type`` are empty where the broker is too old to tell them."""
+    """A group in a list; ``state`` and ``type`` are empty where the broker is too old to report them."""
 
     group: str
     protocol_type: str
@@ -25,10 +25,13 @@ class GroupListing(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """One member. ``instance_id`` is its ``group.instance.id``, None for a dynamic member.
+    """A member of a group.
 
-    ``assignment``: its partitions, sorted. ``target``: those that it shall have, in a group of KIP-848; None elsewhere.
-    ``epoch``: its member epoch, -1 in the classic protocol.
+    Attributes:
+        instance_id: Its ``group.instance.id``; None for a dynamic member.
+        assignment: Its partitions, sorted.
+        target: The partitions that the coordinator wants it to have (KIP-848); None in the classic protocol.
+        epoch: Its member epoch (KIP-848); -1 in the classic protocol.
     """
 
     member_id: str
@@ -41,10 +44,12 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group as its coordinator sees it: ``state`` is `DEAD` where there is none of that name.
+    """A group as its coordinator sees it; ``state`` is `DEAD` where no group has that name.
 
-    ``assignor``: how partitions are assigned; the classic protocol knows it while the group is stable. ``epoch`` (the
-    group epoch) and ``assignment_epoch`` are those of KIP-848, -1 in the classic protocol.
+    Attributes:
+        assignor: The name of the assignor. The coordinator of a classic group knows it only while the group is stable.
+        epoch: The group epoch (KIP-848); -1 in the classic protocol.
+        assignment_epoch: The epoch of the target assignment (KIP-848); -1 in the classic protocol.
     """
 
     group: str
@@ -59,9 +64,9 @@ class GroupDescription(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """A committed position: the next offset to read, and the note that came with it.
+    """A committed position: the next offset to read, and the note committed with it.
 
-    ``leader_epoch``: of the last record read, -1 where unknown.
+    ``leader_epoch`` is that of the last record read, -1 where it is unknown.
     """
 
     offset: int
@@ -70,22 +75,23 @@ class CommittedOffset(NamedTuple):
 
 
 class MemberToRemove(NamedTuple):
-    """A member by the id that the coordinator gave it, or a static one by its ``group.instance.id``."""
+    """A member to remove: by its member id, or a static member by its ``group.instance.id``."""
 
     member_id: str = ""
     instance_id: str | None = None
 
 
 def is_of_consumers(protocol_type: str) -> bool:
-    """Whether a group is one of consumers, or only keeps offsets as one would: others are of Kafka Connect and such."""
+    """Tell whether a group has consumers as members, or only stores offsets; other groups are those of Kafka Connect
+    etc."""
     return protocol_type in (PROTOCOL_TYPE, "")
 
 
 def of_classic(group: classic.DescribedGroup, coordinator: Broker) -> GroupDescription:
-    """A group of the classic protocol.
+    """Describe a group of the classic protocol.
 
-    Assignments are decoded where the members are consumers; the bytes of other protocols (``connect``) are their own.
-    Raises MalformedMemberDataError where a member's assignment is none.
+    Assignments are decoded where the members are consumers; other protocols (``connect``) have formats of their own.
+    Raises MalformedMemberDataError where a member's assignment cannot be decoded.
     """
     consumers = group.protocol_type == PROTOCOL_TYPE
     members = tuple(
@@ -110,7 +116,7 @@ def of_classic(group: classic.DescribedGroup, coordinator: Broker) -> GroupDescr
 
 
 def of_next_generation(group: next_generation.DescribedGroup, coordinator: Broker) -> GroupDescription:
-    """A group of the protocol of KIP-848."""
+    """Describe a group of the protocol of KIP-848."""
     members = tuple(
         GroupMember(
             each.member_id,
@@ -137,7 +143,7 @@ def of_next_generation(group: next_generation.DescribedGroup, coordinator: Broke
 
 
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
-    """Of a member of a classic group; a group that is not stable has no assignments, and no bytes."""
+    """Decode a member's assignment. In a group that is not stable it is empty, and has no bytes."""
     return tuple(sorted(decode_assignment(data).partitions)) if data else ()
 
 

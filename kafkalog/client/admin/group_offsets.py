@@ -1,7 +1,7 @@
-"""The offsets that a consumer group has committed, read and written from outside of the group (as admin tools do).
+"""The committed offsets of a consumer group, read and written from outside of the group, as admin tools do.
 
-A commit names no member: the group's coordinator takes it while the group has no members, and refuses it otherwise
-(UnknownMemberIdError). Lag tools read what is committed; nothing is consumed by it.
+A commit names no member. The group's coordinator accepts it while the group has no members, and otherwise refuses it
+(UnknownMemberIdError). Reading them consumes nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _ONE_GROUP = 7
 
 
 class GroupOffsets:
-    """Committed offsets of one consumer group. The coordinator is looked up when needed, and again when it moved."""
+    """Read and write the committed offsets of one group. The coordinator is looked up when needed, and again when it
+    moved."""
 
     def __init__(self, cluster: Cluster, group: str, *, coordinators: Coordinators | None = None) -> None:
         self._cluster = cluster
@@ -45,10 +46,10 @@ class GroupOffsets:
     ) -> None:
         """Commit positions (the next offsets to read), with a note that the group's description shows.
 
-        Tried again until ``deadline`` (``time.monotonic``; ``default.api.timeout.ms`` from now unless given), then
-        ClientTimeoutError. What trying again does not help against is raised at once: UnknownMemberIdError where the
-        group has members, GroupAuthorizationFailedError, …, and the first error of a partition, after the others have
-        been committed.
+        Retriable errors are retried until ``deadline`` (``time.monotonic``; ``default.api.timeout.ms`` from now unless
+        given), which then raises ClientTimeoutError. Other errors are raised at once: UnknownMemberIdError where the
+        group has members, GroupAuthorizationFailedError and others. The first error of a partition is raised once the
+        other partitions have been committed.
         """
         if not offsets:
             return
@@ -75,7 +76,7 @@ class GroupOffsets:
     def committed(
         self, partitions: Collection[TopicPartition] | None = None, *, deadline: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Committed positions of these partitions (None: of all), without those that have none."""
+        """Read the committed positions of these partitions (None: all); partitions without one are left out."""
         topics: dict[str, list[int]] = defaultdict(list)
         for tp in partitions or ():
             topics[tp.topic].append(tp.partition)

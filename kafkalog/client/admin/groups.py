@@ -1,11 +1,13 @@
-"""Consumer groups from outside: what there is, who is in them, how far they are; their offsets changed, groups deleted.
+"""Consumer groups seen from outside: list and describe them, read and change their offsets, remove members, delete
+them.
 
-Every request about a group goes to its coordinator, which is looked up first and again when it moved. Groups of both
-protocols are described alike: the classic one (JoinGroup, SyncGroup) and the one of KIP-848 (ConsumerGroupHeartbeat).
+Every request about a group goes to the group's coordinator. The coordinator is looked up first, and again when it has
+moved. Groups of both protocols are described alike: the classic one (JoinGroup, SyncGroup) and that of KIP-848
+(ConsumerGroupHeartbeat).
 
 Where a call names several groups, partitions or members, each has an outcome of its own: None, or the error that the
-coordinator reports. Errors that trying again may help against are tried until ``default.api.timeout.ms`` is over, and
-then the call raises ClientTimeoutError.
+coordinator reports. Retriable errors are retried until ``default.api.timeout.ms`` is over; then the call raises
+ClientTimeoutError.
 """
 
 from __future__ import annotations
@@ -55,13 +57,13 @@ from kafkalog.protocol.messages.offset_delete import (
 from kafkalog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 
 _STATES_SINCE, _TYPES_SINCE = 4, 5
-"""Versions of ListGroups that filter by state and by type."""
+"""The first versions of ListGroups that filter by state and by type."""
 _MANY_GROUPS_SINCE = 8
-"""The version of OffsetFetch that asks for many groups at once."""
+"""The first version of OffsetFetch that asks for many groups at once."""
 _STABLE_SINCE = 7
-"""The version of OffsetFetch that can wait for transactions."""
+"""The first version of OffsetFetch that can wait for open transactions."""
 _BATCH_SINCE = 3
-"""The version of LeaveGroup that takes several members, static ones too."""
+"""The first version of LeaveGroup that removes several members, and static members."""
 _REASON = "member was removed by an admin"
 
 Outcome: TypeAlias = KafkaError | None
@@ -69,7 +71,7 @@ Ask: TypeAlias = Callable[[Broker, Sequence[str], float], Mapping[str, Any]]
 
 
 class GroupAdmin(Closing):
-    """Administration of consumer groups; see the module."""
+    """The part of `Admin` that administers consumer groups; also usable by itself. See the module."""
 
     def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
         self._config = config
@@ -85,9 +87,12 @@ class GroupAdmin(Closing):
     # Reading
 
     def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
-        """The groups that all brokers coordinate, sorted by name; of these states and types where some are given.
+        """List the groups that all brokers coordinate, sorted by name; only those in ``states`` and of ``types``, where
+        given.
 
-        Raises UnsupportedVersionError where a filter is asked of a broker that knows none, and what a broker reports.
+        Raises:
+            UnsupportedVersionError: A broker is too old to filter.
+            KafkaError: A broker reports an error.
         """
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         least = _TYPES_SINCE if request.types_filter else _STATES_SINCE if request.states_filter else 0
@@ -110,17 +115,18 @@ class GroupAdmin(Closing):
         return [found[name] for name in sorted(found)]
 
     def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
-        """The state and the members of each group. Raises GroupAuthorizationFailedError, …."""
+        """Describe the state and the members of each group. Raises GroupAuthorizationFailedError and other errors of
+        the broker."""
         found: dict[str, GroupDescription] = self._all(groups, self._describe)
         return found
 
     def offsets(
         self, groups: Iterable[str], *, require_stable: bool = False
     ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-        """What each group has committed, sorted by partition; nothing for a group that does not exist.
+        """Read what each group has committed, sorted by partition; an empty dict for a group that does not exist.
 
-        ``require_stable`` waits for the end of transactions that commit offsets (KIP-447). Raises
-        GroupAuthorizationFailedError, …, and the first error of a partition.
+        ``require_stable`` waits for the end of transactions that commit offsets (KIP-447). Raises the first error of a
+        partition, GroupAuthorizationFailedError, and other errors of the broker.
         """
 
         def ask(coordinator: Broker, names: Sequence[str], timeout: float) -> Mapping[str, Any]:
@@ -135,18 +141,18 @@ class GroupAdmin(Closing):
     # Changing
 
     def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit positions for a group that has no members, which comes to be where there is none of that name.
+        """Commit positions for a group that has no members. A group that does not exist is created.
 
-        Raises UnknownMemberIdError where it has some, GroupAuthorizationFailedError, …, and the first error of a
-        partition, after the others have been committed.
+        Raises UnknownMemberIdError where the group has members, GroupAuthorizationFailedError and other errors of the
+        broker, and the first error of a partition, once the other partitions have been committed.
         """
         GroupOffsets(self.cluster, group, coordinators=self._coordinators).commit(offsets)
 
     def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Outcome]:
-        """Forget what a group has committed in these partitions.
+        """Delete the committed offsets of a group in these partitions.
 
         An outcome may be GroupSubscribedToTopicError or UnknownTopicOrPartitionError. Raises GroupIdNotFoundError,
-        NonEmptyGroupError for a group that has members which are no consumers, ….
+        NonEmptyGroupError for a group whose members are not consumers, and other errors of the broker.
         """
         topics: dict[str, list[OffsetDeleteRequestPartition]] = defaultdict(list)
         for tp in sorted(partitions):
@@ -165,7 +171,7 @@ class GroupAdmin(Closing):
         }
 
     def delete_groups(self, groups: Iterable[str]) -> dict[str, Outcome]:
-        """Delete groups with all they have committed: NonEmptyGroupError, GroupIdNotFoundError, … are outcomes."""
+        """Delete groups and their committed offsets. An outcome may be NonEmptyGroupError or GroupIdNotFoundError."""
 
         def ask(coordinator: Broker, names: Sequence[str], timeout: float) -> Mapping[str, Any]:
             response: DeleteGroupsResponse = self.cluster.request_to(
@@ -178,13 +184,13 @@ class GroupAdmin(Closing):
     def remove_members(
         self, group: str, members: Collection[MemberToRemove] | None = None, *, reason: str = ""
     ) -> dict[MemberToRemove, Outcome]:
-        """Have members leave (None: all of them), so that the others share their partitions at once.
+        """Remove members from a group (None: all members), so that the others get their partitions at once.
 
-        For static members that will not come back: a member that lives finds out and joins again. UnknownMemberIdError
-        is an outcome. ``reason`` is for the broker's log (KIP-800).
+        Use it for static members that will not come back; a member that is alive notices, and joins again. An outcome
+        may be UnknownMemberIdError. ``reason`` is for the broker's log (KIP-800).
 
-        Raises GroupAuthorizationFailedError, …, and InvalidRequestError for a group of KIP-848, whose members can only
-        leave by themselves.
+        Raises InvalidRequestError for a group of KIP-848, whose members can only leave by themselves;
+        GroupAuthorizationFailedError and other errors of the broker.
         """
         described = self.describe_groups([group])[group]
         if described.type == CONSUMER_TYPE:
@@ -221,10 +227,10 @@ class GroupAdmin(Closing):
             for wanted, each in zip(members, response.members, strict=True)
         }
 
-    # What coordinators are asked
+    # Requests to coordinators
 
     def _describe(self, coordinator: Broker, names: Sequence[str], timeout: float) -> Mapping[str, Any]:
-        """Ask for groups of KIP-848 first, and then for those that are none, as Kafka's admin client does."""
+        """Ask for groups of KIP-848 first, and then for the rest as classic groups, as Kafka's admin client does."""
         found: dict[str, Any] = {}
         try:
             answer: ConsumerGroupDescribeResponse = self.cluster.request_to(
@@ -276,10 +282,10 @@ class GroupAdmin(Closing):
             found[name] = _offsets(name, response)
         return found
 
-    # Many groups, each asked of its coordinator
+    # Many groups, each from its own coordinator
 
     def _all(self, groups: Iterable[str], ask: Ask) -> dict[str, Any]:
-        """As `_outcomes`; the first error is raised."""
+        """Do as `_outcomes` does, but raise the first error."""
         outcomes = self._outcomes(groups, ask)
         for outcome in outcomes.values():
             if isinstance(outcome, Exception):
@@ -287,10 +293,11 @@ class GroupAdmin(Closing):
         return outcomes
 
     def _outcomes(self, groups: Iterable[str], ask: Ask) -> dict[str, Any]:
-        """What ``ask`` tells of each group, in their order: a value, or the error of one that failed for good.
+        """Call ``ask`` for all groups, and return in their order what it returned: a value, or an error that is not
+        retriable.
 
-        ``ask`` gets a coordinator, those of the groups that are its own, and a timeout (s). Groups that it gives a
-        retriable error are asked for again, perhaps of another coordinator.
+        ``ask`` gets a coordinator, the groups that belong to it, and a timeout in seconds. Groups whose outcome is a
+        retriable error are asked for again, perhaps from another coordinator.
         """
         names = list(dict.fromkeys(groups))
         retry = Retry(self._config)
@@ -308,7 +315,7 @@ class GroupAdmin(Closing):
         return {name: found[name] for name in names}
 
     def _ask(self, names: Sequence[str], ask: Ask, retry: Retry) -> dict[str, Any]:
-        """One try; every one of the groups has an outcome, retriable errors among them."""
+        """Try once; every group has an outcome, which may be a retriable error."""
         outcomes: dict[str, Any] = {}
         of_coordinator: dict[Broker, list[str]] = defaultdict(list)
         for name in names:
@@ -336,7 +343,7 @@ class GroupAdmin(Closing):
 
 
 def _offsets(group: str, answer: Any) -> dict[TopicPartition, CommittedOffset] | KafkaError:
-    """Of a group in an OffsetFetch response, or of the one group that the whole response is about."""
+    """Read one group of an OffsetFetch response, or a whole response that is about one group."""
     if answer.error_code:
         return _error(answer.error_code, f"group {group}")
     found = {}

@@ -1,4 +1,4 @@
-"""Client quotas as administrators see them: what users, client ids and addresses may use (KIP-546)."""
+"""Client quotas: limits for users, client ids and addresses (KIP-546)."""
 
 from __future__ import annotations
 
@@ -22,30 +22,33 @@ from kafkalog.protocol.messages.describe_client_quotas import (
 )
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
-"""The types that name an entity."""
+"""The types of an entity's names."""
 _EXACT, _DEFAULT, _ANY = range(3)
 
 
 class Every(Enum):
-    """The name of all entities of a type, its default among them."""
+    """A name that stands for all entities of a type, and for the type's default."""
 
     NAME = "any name"
 
 
 ANY: Final = Every.NAME
 Name = str | None | Literal[Every.NAME]
-"""A name, None for the default of the type, or ANY."""
+"""A name; None stands for the default of the type, ANY for every name and the default."""
 
 
 class ClientQuota(NamedTuple):
-    """An entity, as names by type (None is the default of the type), and its values by key."""
+    """The quotas of an entity: its names by type (None is the default of the type), and its values by key."""
 
     entity: dict[str, str | None]
     values: dict[str, float]
 
 
 class QuotaAdmin(Closing):
-    """Administration of client quotas. Calls raise ClientTimeoutError once ``default.api.timeout.ms`` is over."""
+    """The part of `Admin` that administers client quotas; also usable by itself.
+
+    Calls wait up to ``default.api.timeout.ms`` and then raise ClientTimeoutError.
+    """
 
     def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
         self._own_cluster = cluster is None
@@ -57,13 +60,15 @@ class QuotaAdmin(Closing):
             self.cluster.close()
 
     def describe(self, entity: Mapping[str, Name] | None = None, *, strict: bool = False) -> list[ClientQuota]:
-        """The quotas of entities that have the types of ``entity`` with these names; of all, where that is None.
+        """Read the quotas of the entities that have these types and names; of all entities, where ``entity`` is None.
 
         Args:
-            strict: only of those that have no further type.
+            entity: A name for each type.
+            strict: Leave out entities that have further types.
 
         Raises:
-            InvalidRequestError, UnsupportedVersionError: there are no such entities; or the broker is too old.
+            InvalidRequestError: There is no such type of entity.
+            UnsupportedVersionError: The broker is too old.
         """
         components = [_component(kind, name) for kind, name in (entity or {}).items()]
         response: Any = self.cluster.request_any(DescribeClientQuotasRequest(components=components, strict=strict))
@@ -80,11 +85,11 @@ class QuotaAdmin(Closing):
     def alter(
         self, entity: Mapping[str, str | None], values: Mapping[str, float | None], *, validate_only: bool = False
     ) -> None:
-        """Set ``values`` of an entity, and remove those that are None; the others stay as they are.
+        """Set ``values`` of an entity, and remove those that are None; its other values stay as they are.
 
         Raises:
-            InvalidRequestError: there is no such entity or key, or the key has no such value.
-            TypeError: a value is no number.
+            InvalidRequestError: There is no such type of entity or key, or the key cannot have that value.
+            TypeError: A value is not a number.
         """
         for key, value in values.items():
             if value is not None and not isinstance(value, int | float):
@@ -104,7 +109,7 @@ class QuotaAdmin(Closing):
 
 
 def entity_text(entity: Mapping[str, str | None]) -> str:
-    """What Kafka's tools call an entity, such as ``user-principal 'ann', the default client-id``."""
+    """Name an entity as Kafka's tools do, for example ``user-principal 'ann', the default client-id``."""
     kinds = {USER: "user-principal", CLIENT_ID: "client-id", IP: "ip"}
     return ", ".join(
         f"the default {text}" if entity[kind] is None else f"{text} '{entity[kind]}'"

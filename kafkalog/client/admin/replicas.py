@@ -1,7 +1,7 @@
-"""Replicas as administrators see them: who leads, which brokers hold them, and in which of their log directories.
+"""Replicas: elect leaders, reassign partitions to brokers, and move replicas between a broker's log directories.
 
-Calls that name several partitions tell of each what came of it, None or the broker's error: one that fails does not
-keep the others from being done.
+Calls that name several partitions return an outcome for each: None, or the broker's error. An error of one partition
+does not keep the others from being done.
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ from kafkalog.protocol.messages.list_partition_reassignments import (
 from kafkalog.protocol.schema import Request
 
 Outcomes = dict[TopicPartition, KafkaError | None]
-"""Of each partition the error it met, or None."""
+"""The error of each partition, or None."""
 
 
 class ElectionType(IntEnum):
-    """Who shall be elected: the preferred leader, or any live replica even if it is not in sync."""
+    """Which replica is elected: the preferred leader, or any live replica even if it is not in sync."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 class Reassignment(NamedTuple):
-    """Brokers that hold a partition while it is reassigned, which of them are new, and which will go."""
+    """A reassignment under way: the brokers that hold the partition, those of them that are new, and those that will
+    go."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -67,8 +68,11 @@ class ReplicaOnBroker(NamedTuple):
 class ReplicaInfo(NamedTuple):
     """A replica in a log directory.
 
-    ``offset_lag``: how far it is behind the high watermark, or, of the copy that a move makes (``is_future``), behind
-    the replica that it is to replace; -1 where that is not known. ``size`` in bytes.
+    Attributes:
+        size: In bytes.
+        offset_lag: How many offsets it is behind the high watermark. For the copy that a move makes (``is_future``):
+            behind the replica that it will replace. -1 where it is unknown.
+        is_future: Whether it is the copy that a move to this directory makes.
     """
 
     size: int
@@ -77,7 +81,10 @@ class ReplicaInfo(NamedTuple):
 
 
 class LogDirInfo(NamedTuple):
-    """A log directory of a broker: its ``error``, or what it holds; bytes of its volume, -1 where they are not told."""
+    """A log directory of a broker: its ``error``, or the replicas in it.
+
+    ``total_bytes`` and ``usable_bytes`` are those of its volume, -1 where the broker does not report them.
+    """
 
     error: KafkaError | None
     replicas: dict[TopicPartition, ReplicaInfo]
@@ -86,7 +93,10 @@ class LogDirInfo(NamedTuple):
 
 
 class ReplicaAdmin(Closing):
-    """Administration of replicas. Calls wait up to ``default.api.timeout.ms`` and then raise ClientTimeoutError."""
+    """The part of `Admin` that administers replicas; also usable by itself.
+
+    Calls wait up to ``default.api.timeout.ms`` and then raise ClientTimeoutError.
+    """
 
     def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
         self._own = cluster is None
@@ -102,11 +112,11 @@ class ReplicaAdmin(Closing):
     def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, kind: ElectionType = ElectionType.PREFERRED
     ) -> Outcomes:
-        """Have leaders elected for these partitions, or (None) for all of them.
+        """Elect leaders for these partitions, or (None) for all partitions.
 
-        Outcomes are None, ElectionNotNeededError (of all partitions: these are left out), PreferredLeaderNotAvailable-
-        Error, EligibleLeadersNotAvailableError, UnknownTopicOrPartitionError. UnsupportedVersionError for unclean
-        elections by brokers older than Kafka 2.4.
+        An outcome is None, ElectionNotNeededError (left out where all partitions were asked for),
+        PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError or UnknownTopicOrPartitionError. Raises
+        UnsupportedVersionError where brokers older than Kafka 2.4 are asked for an unclean election.
         """
         topics = None
         if partitions is not None:
@@ -131,10 +141,10 @@ class ReplicaAdmin(Closing):
     # Brokers
 
     def alter_partition_reassignments(self, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
-        """Have partitions held by these brokers, the preferred leader first; None cancels what is under way.
+        """Reassign partitions to these brokers, the preferred leader first; None cancels a reassignment under way.
 
-        Outcomes are None when it has begun, InvalidReplicaAssignmentError, NoReassignmentInProgressError,
-        UnknownTopicOrPartitionError.
+        An outcome is None once the reassignment has begun, InvalidReplicaAssignmentError, NoReassignmentInProgressError
+        or UnknownTopicOrPartitionError.
         """
         if not replicas:
             return {}
@@ -168,7 +178,7 @@ class ReplicaAdmin(Closing):
     def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """The reassignments under way, of these partitions or (None) of all."""
+        """List the reassignments under way, of these partitions or (None) of all partitions."""
         topics = None
         if partitions is not None:
             topics = [
@@ -197,11 +207,12 @@ class ReplicaAdmin(Closing):
     def alter_replica_log_dirs(
         self, directories: Mapping[ReplicaOnBroker, str]
     ) -> dict[ReplicaOnBroker, KafkaError | None]:
-        """Have replicas moved to other log directories (absolute paths) of the brokers that hold them.
+        """Move replicas to other log directories (absolute paths) of the brokers that hold them.
 
-        Outcomes are None when the move has begun, LogDirNotFoundError, KafkaStorageError for a directory that is
-        offline, ReplicaNotAvailableError or UnknownTopicOrPartitionError where the broker does not hold the partition
-        (it remembers the directory for when it will), …. `describe_log_dirs` tells how far a move is.
+        An outcome is None once the move has begun, LogDirNotFoundError, KafkaStorageError for a directory that is
+        offline, or ReplicaNotAvailableError or UnknownTopicOrPartitionError where the broker does not hold the
+        partition; the broker then remembers the directory for a replica that it may get. `describe_log_dirs` shows how
+        far a move is.
         """
         outcomes: dict[ReplicaOnBroker, KafkaError | None] = {}
         by_broker: dict[int, dict[str, list[TopicPartition]]] = defaultdict(lambda: defaultdict(list))
@@ -229,7 +240,8 @@ class ReplicaAdmin(Closing):
         return {replica: outcomes[replica] for replica in directories if replica in outcomes}
 
     def describe_log_dirs(self, brokers: Iterable[int] | None = None) -> dict[int, dict[str, LogDirInfo]]:
-        """The log directories of these brokers, or (None) of all, by path, with the replicas in them."""
+        """Describe the log directories of these brokers, or (None) of all brokers, by path, with the replicas in
+        them."""
         retry = Retry(self.cluster.config)
         if brokers is None:
             brokers = sorted(self.cluster.metadata([], refresh=True, deadline=retry.deadline).brokers)
@@ -257,7 +269,7 @@ class ReplicaAdmin(Closing):
     # Inside
 
     def _ask(self, node_id: int, request: Request, retry: Retry) -> Any:
-        """Ask the broker that the request is about, again where it does not answer."""
+        """Send a request to a broker; send it again where the broker does not answer."""
         self.cluster.metadata([], deadline=retry.deadline, refresh=True)
         return retry.run(lambda: self.cluster.request_to(node_id, request))
 

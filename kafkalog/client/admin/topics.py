@@ -37,9 +37,9 @@ from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 
 
 class NewTopic(NamedTuple):
-    """A topic to create: -1 partitions or replicas for the broker's default.
+    """Describe a topic to create; -1 partitions or replicas stands for the broker's default.
 
-    ``assignments`` has the replicas of each partition, the preferred leader first, in place of the two numbers.
+    ``assignments`` gives the replicas of each partition, the preferred leader first. It replaces the two numbers.
     """
 
     name: str
@@ -56,9 +56,11 @@ class TopicAdmin:
         self._cluster = cluster
 
     def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
-        """Create topics, or with ``validate_only`` find out whether they could be.
+        """Create topics; with ``validate_only``, only find out whether they could be created.
 
-        Raises TopicAlreadyExistsError, InvalidTopicError, InvalidReplicationFactorError, InvalidConfigError, ….
+        Raises:
+            TopicAlreadyExistsError, InvalidTopicError, InvalidReplicationFactorError, InvalidConfigError: And other
+                errors that the broker reports.
         """
         wanted = [
             CreatableTopic(
@@ -82,7 +84,8 @@ class TopicAdmin:
         )
 
     def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete topics with all that is in them. Raises UnknownTopicOrPartitionError, …."""
+        """Delete topics with all of their records. Raises UnknownTopicOrPartitionError and other errors of the
+        broker."""
         self._change_topics(
             [DeleteTopicState(name=name) for name in names],
             lambda left, retry: DeleteTopicsRequest(
@@ -98,9 +101,15 @@ class TopicAdmin:
         assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Make each topic have ``counts[name]`` partitions in all. Raises InvalidPartitionsError for fewer than now.
+        """Give each topic ``counts[name]`` partitions in all.
 
-        ``assignments``: for some topics, the replicas of each new partition.
+        Args:
+            counts: The new number of partitions by topic.
+            assignments: The replicas of each new partition, for some of the topics.
+            validate_only: Change nothing, only find out whether it could be done.
+
+        Raises:
+            InvalidPartitionsError: The topic has as many partitions already, or more.
         """
         wanted = [
             CreatePartitionsTopic(
@@ -121,12 +130,16 @@ class TopicAdmin:
         )
 
     def list_topics(self, *, internal: bool = False) -> list[str]:
-        """The names of all topics, sorted; with ``internal`` also those that the cluster keeps for itself."""
+        """List the names of all topics, sorted; with ``internal``, also the topics that the cluster keeps for
+        itself."""
         topics = self._cluster.metadata(refresh=True).topics.values()
         return sorted(topic.name for topic in topics if internal or not topic.is_internal)
 
     def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicMetadata]:
-        """Partitions, leaders and replicas of topics (None: of all). Raises UnknownTopicOrPartitionError, …."""
+        """Describe partitions, leaders and replicas of topics (None: all topics).
+
+        Raises UnknownTopicOrPartitionError and other errors of the broker.
+        """
         described = self._cluster.metadata(names, refresh=True).topics
         for topic in described.values():
             if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
@@ -134,10 +147,12 @@ class TopicAdmin:
         return described
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete all records before these offsets (-1: all there are); the partitions' new first offsets.
+        """Delete all records before the given offsets (-1: all records); return the partitions' new first offsets.
 
-        Raises OffsetOutOfRangeError for an offset beyond the high watermark, PolicyViolationError where the topic is
-        only compacted, UnknownTopicOrPartitionError.
+        Raises:
+            OffsetOutOfRangeError: An offset is beyond the high watermark.
+            PolicyViolationError: The topic is compacted, and its cleanup policy does not delete.
+            UnknownTopicOrPartitionError: There is no such partition.
         """
         retry = Retry(self._cluster.config)
         done: dict[TopicPartition, int] = {}
@@ -157,7 +172,7 @@ class TopicAdmin:
     def _change_topics(
         self, topics: list[Any], build: Callable[[list[Any], Retry], Any], results: Callable[[Any], Iterable[Any]]
     ) -> None:
-        """Send changes to the controller, again for those that fail retriably, and raise the first failure."""
+        """Send changes to the controller; repeat those that fail with a retriable error; raise the first failure."""
         if not topics:
             return
         names = [topic.name for topic in topics]

@@ -1,8 +1,9 @@
-"""Transactions as administrators see them: which there are, who writes, which hang, and ways to end them (KIP-664).
+"""Transactions: list and describe them, find those that hang, and end them (KIP-664).
 
-A transaction hangs where a partition has it open and no coordinator will end it, as an old producer's late batch could
-leave it: the last stable offset stays there, and read_committed consumers get no further. `find_hanging` looks for
-such, `abort_transaction` ends one by a marker that goes to the partition's leader, past the coordinator.
+A transaction hangs where a partition has it open and no coordinator will end it; an old producer's late batch could
+leave one. The partition's last stable offset then stays where it is, and read_committed consumers read no further.
+`find_hanging` finds such transactions. `abort_transaction` ends one with a marker that goes straight to the partition's
+leader.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from kafkalog.protocol.messages.write_txn_markers import (
 )
 
 MAX_TIMEOUT_S = 15 * 60
-"""transaction.max.timeout.ms of Kafka's brokers: a transaction that is older is ended by its coordinator, or hangs."""
+"""transaction.max.timeout.ms of Kafka's brokers. An older transaction is about to be ended by its coordinator, or
+hangs."""
 _PARTITIONS_AT_ONCE = 500
 
 
@@ -60,12 +62,12 @@ class TransactionState(StrEnum):
 
     @classmethod
     def parse(cls, name: str) -> TransactionState:
-        """The state of a name; UNKNOWN for one that a newer coordinator invented."""
+        """Parse the name of a state; UNKNOWN for a name that only newer coordinators use."""
         return next((state for state in cls if state == name), cls.UNKNOWN)
 
 
 class TransactionListing(NamedTuple):
-    """A transactional id; ``coordinator`` is a broker's id."""
+    """A transactional id in a list; ``coordinator`` is the id of a broker."""
 
     transactional_id: str
     coordinator: int
@@ -74,9 +76,12 @@ class TransactionListing(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """A transactional id and its present transaction; times in ms, ``start_time`` None where there is none.
+    """A transactional id and its present transaction.
 
-    ``partitions`` are those in the transaction; while it ends, those that lack their marker.
+    Attributes:
+        partitions: The partitions in the transaction. While it ends, those that do not have their marker yet.
+        start_time: In ms; None where no transaction is open.
+        timeout_ms: The producer's ``transaction.timeout.ms``.
     """
 
     transactional_id: str
@@ -90,9 +95,12 @@ class TransactionDescription(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What a partition knows of a producer; ``last_timestamp`` in ms, ``start_offset`` of its open transaction or None.
+    """The state that a partition keeps of a producer.
 
-    ``coordinator_epoch`` is that of its last marker, None where it had none.
+    Attributes:
+        last_timestamp: Of its last batch, in ms.
+        coordinator_epoch: That of its last marker; None where it has had no marker.
+        start_offset: The first offset of its open transaction; None where none is open.
     """
 
     producer_id: int
@@ -104,14 +112,17 @@ class ProducerState(NamedTuple):
 
 
 class HangingTransaction(NamedTuple):
-    """A transaction that nobody will end."""
+    """A transaction that is open in a partition, and that no coordinator will end."""
 
     partition: TopicPartition
     producer: ProducerState
 
 
 class TransactionsAdmin(Closing):
-    """Administration of transactions. Calls wait up to ``default.api.timeout.ms`` and then raise ClientTimeoutError."""
+    """The part of `Admin` that administers transactions; also usable by itself.
+
+    Calls wait up to ``default.api.timeout.ms`` and then raise ClientTimeoutError.
+    """
 
     def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
         self._own = cluster is None
@@ -130,10 +141,14 @@ class TransactionsAdmin(Closing):
         producer_ids: Iterable[int] = (),
         longer_than_ms: int = -1,
     ) -> list[TransactionListing]:
-        """The transactional ids that all brokers coordinate, or those of some states, of some producers.
+        """List the transactional ids that all brokers coordinate; only those in ``states`` or of ``producer_ids``,
+        where given.
 
-        ``longer_than_ms``: only transactions that have been running for longer, from Kafka 3.8 on (KIP-994); older
-        brokers: UnsupportedVersionError. ConfigError for a state that coordinators do not know.
+        ``longer_than_ms`` leaves out transactions that have not been running for longer (KIP-994, Kafka 3.8).
+
+        Raises:
+            UnsupportedVersionError: A broker does not know ``longer_than_ms``.
+            ConfigError: A coordinator does not know one of the states.
         """
         request = ListTransactionsRequest(
             state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=longer_than_ms
@@ -145,7 +160,7 @@ class TransactionsAdmin(Closing):
         return sorted(found)
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
-        """The present transactions of these ids. TransactionalIdNotFoundError for one that there is not."""
+        """Describe the present transactions of these ids. Raises TransactionalIdNotFoundError."""
         found = {}
         for transactional_id in transactional_ids:
 
@@ -158,9 +173,10 @@ class TransactionsAdmin(Closing):
     def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
     ) -> dict[TopicPartition, list[ProducerState]]:
-        """Who has written to these partitions, as their leaders know it, or the replicas on one broker.
+        """Describe the producers that have written to these partitions: as the leaders know them, or the replicas of
+        one broker.
 
-        NotLeaderOrFollowerError where that broker has no replica, UnknownTopicOrPartitionError.
+        Raises NotLeaderOrFollowerError where that broker has no replica, and UnknownTopicOrPartitionError.
         """
         left = set(partitions)
         retry = Retry(self.cluster.config)
@@ -185,10 +201,11 @@ class TransactionsAdmin(Closing):
     def abort_transaction(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
     ) -> None:
-        """Abort a hanging transaction of one partition by a marker, without its coordinator.
+        """Abort a hanging transaction in one partition by writing a marker, without its coordinator.
 
-        TransactionCoordinatorFencedError where the partition has had a marker of a later coordinator epoch,
-        InvalidProducerEpochError where the producer has a later epoch.
+        Raises:
+            TransactionCoordinatorFencedError: The partition has had a marker of a later coordinator epoch.
+            InvalidProducerEpochError: The producer has a later epoch.
         """
         request = WriteTxnMarkersRequest(
             markers=[
@@ -214,9 +231,9 @@ class TransactionsAdmin(Closing):
         retry.run(attempt, lambda error: self.cluster.forget([partition.topic]))
 
     def abort_transaction_at(self, partition: TopicPartition, start_offset: int) -> ProducerState:
-        """Abort the transaction that is open in a partition from this offset on; whose it was.
+        """Abort the transaction that begins in a partition at this offset; return its producer.
 
-        LookupError where none begins there.
+        Raises LookupError where no open transaction begins there.
         """
         for producer in self.describe_producers([partition])[partition]:
             if producer.start_offset == start_offset:
@@ -234,9 +251,11 @@ class TransactionsAdmin(Closing):
         max_timeout_ms: int = MAX_TIMEOUT_S * 1000,
         now_ms: int | None = None,
     ) -> list[HangingTransaction]:
-        """Transactions whose last record is older than ``max_timeout_ms`` and that no coordinator knows to be open.
+        """Find transactions whose last record is older than ``max_timeout_ms`` and that no coordinator knows to be
+        open.
 
-        In one topic, one partition of it, or the replicas of one broker; ValueError without a topic or a broker.
+        Searches one topic, one of its partitions, or the replicas of one broker. Raises ValueError where neither a
+        topic nor a broker is given.
         """
         now = int(time.time() * 1000) if now_ms is None else now_ms
         searched = list(self._searched(topic, partition, broker_id))
@@ -251,7 +270,8 @@ class TransactionsAdmin(Closing):
         return hanging(late, self._open_partitions({each.producer.producer_id for each in late}))
 
     def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, ProducerIdentity]:
-        """Fence the producers of these transactional ids, whose open transactions are aborted; their new identities."""
+        """Fence the producers of these transactional ids and abort their open transactions; return the ids' new
+        identities."""
         timeout_ms = round(self.cluster.config.request_timeout * 1000)
         return {each: TransactionRequests(self.cluster, each, timeout_ms).init() for each in transactional_ids}
 
@@ -332,7 +352,7 @@ class TransactionsAdmin(Closing):
                     yield TopicPartition(found.name, each.partition)
 
     def _open_partitions(self, producer_ids: set[int]) -> dict[int, set[TopicPartition]]:
-        """By producer, the partitions that coordinators will still end a transaction in."""
+        """Return, by producer id, the partitions in which coordinators will still end a transaction."""
         found: dict[int, set[TopicPartition]] = {}
         for listing in self.list_transactions(producer_ids=sorted(producer_ids)):
             try:
@@ -344,7 +364,8 @@ class TransactionsAdmin(Closing):
 
 
 def hanging(late: Iterable[HangingTransaction], known: Mapping[int, set[TopicPartition]]) -> list[HangingTransaction]:
-    """Of transactions that are open for long, those that the producer's coordinator does not count as open there."""
+    """Select, of transactions that have been open for long, those that the producer's coordinator does not have open
+    there."""
     return sorted(each for each in late if each.partition not in known.get(each.producer.producer_id, ()))
 
 

@@ -1,4 +1,4 @@
-"""From fetched bytes to a consumer's records: what was aborted and what controls transactions is left out."""
+"""Decode fetched bytes to a consumer's records, without aborted records and transaction markers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _INT64_RANGE = 1 << 64
 def decode_chunk(
     chunk: FetchedChunk, tp: TopicPartition, offset: int, config: ClientConfig
 ) -> Iterator[tuple[list[ConsumerRecord], int]]:
-    """The records from ``offset`` on, batch by batch, each with the offset after the batch. Raises RecordsError."""
+    """Decode the records from ``offset`` on, batch by batch, each with the offset after the batch. Raises
+    RecordsError."""
     for records, after, _ in decode_batches(chunk, tp, offset, config):
         yield records, after
 
@@ -25,10 +26,10 @@ def decode_chunk(
 def decode_batches(
     chunk: FetchedChunk, tp: TopicPartition, offset: int, config: ClientConfig
 ) -> Iterator[tuple[list[ConsumerRecord], int, int]]:
-    """As `decode_chunk`, with the leader epoch that each batch was written in (-1 before format v2).
+    """Decode as `decode_chunk` does, and add each batch's leader epoch (-1 before format v2).
 
-    To read_committed, the transactional batches of a producer are aborted from the first offset that the broker names
-    up to the producer's next ABORT marker (KIP-98).
+    For read_committed, a producer's transactional batches are aborted from the first offset that the broker names up to
+    the producer's next ABORT marker (KIP-98).
     """
     committed_only = config.isolation_level == READ_COMMITTED
     to_come = sorted(chunk.aborted, key=lambda each: each[1], reverse=True)
@@ -56,7 +57,8 @@ def decode_batches(
 
 
 def _read_old(buf: memoryview, pos: int, tp: TopicPartition, check_crc: bool) -> list[ConsumerRecord]:
-    """The records of a message of format v0 or v1, which may hold many; those of v0 have -1 for both times."""
+    """Decode a message of format v0 or v1, which may contain several; records of v0 have -1 as timestamp and its
+    type."""
     header, records = decode_any(buf, pos, check_crc=check_crc)
     kind = timestamp_type(header)
     return [ConsumerRecord(*tp, each.offset, each.timestamp, kind, each.key, each.value) for each in records]
@@ -65,10 +67,10 @@ def _read_old(buf: memoryview, pos: int, tp: TopicPartition, check_crc: bool) ->
 def read_batch(
     buf: memoryview, pos: int, header: BatchHeader, tp: TopicPartition, check_crc: bool = True
 ) -> list[ConsumerRecord]:
-    """The records of the whole batch at ``pos``. Raises RecordsError.
+    """Decode the records of the whole batch at ``pos``. Raises RecordsError.
 
-    What is well-formed is read by one loop without a call per field, at three times the speed of `decode_batch`, which
-    gets the rest and says what is wrong with it.
+    One loop without a call for each field reads well-formed batches, at three times the speed of `decode_batch`. Other
+    batches go to `decode_batch`, whose error says what is wrong with them.
     """
     if check_crc:
         verify_crc(buf, pos, header)
@@ -89,10 +91,10 @@ def read_batch(
 
 
 def _read_records(data: bytes, end: int, header: BatchHeader, tp: TopicPartition) -> list[ConsumerRecord] | None:
-    """The records in ``data``; None, or IndexError, where anything is out of order.
+    """Decode the records in ``data``; return None or raise IndexError where anything is malformed.
 
-    Varints of one or two bytes are read in place. Since no field has a negative length and each record ends where its
-    length says, no field reaches beyond its record.
+    Varints of one or two bytes are read in place. No field has a negative length, and each record ends where its length
+    says, so no field reaches beyond its record.
     """
     topic, partition = tp
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
@@ -102,7 +104,7 @@ def _read_records(data: bytes, end: int, header: BatchHeader, tp: TopicPartition
     make, record_type = tuple.__new__, ConsumerRecord
     at, previous = 0, -1
     for _ in range(header.records_count):
-        # Lengths and deltas are zigzag-encoded: twice the number, or one less than minus twice.
+        # Lengths and deltas are zigzag-encoded: n as 2n, or as -2n - 1 where it is negative.
         if (size := data[at]) < 0x80:
             at += 1
         else:
@@ -181,7 +183,7 @@ def _headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...]
 
 
 def _uvarint(data: bytes, at: int, most: int) -> tuple[int, int]:
-    """An unsigned varint of at most ``most`` bytes, and the position after it."""
+    """Read an unsigned varint of at most ``most`` bytes; return it and the position after it."""
     value = 0
     for shift in range(0, 7 * most, 7):
         byte = data[at]

@@ -19,7 +19,7 @@ from kafkalog.records.batch import LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MA
 from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE
 
 MIN_VERSION = 4
-"""Fetch before version 4 converts records to the formats before record batch v2."""
+"""Before version 4 of Fetch, brokers convert records to the formats before record batch v2."""
 MAX_VERSION = 12
 _START = Struct(">qi")
 _INT32 = Struct(">i")
@@ -27,12 +27,15 @@ _NOTHING = memoryview(b"")
 
 
 class FetchedChunk(NamedTuple):
-    """What one fetch brought.
+    """What one fetch returned of one partition.
 
-    ``records``: whole record batches as the log holds them, be they messages of formats v0 and v1, the first of which
-    may begin before the offset asked for, and perhaps a piece of one more; a view of a buffer of its own. ``aborted``:
-    (producer id, first offset) of aborted transactions in it, for read_committed. Offsets are -1 where the broker does
-    not tell them.
+    Attributes:
+        records: Record batches as the log holds them, or messages of formats v0 and v1; a view of a buffer of its own.
+            The first batch may begin before the requested offset, and the last one may be cut off.
+        high_watermark: -1 where the broker does not report it, as are the next two.
+        last_stable_offset: The end for read_committed.
+        log_start_offset: The first offset of the log.
+        aborted: The producer id and first offset of each aborted transaction in the records, for read_committed.
     """
 
     records: memoryview
@@ -42,7 +45,8 @@ class FetchedChunk(NamedTuple):
     aborted: list[tuple[int, int]]
 
     def next_offset(self, offset: int) -> int:
-        """Where to fetch next after these records, which were fetched from ``offset``: after the last whole batch."""
+        """Return where to fetch next: the offset after the last whole batch of these records, fetched from
+        ``offset``."""
         buf, end, pos = self.records, len(self.records), 0
         while end - pos >= MIN_ENTRY_SIZE:
             base_offset, batch_length = _START.unpack_from(buf, pos)
@@ -64,7 +68,8 @@ def fetch_request(
     isolation_level: int,
     max_wait: float | None = None,
 ) -> FetchRequest:
-    """A request without a session for (partition, offset, leader epoch), in this order. ``max_wait`` in seconds."""
+    """Make a request without a session for (partition, offset, leader epoch), in this order; ``max_wait`` is in
+    seconds."""
     topics: dict[str, FetchTopic] = {}
     for tp, offset, epoch in partitions:
         topic = topics.setdefault(tp.topic, FetchTopic(topic=tp.topic))
@@ -88,7 +93,7 @@ def fetch_request(
 
 
 def read_partition(tp: TopicPartition, data: PartitionData, offset: int) -> FetchedChunk:
-    """What a response has of a partition that was fetched from ``offset``; raises the error that it reports."""
+    """Read a response's part about a partition that was fetched from ``offset``. Raises the error that it reports."""
     if data.error_code:
         where = f"partition {tp} at offset {offset}"
         error = error_for(data.error_code)
@@ -100,7 +105,7 @@ def read_partition(tp: TopicPartition, data: PartitionData, offset: int) -> Fetc
     if len(records) and (
         len(records) < _START.size or not 0 <= _START.unpack_from(records)[1] <= len(records) - LOG_OVERHEAD
     ):
-        # Since Fetch 3 the first batch comes in whole, whatever its size. Without this check a reader would ask for it
+        # Since Fetch 3 the first batch is always whole, whatever its size. Without this check a reader would ask for it
         # for ever.
         raise InvalidResponseError(f"{tp} at offset {offset}: a response of {len(records)} bytes with no whole batch")
     return FetchedChunk(records, data.high_watermark, data.last_stable_offset, data.log_start_offset, aborted)

@@ -1,11 +1,13 @@
-"""Fetch by offset and size, as Kafka's first consumers did: one call, one partition, one message set, what it says.
+"""Fetch by offset and size, as Kafka's first consumers did: one call returns one message set of one partition.
 
-What Kafka 0.7 to 0.10 called SimpleConsumer (here that name is the consumer of assigned partitions, `simple.py`). The
-caller says where to read and how much; a message set may end within a message, which is left for the next fetch.
+Kafka 0.7 to 0.10 called it SimpleConsumer. Use it where a program itself decides each fetch: its offset, its size and
+its version; for example to read old logs as a program for Kafka 0.8 did. To read records of given partitions, use
+`SimpleConsumer` (`simple_consumer`), which follows positions by itself. To share topics among members of a group, or to
+commit offsets, use ``kafkalog.client.consumer.Consumer``.
 
-Up to Fetch 2 a broker sends no more than the size that was asked for, so a message that is larger never comes in whole:
-the consumer asks again for twice as much, up to ``max_fetch_size``. Since Fetch 3 (KIP-74) the first batch always comes
-in whole.
+A message set may end within a message; the next fetch returns that message. Up to Fetch 2 a broker sends no more than
+the requested size, so a larger message never comes completely: the consumer then asks again for twice as much, up to
+``max_fetch_size``. Since Fetch 3 (KIP-74) the first batch is always whole.
 """
 
 from __future__ import annotations
@@ -35,13 +37,13 @@ from kafkalog.records.batch import LOG_OVERHEAD, MAGIC
 _log = logging.getLogger(__name__)
 
 CUT_UP_TO = 2
-"""The last version of Fetch whose answers are never larger than what was asked for."""
+"""The last version of Fetch whose answers are never larger than the requested size."""
 NEWEST = 12
-"""Later ones name topics by their ids."""
+"""Later versions name topics by their ids."""
 FETCH_SIZE = 1 << 20
 MAX_FETCH_SIZE = 64 << 20
 _OFFSETS_BEFORE = 0
-"""The version of ListOffsets that answers with the offsets of segments."""
+"""The version of ListOffsets that answers with the first offsets of segments."""
 
 
 class MessageSizeTooLargeError(ClientError):
@@ -49,14 +51,14 @@ class MessageSizeTooLargeError(ClientError):
 
 
 class MessageSet:
-    """What one fetch brought of one partition.
+    """The answer to one fetch of one partition.
 
     Attributes:
-        data: batches or messages as the log holds them, the first of which may begin before the offset asked for, and
-            perhaps a piece of one more.
-        error: what the broker reports of the partition, or None.
-        high_watermark: the offset up to which consumers may read, -1 where the broker reports an error.
-        fetch_size: the bytes asked for, after growing.
+        data: Batches or messages as the log holds them. The first one may begin before the requested offset, and the
+            last one may be cut off.
+        error: The error that the broker reports of the partition, or None.
+        high_watermark: The offset up to which consumers may read; -1 where the broker reports an error.
+        fetch_size: The requested size in bytes, after it has grown.
     """
 
     def __init__(self, tp: TopicPartition, offset: int, data: memoryview, fetched: PartitionData, size: int) -> None:
@@ -68,16 +70,17 @@ class MessageSet:
         self.fetch_size = size
         whole = list(iter_any_headers(data))
         self.valid_bytes = whole[-1][0] + whole[-1][1].size if whole else 0
-        """Bytes of whole messages, as 0.7 called them: what follows is a piece of one."""
+        """The size of the whole messages; the bytes after them are the beginning of another one. (The name is that of
+        Kafka 0.7.)"""
         self.next_offset = max(offset, whole[-1][1].next_offset) if whole else offset
-        """Where to fetch next."""
+        """The offset to fetch next."""
         self._whole = whole
 
     def __len__(self) -> int:
         return len(self.data)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """The records from the offset asked for on; markers of transactions are left out. Raises RecordsError."""
+        """Yield the records from the requested offset on, without transaction markers. Raises RecordsError."""
         for position, header in self._whole:
             if header.magic == MAGIC and header.is_control:
                 continue
@@ -89,19 +92,21 @@ class MessageSet:
                     )
 
     def raise_error(self) -> MessageSet:
-        """Itself, where the broker reports no error of the partition; else the error is raised."""
+        """Return this message set; raise the error instead, where the broker reports one."""
         if self.error is not None:
             raise type(self.error)(f"partition {self._tp} at offset {self.offset}: {self.error.message}")
         return self
 
 
 class LowLevelConsumer(Closing):
-    """See the module. Not safe for several threads at once.
+    """Fetch message sets by offset and size; the module says when to use it. Not safe for several threads at once.
 
     Args:
-        fetch_size: bytes of a fetch, unless it says itself (Kafka 0.8's ``fetch.message.max.bytes``).
-        max_fetch_size: what it may grow to, for a message that does not fit.
-        max_version: of Fetch; 2 or less for message sets that are cut at the fetch size. The newest unless given.
+        config: The client's configuration.
+        fetch_size: The bytes of a fetch that does not give a size (Kafka 0.8's ``fetch.message.max.bytes``).
+        max_fetch_size: The size up to which a fetch grows for a message that does not fit.
+        max_version: The newest version of Fetch to use; 2 or less for message sets that are cut at the fetch size.
+        cluster: Connections to use; unless given, the consumer opens its own.
     """
 
     def __init__(
@@ -126,15 +131,16 @@ class LowLevelConsumer(Closing):
         self._connections: dict[int, Connection] = {}
 
     def fetch(self, topic: str, partition: int, offset: int, fetch_size: int | None = None) -> MessageSet:
-        """The messages from ``offset`` on, in at most ``fetch_size`` bytes, or as many more as the first one needs.
+        """Fetch the messages from ``offset`` on, in ``fetch_size`` bytes at most, or as many more as the first message
+        needs.
 
-        An empty set where nothing comes in ``fetch.max.wait.ms``. What the broker says of the partition is the set's
-        ``error``, so that a caller may go by it; a lost connection or a moved leader is followed.
+        The set is empty where no message comes within ``fetch.max.wait.ms``. An error of the partition is not raised;
+        it is the set's ``error``. The consumer reconnects by itself, and follows a moved leader.
 
         Raises:
-            ValueError: ``fetch_size`` is no number of bytes from 1 on.
-            MessageSizeTooLargeError: the message at ``offset`` does not fit in ``max_fetch_size``.
-            ClientTimeoutError: no leader answered in ``default.api.timeout.ms``.
+            ValueError: ``fetch_size`` is less than 1.
+            MessageSizeTooLargeError: The message at ``offset`` does not fit in ``max_fetch_size``.
+            ClientTimeoutError: No leader answered within ``default.api.timeout.ms``.
         """
         tp = TopicPartition(topic, partition)
         size = self._fetch_size if fetch_size is None else fetch_size
@@ -144,14 +150,14 @@ class LowLevelConsumer(Closing):
             found = self._fetch(tp, offset, size)
             if found.error is not None or found.valid_bytes:
                 return found
-            # Apache Kafka sends nothing at all where it would have to convert a batch that does not fit.
+            # Apache Kafka sends nothing where it would have to convert a batch that does not fit.
             is_cut = self._max_version <= CUT_UP_TO and offset < found.high_watermark
             if not len(found) and not is_cut:
                 return found
             size = self._grown(tp, offset, size, found.data)
 
     def _grown(self, tp: TopicPartition, offset: int, size: int, piece: memoryview) -> int:
-        """The next fetch size, where ``piece`` is all that came of a message."""
+        """Return the next fetch size, where only ``piece`` of a message has come."""
         needed = size + 1
         if len(piece) >= LOG_OVERHEAD:
             needed = max(needed, LOG_OVERHEAD + int.from_bytes(piece[8:LOG_OVERHEAD], "big", signed=True))
@@ -165,9 +171,9 @@ class LowLevelConsumer(Closing):
         return min(size, self._max_fetch_size)
 
     def messages(self, topic: str, partition: int, offset: int) -> Iterator[ConsumerRecord]:
-        """Every record from ``offset`` on up to the high watermark at the time, fetch after fetch.
+        """Yield all records from ``offset`` up to the high watermark of the last fetch, fetch after fetch.
 
-        Raises what `fetch` does, the error that the broker reports, RecordsError.
+        Raises the errors of `fetch`, the error that the broker reports, and RecordsError.
         """
         while True:
             found = self.fetch(topic, partition, offset).raise_error()
@@ -177,11 +183,12 @@ class LowLevelConsumer(Closing):
             offset = found.next_offset
 
     def get_offsets_before(self, topic: str, partition: int, timestamp: int, max_offsets: int = 1) -> list[int]:
-        """Offsets at which segments begin that were last changed at or before ``timestamp`` (ms), newest first.
+        """Return the first offsets of segments that were last changed at or before ``timestamp`` (ms), newest first.
 
         -1 (latest) and -2 (earliest) are as in ListOffsets; with -1 the end of the log comes first.
 
-        Raises the error that the broker reports, UnsupportedVersionError where it knows no ListOffsets 0.
+        Raises the error that the broker reports, and UnsupportedVersionError where the broker does not know ListOffsets
+        0.
         """
         tp = TopicPartition(topic, partition)
         wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, max_num_offsets=max_offsets)
@@ -233,7 +240,7 @@ class LowLevelConsumer(Closing):
                     raise error_for(response.error_code)
                 if response.responses:
                     break
-                # Nothing at all comes where the client is above a quota. Fetch 0 has no word for how long.
+                # The response is empty where the client is above a quota. Fetch 0 cannot say for how long.
                 _log.info("%s holds this client back: above a quota", connection.address)
                 time.sleep(self._config.retry_backoff)
             for topic in response.responses:
@@ -252,7 +259,7 @@ class LowLevelConsumer(Closing):
         return connection
 
     def _look_again(self, tp: TopicPartition) -> None:
-        """After an error: the leader or its connection may be other than they were."""
+        """After an error, forget closed connections and old metadata: the leader may have moved."""
         for node_id, connection in list(self._connections.items()):
             if connection.closed:
                 del self._connections[node_id]
@@ -263,7 +270,7 @@ def _message_set(tp: TopicPartition, offset: int, data: PartitionData, size: int
     if data.error_code:
         error = error_for(data.error_code)
         if error.retriable:
-            # A moved leader; `Retry` asks for the new one.
+            # The leader has moved; `Retry` asks for the new one.
             raise error
     records = memoryview(b"") if data.records is None else data.records
     return MessageSet(tp, offset, records, data, size)

@@ -22,11 +22,17 @@ _log = logging.getLogger(__name__)
 
 
 class PartitionFetcher(Closing):
-    """Fetches of one partition over a connection of its own, to whoever leads the partition at the time.
+    """Fetch one partition from its present leader, over a connection of its own.
 
-    ``max_bytes`` of one fetch; the first batch comes in whole even where it is larger. ``max_wait``: seconds that the
-    broker waits for ``fetch.min.bytes`` (``fetch.max.wait.ms`` unless given). Not safe for several threads at once, but
-    independent of what other threads do with the cluster.
+    Not safe for several threads at once, but independent of what other threads do with the cluster.
+
+    Args:
+        cluster: Finds the leader and opens the connection.
+        tp: The partition.
+        max_bytes: The size of one fetch; the first batch is whole even where it is larger. ``fetch.max.bytes`` unless
+            given.
+        isolation_level: READ_COMMITTED or READ_UNCOMMITTED.
+        max_wait: How many seconds the broker waits for ``fetch.min.bytes``; ``fetch.max.wait.ms`` unless given.
     """
 
     def __init__(
@@ -53,21 +59,21 @@ class PartitionFetcher(Closing):
         self._stopped = False
 
     def fetch(self, offset: int, *, deadline: float | None = None) -> FetchedChunk:
-        """Record batches from ``offset`` on; none where nothing is written in ``max_wait``.
+        """Fetch record batches from ``offset`` on; there are none where nothing is written within ``max_wait``.
 
-        Follows the partition to a new leader. Raises OffsetOutOfRangeError, any other error that the leader reports and
-        that trying again does not help against, ClientTimeoutError after ``deadline`` (``time.monotonic``;
-        ``default.api.timeout.ms`` from now unless given, and then time for which the leader holds the client back,
-        because it is above a quota, does not count).
+        Follows the partition to a new leader. Raises OffsetOutOfRangeError, any other error of the leader that is not
+        retriable, and ClientTimeoutError after ``deadline``. That is a time of ``time.monotonic``; unless given, it is
+        ``default.api.timeout.ms`` from now, not counting the time for which the leader holds the client back because of
+        a quota.
         """
         retry = Retry(self._config, deadline)
         self._is_patient = deadline is None
         return retry.run(lambda: self._fetch_once(offset, retry), lambda error: self._look_again())
 
     def prefetch(self, offset: int) -> None:
-        """Ask for what the next ``fetch(offset)`` will return, and return at once.
+        """Send the request that the next ``fetch(offset)`` will need, and return at once.
 
-        A later ``fetch`` of another offset throws the answer away. Nothing happens where the leader is not connected.
+        A later ``fetch`` of another offset discards the answer. Nothing is sent where the leader is not connected.
         """
         connection = self._connection
         if connection is None or connection.closed or self._asked is not None:
@@ -75,11 +81,11 @@ class PartitionFetcher(Closing):
         try:
             self._send(connection, offset)
         except (ConnectionFailedError, ClientTimeoutError):
-            # The connection is closed now, and the next fetch makes a new one.
+            # The connection is closed now; the next fetch opens another one.
             self._asked = None
 
     def stop(self) -> None:
-        """Have a fetch that another thread is waiting for fail with ClientError, and every later one."""
+        """Make the fetch for which another thread is waiting fail with ClientError, and every later fetch."""
         self._stopped = True
         connection = self._connection
         if connection is not None:
@@ -95,7 +101,7 @@ class PartitionFetcher(Closing):
     def _fetch_once(self, offset: int, retry: Retry) -> FetchedChunk:
         self._check_not_stopped()
         connection = self._connected(retry)
-        # Perhaps it was not there yet when it was to be interrupted.
+        # `stop` may have been called before the connection existed.
         self._check_not_stopped()
         if self._asked is not None and self._asked != offset:
             self._receive(connection, retry)
@@ -123,10 +129,10 @@ class PartitionFetcher(Closing):
         self._asked = offset
 
     def _receive(self, connection: Connection, retry: Retry) -> PartitionData | None:
-        """The partition's part of the answer; None where the client is above a quota, and is to ask again."""
+        """Return the partition's part of the answer; None where the client is above a quota and must ask again."""
         self._asked = None
-        # However near the deadline is, a leader may take as long to answer as it was told to wait for records, and the
-        # time for which it has said that it will serve nothing is nobody's fault.
+        # However near the deadline is, a leader may take as long as it was told to wait for records. The time for which
+        # it has said that it will serve nothing does not count.
         held_back = max(connection.serves_at - time.monotonic(), 0.0)
         if self._is_patient:
             retry.deadline += held_back
@@ -159,6 +165,6 @@ class PartitionFetcher(Closing):
         return self._connection
 
     def _look_again(self) -> None:
-        """After an error: the leader, its epoch or its connection may be other than they were."""
+        """After an error, forget the connection and the metadata: the leader or its epoch may have changed."""
         self.close()
         self._cluster.forget([self.tp.topic])

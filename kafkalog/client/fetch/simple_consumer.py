@@ -1,4 +1,9 @@
-"""A consumer of assigned partitions: no group, no committed offsets.
+"""A consumer of assigned partitions: without a group, without committed offsets, without threads.
+
+Use it for tools that read a few partitions once, such as ``kafkalog consume --partition``. To share topics among
+members of a group, to commit offsets, or to read Arrow batches, use ``kafkalog.client.consumer.Consumer``; it also
+reads assigned partitions, and fetches ahead in a thread of its own. To decide each fetch by offset and size, use
+`LowLevelConsumer` (`low_level_consumer`).
 
 One fetch is in flight to each leader while earlier records are being handed out. Positions move with the records that
 `poll` returns, not with what has been fetched.
@@ -31,13 +36,13 @@ _RESET = {"earliest": EARLIEST, "latest": LATEST}
 
 
 class _Partition:
-    """Where the consumer stands in one partition, and the records fetched ahead of that."""
+    """The position in one partition, and the records fetched ahead of it."""
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.offset: int | None = None
         self.reset: int | None = None
-        """The timestamp of the offset to start from, where ``offset`` is None."""
+        """The timestamp whose offset is the position, where ``offset`` is None."""
         self.high_watermark = -1
         self.records: deque[ConsumerRecord] = deque()
         self.batches: Iterator[tuple[list[ConsumerRecord], int]] = iter(())
@@ -50,13 +55,13 @@ class _Partition:
         self.drop()
 
     def drop(self) -> None:
-        """Forget what was fetched."""
+        """Forget fetched records."""
         self.records.clear()
         self.batches = iter(())
         self.buffered = False
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """At most ``count`` of the records fetched; the position moves past them."""
+        """Take at most ``count`` fetched records, and move the position past them."""
         taken: list[ConsumerRecord] = []
         while len(taken) < count and self.buffered:
             if not self.records:
@@ -65,7 +70,7 @@ class _Partition:
                 except Exception:
                     self.drop()
                     if taken:
-                        # What came before the bad batch is good; the error returns with the next fetch.
+                        # The records before the bad batch are good. The next fetch meets the error again.
                         return taken
                     raise
                 if batch is None:
@@ -80,7 +85,7 @@ class _Partition:
 
 
 class SimpleConsumer(Closing):
-    """Reads the partitions that it is told to (`assign`). Not safe for use by several threads at once."""
+    """Read assigned partitions (`assign`); the module says when to use it. Not safe for several threads at once."""
 
     def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
         self._config = config
@@ -95,36 +100,36 @@ class SimpleConsumer(Closing):
     # Positions
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions and no others; partitions that were assigned before keep their positions.
+        """Read these partitions and no others. Partitions that were assigned before keep their positions.
 
-        New ones begin where ``auto.offset.reset`` says, unless `seek` says otherwise.
+        New partitions begin where ``auto.offset.reset`` says, unless `seek` is called.
         """
         wanted = [TopicPartition(*tp) for tp in partitions]
         self._partitions = {tp: self._partitions.get(tp) or self._start(tp) for tp in wanted}
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions assigned."""
+        """Return the assigned partitions."""
         return list(self._partitions)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Read on from ``offset``. ValueError where it is negative."""
+        """Continue at ``offset``. Raises ValueError where it is negative."""
         if offset < 0:
             raise ValueError(f"offset {offset} is negative; seek_to_beginning and seek_to_end find the log's ends")
         self._assigned(tp).move(offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read on from the first record there is; all partitions unless some are given."""
+        """Continue at the first record of these partitions; of all partitions, unless some are given."""
         for tp in partitions or self._partitions:
             self._assigned(tp).move(None, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read on after the last record there is now; all partitions unless some are given."""
+        """Continue after the last record at present, in these partitions; in all partitions, unless some are given."""
         for tp in partitions or self._partitions:
             self._assigned(tp).move(None, LATEST)
         self._resolve(None)
 
     def position(self, tp: TopicPartition) -> int:
-        """The offset of the record that comes next. Raises ClientTimeoutError and what `list_offsets` raises."""
+        """Return the offset of the next record. Raises ClientTimeoutError and the errors of `list_offsets`."""
         partition = self._assigned(tp)
         if partition.offset is None:
             self._resolve(None)
@@ -132,24 +137,28 @@ class SimpleConsumer(Closing):
         return partition.offset
 
     def high_watermark(self, tp: TopicPartition) -> int:
-        """The end of the log as the last fetch told it; -1 before the first."""
+        """Return the high watermark that the last fetch reported; -1 before the first fetch."""
         return self._assigned(tp).high_watermark
 
     # Records
 
     def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Records, waiting up to ``timeout`` seconds for the first; at most ``max_records`` (``max.poll.records``).
+        """Return at most ``max_records`` records (``max.poll.records``); wait up to ``timeout`` seconds for the first
+        one.
 
-        Records of a partition are in order. Lost connections and moved leaders are followed in silence. Raises the
-        errors that the broker reports and that trying again does not help against, OffsetOutOfRangeError where
-        ``auto.offset.reset`` is none, RecordsError for bytes that are no record batch.
+        Records of a partition are in order. Lost connections and moved leaders raise nothing.
+
+        Raises:
+            KafkaError: The broker reports an error that is not retriable.
+            OffsetOutOfRangeError: The log does not have the position, and ``auto.offset.reset`` is none.
+            RecordsError: The bytes are not a record batch.
         """
         deadline = time.monotonic() + timeout
         limit = self._config.max_poll_records if max_records is None else max_records
         while True:
             records = self._take(limit)
             if records:
-                # The next fetch is under way while the caller works on these.
+                # The next fetch is under way while the caller works on these records.
                 self._ask_quietly()
                 return records
             pause = max(self._blocked_until - time.monotonic(), 0.0)
@@ -186,7 +195,7 @@ class SimpleConsumer(Closing):
         return found
 
     def _take(self, limit: int) -> list[ConsumerRecord]:
-        """Records that are there, from one partition after the other."""
+        """Take fetched records, one partition after the other."""
         taken: list[ConsumerRecord] = []
         for tp, partition in list(self._partitions.items()):
             if len(taken) >= limit:
@@ -200,12 +209,12 @@ class SimpleConsumer(Closing):
                 raise
             if more:
                 taken += more
-                # To the end of the line, so that the others have their turn.
+                # Move it to the end of the order, so that the other partitions have their turn.
                 self._partitions[tp] = self._partitions.pop(tp)
         return taken
 
     def _resolve(self, deadline: float | None) -> None:
-        """Find the offsets of partitions that know only a timestamp."""
+        """Look up the offsets of partitions whose position is only a timestamp."""
         unknown: dict[TopicPartition, int] = {}
         for tp, partition in self._partitions.items():
             if partition.offset is None:
@@ -216,24 +225,24 @@ class SimpleConsumer(Closing):
             return
         limit = time.monotonic() + self._config.default_api_timeout
         if deadline is not None:
-            # A poll that does not wait must still get an answer at some time.
+            # A poll that does not wait must get an answer at some time, too.
             limit = max(deadline, time.monotonic() + _RESOLVE_S)
         found = list_offsets(self._cluster, unknown, self._config.isolation_level, limit)
         for tp, answer in found.items():
             self._partitions[tp].move(answer.offset)
 
     def _go_on(self, deadline: float) -> None:
-        """Resolve, ask and receive, as far as that can be done by ``deadline``."""
+        """Resolve positions, send fetches and receive answers, as far as ``deadline`` allows."""
         try:
             self._resolve(deadline)
         except (ConnectionFailedError, ClientTimeoutError) as error:
-            # Anything else has been tried often enough there.
+            # Other errors have been retried inside.
             self._block(error)
             return
         failure = self._ask()
         timeout = max(deadline - time.monotonic(), 0.0)
         try:
-            # Where one leader cannot be asked, the others' answers are as welcome.
+            # Where one leader cannot be asked, the answers of the others still count.
             self._wait(timeout if failure is None else min(timeout, self._config.retry_backoff))
         except Exception as error:
             failure = error
@@ -246,9 +255,9 @@ class SimpleConsumer(Closing):
             self._blocked_until = time.monotonic() + self._config.retry_backoff
 
     def _ask(self) -> Exception | None:
-        """Send a fetch to every leader that has none in flight, for the partitions with nothing fetched.
+        """Send a fetch to every leader that has none in flight, for the partitions without fetched records.
 
-        Returns what kept some leader from being asked.
+        Returns an error that kept some leader from being asked, or None.
         """
         busy = {tp for asked in self._asked.values() for tp in asked}
         by_leader: dict[Broker, list[tuple[TopicPartition, int, int]]] = defaultdict(list)
@@ -292,7 +301,7 @@ class SimpleConsumer(Closing):
         return connection
 
     def _wait(self, timeout: float) -> None:
-        """Receive the fetches that are answered within ``timeout`` seconds, at least one where there is one."""
+        """Receive the answers that come within ``timeout`` seconds; at least one, if one has come already."""
         waiting = {node_id: self._connections[node_id][1] for node_id in self._asked}
         if not waiting:
             if timeout:
@@ -320,7 +329,7 @@ class SimpleConsumer(Closing):
                 tp = TopicPartition(topic.topic, data.partition_index)
                 partition, offset = self._partitions.get(tp), asked.get(tp)
                 if partition is None or offset is None or partition.offset != offset or partition.buffered:
-                    # Moved or unassigned in the meantime.
+                    # The partition was moved or unassigned in the meantime.
                     continue
                 try:
                     chunk = read_partition(tp, data, offset)
@@ -347,7 +356,7 @@ class SimpleConsumer(Closing):
             raise failure
 
     def _block(self, error: Exception) -> None:
-        """After an error: raise it, or look for leaders anew after a pause."""
+        """After an error, raise it; if it is retriable, forget the leaders and pause."""
         pause = self._retry.pause(error)
         if isinstance(error, ConnectionFailedError | ClientTimeoutError):
             _log.info("trying again: %s", error)
