@@ -1,6 +1,6 @@
 """A consumer of assigned partitions: without a group, without committed offsets, without threads.
 
-Use it for tools that read a few partitions once, such as ``kafkalog consume --partition``. To share topics among
+Use it for tools that read a few partitions once, such as ``kafkalog consume`` without a group. To share topics among
 members of a group, to commit offsets, or to read Arrow batches, use ``kafkalog.client.consumer.Consumer``; it also
 reads assigned partitions, and fetches ahead in a thread of its own. To decide each fetch by offset and size, use
 `LowLevelConsumer` (`low_level_consumer`).
