@@ -2,6 +2,7 @@
 
 Each room imports those below it only (the contract stands in pyproject.toml). From the top:
 
+- ``cli/``            the broker's commands of ``kafkalog``
 - ``main``            a broker as a process: logging, signals, exit codes
 - ``server``          a broker's life: what is started and stopped in which order
 - ``assembly``        which part is made of which

@@ -1,10 +1,11 @@
 """A Kafka-compatible commit log: its records, its protocol, its clients and its command line.
 
-- `cli`       the command line
-- `client`    producers, consumers, administration
-- `protocol`  the wire protocol
-- `records`   record batches, codecs, kernels
-- `storage`   the layout of a log directory
+- `cli`              the command line
+- `client`           producers, consumers, administration
+- `protocol`         the wire protocol
+- `records`          record batches, codecs, kernels
+- `storage`          the layout of a log directory
+- `java_properties`  the format of configuration files, for brokers and clients
 """
 
 __version__ = "0.1.0"

@@ -20,5 +20,6 @@
 - `offline`        log directories read without a broker
 - `load`           topics loaded into Parquet and Avro files
 - `fs`             the file systems of both; `process_cache` connections kept between tasks
+- `cli`            the commands of `kafkalog` that need Spark
 - `jobs`           streaming jobs to run and to copy
 """

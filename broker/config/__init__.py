@@ -1,7 +1,8 @@
 """Configuration: each key declared once, and everything else (parsing, validation, documentation) derived.
 
+The files in ``conf/`` are Java properties, which `kafkalog.java_properties` reads.
+
 - ``definition``   what a key is: name, type, default, validator, documentation, whether it may change at run time
-- ``properties``   the Java-properties format of the files in ``conf/``
 - ``listeners``    the ``listeners`` family: ``NAME://host:port`` lists
 - ``topic``        keys of a topic, each with the broker key that holds its default
 - ``server``       keys of a broker

@@ -1,36 +1,34 @@
-"""The command line; `run` is its entry point.
+"""The command line, and the clients' commands of it; `run` is its entry point.
 
-- `client_log`      the client's log lines, as messages of a command
-- `client_options`  options that commands share
-- `configs`         `kafkalog configs`
-- `consume`         `kafkalog consume`
-- `formatter`       records as lines of text
-- `group_tools`     the commands of `kafkalog groups`
-- `groups`          `kafkalog groups`
+The machinery:
+
+- `main`          parses the words and runs one command
+- `entry_points`  finds the commands of the installed packages
+- `command`       what a package announces of a command
+
+The clients' commands, and what they are made of:
+
+- `commands`      the table of them, which pyproject.toml announces as an entry point
+- `topics`        `kafkalog topics`
+- `configs`       `kafkalog configs`; `quotas` is its part for users, client ids and addresses
+- `groups`        `kafkalog groups`: a module for each of its commands
+- `transactions`  `kafkalog transactions`
+- `produce`       `kafkalog produce`
+- `consume`       `kafkalog consume`; `sources` gets its records, `formatter` makes them lines of text
+- `perf`          `kafkalog perf`
+
+Shared by the commands of all packages:
+
+- `client_options`  options that become client properties, and errors as messages
+- `client_log`      the client's log lines as messages of a command
 - `interruptible`   signals that end a command
-- `load`            `kafkalog load`
-- `local_broker`    a broker as a child process
-- `log`             `kafkalog log`
-- `log_tools`       the commands of `kafkalog log`
-- `main`            the command's entry point
-- `perf`            `kafkalog perf`
-- `produce`         `kafkalog produce`
-- `quickstart`      `kafkalog quickstart`
-- `quiet_spark`     a local Spark session that prints nothing
-- `quotas`          `kafkalog configs` for users, clients and addresses
-- `sample_input`    text for the quickstart
-- `server`          `kafkalog server start`
-- `sources`         where `kafkalog consume` gets its records
-- `spark`           `kafkalog spark`
-- `topics`          `kafkalog topics`
-- `transactions`    `kafkalog transactions`
 """
 
 from __future__ import annotations
 
 
 def run() -> int:
-    """``kafkalog.cli.main.main``, also where Ctrl-C comes before that is imported."""
+    """Run ``kafkalog.cli.main.main``; Ctrl-C ends the command quietly even while that is still being imported."""
     try:
         from kafkalog.cli.main import main
 

@@ -78,14 +78,13 @@ def client_properties(
 
     UsageError where the file cannot be read.
     """
-    from broker.config.definition import ConfigError
-    from broker.config.properties import load_properties
+    from kafkalog.java_properties import PropertiesError, load_properties
 
     found: dict[str, str] = {}
     if file is not None:
         try:
             found.update(load_properties(Path(file)))
-        except ConfigError as error:
+        except PropertiesError as error:
             raise UsageError(str(error)) from error
     found.update(more or {})
     found["bootstrap.servers"] = arguments.bootstrap_server

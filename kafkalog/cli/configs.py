@@ -214,12 +214,11 @@ def parse_configs(text: str) -> dict[str, str]:
 
 
 def _properties(file: str) -> dict[str, str]:
-    from broker.config.definition import ConfigError
-    from broker.config.properties import load_properties
+    from kafkalog.java_properties import PropertiesError, load_properties
 
     try:
         return dict(load_properties(Path(file)))
-    except ConfigError as error:
+    except PropertiesError as error:
         raise UsageError(str(error)) from error
 
 

@@ -1,7 +1,10 @@
-"""``kafkalog``: the command line. Each command group is a module of this package with ``add_parser``.
+"""``kafkalog``: the command line.
 
-A module is imported only when its command is asked for, so that ``kafkalog --help`` and shell completion answer at
-once. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+The commands are found by entry points (`entry_points`). Each command has a module with ``add_parser``, which adds its
+options and sets ``run``, the function that takes the parsed arguments and returns the exit code. A command's module is
+imported only when the command is asked for, so that ``kafkalog --help`` and shell completion answer at once.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,21 +16,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import kafkalog
+from kafkalog.cli.entry_points import NoCommandsError, find_commands
 
-COMMANDS = {
-    "server": "run a broker",
-    "topics": "create, list, describe, alter and delete topics",
-    "configs": "describe and alter the configurations of topics, brokers and groups",
-    "groups": "list, describe and delete consumer groups, reset their offsets",
-    "transactions": "list, describe and abort transactions, find hanging ones",
-    "produce": "write lines of standard input to a topic",
-    "consume": "print the records of a topic",
-    "load": "load topics into Parquet on HDFS, exactly once",
-    "log": "look into log files",
-    "spark": "make Spark's Python processes start faster",
-    "perf": "measure producing and consuming",
-    "quickstart": "broker, topic, real input and Spark into Parquet, on this machine",
-}
 EPILOG = """\
 examples:
   kafkalog quickstart
@@ -42,7 +32,7 @@ INTERRUPTED = 130
 
 
 class _Parser(argparse.ArgumentParser):
-    """Tells options that it does not know itself: by default a command's would be told with the usage of `kafkalog`."""
+    """Report unknown options with the usage of the command; argparse would print the usage of ``kafkalog``."""
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         found, rest = super().parse_known_args(args, namespace)
@@ -52,7 +42,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser(wanted: str | None) -> argparse.ArgumentParser:
-    """The whole parser, with the options of the one command that was asked for."""
+    """Return the parser of all commands; it has the options of the ``wanted`` one only.
+
+    Raises:
+        NoCommandsError: none are installed.
+    """
     parser = _Parser(
         prog="kafkalog",
         description="A Kafka-compatible commit log and its Spark source.",
@@ -61,16 +55,16 @@ def _parser(wanted: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kafkalog {kafkalog.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, purpose in COMMANDS.items():
-        if name == wanted:
-            import_module(f"kafkalog.cli.{name}").add_parser(commands)
+    for command in find_commands():
+        if command.name == wanted:
+            import_module(command.module).add_parser(commands)
         else:
-            commands.add_parser(name, help=purpose)
+            commands.add_parser(command.name, help=command.summary)
     return parser
 
 
 def _open_closed_streams() -> None:
-    """Let a standard stream that was closed by whoever started us be empty, instead of None."""
+    """Connect a standard stream that our parent process closed to the null device; Python leaves it as None."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
@@ -85,11 +79,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = _parser(wanted).parse_args(words)
         code: int = arguments.run(arguments)
         sys.stdout.flush()
+    except NoCommandsError as error:
+        print(f"kafkalog: {error}", file=sys.stderr)
+        return 1
     except OSError as error:
-        # Where whoever read our output has seen enough, there is nothing to say.
+        # A broken pipe is no failure to report: the reader of our output closed it, having read enough.
         if not isinstance(error, BrokenPipeError):
             print(f"kafkalog: {error}", file=sys.stderr)
-        # Python would complain once more when it closes standard output.
+        # Python closes standard output at exit and would report the same error again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from broker.config.definition import ConfigError
 from broker.config.document import render
 from broker.config.group import GROUP_CONFIG
-from broker.config.properties import load_properties, parse_properties
 from broker.config.server import SERVER_CONFIG, BrokerConfig
 from broker.config.topic import MAX_LONG, TOPIC_CONFIG, log_config, parse_topic_config
+from kafkalog.java_properties import PropertiesError, load_properties, parse_properties
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,18 +43,18 @@ def test_properties_are_read_as_java_reads_them(text: str, expected: dict[str, s
 
 
 def test_a_malformed_escape_is_named() -> None:
-    with pytest.raises(ConfigError, match="uxxxx"):
+    with pytest.raises(PropertiesError, match="uxxxx"):
         parse_properties("a=\\u12")
 
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
-    with contextlib.suppress(ConfigError):
+    with contextlib.suppress(PropertiesError):
         parse_properties(text)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"nowhere\.properties"):
+    with pytest.raises(PropertiesError, match=r"nowhere\.properties"):
         load_properties(tmp_path / "nowhere.properties")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from kafkalog.cli.quickstart import own_directory
+from spark_kafkalog.cli.quickstart import own_directory
 
 LINES = 20_000
 

@@ -8,7 +8,12 @@ import sys
 import pytest
 
 COMMANDS = [
+    "",
     "topics",
+    "groups",
+    "groups list",
+    "server start",
+    "quickstart",
     "topics create",
     "produce",
     "consume",
@@ -28,7 +33,11 @@ HEAVY = {
     "cramjam",
     "kafkalog.client",
     "kafkalog.protocol",
-    "broker",
+    "broker.config",
+    "broker.log",
+    "broker.server",
+    "pyspark",
+    "importlib.metadata",
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkalog.cli.client_options import add_action, complain, reporting
-from kafkalog.cli.group_tools.common import (
+from kafkalog.cli.groups.common import (
     Column,
     add_groups,
     add_json,

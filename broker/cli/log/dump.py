@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from broker.cli.log.common import PATHS, add_command, find, reporting
 from kafkalog.cli.client_options import print_json
-from kafkalog.cli.log_tools.common import PATHS, add_command, find, reporting
 
 EXAMPLES = """\
 examples:

@@ -28,7 +28,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, show the status, or compact; `spark_kafkalog.load.command` says what the exit codes mean."""
-    from kafkalog.cli.quickstart import missing_requirement
+    from spark_kafkalog.cli.requirements import missing_requirement
     from spark_kafkalog.load import arguments as load_arguments
     from spark_kafkalog.load import command
 
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack:
 
         def context(master: str | None) -> Any:
-            from kafkalog.cli.quiet_spark import quiet_session
+            from spark_kafkalog.cli.quiet_spark import quiet_session
 
             missing = missing_requirement()
             if missing:

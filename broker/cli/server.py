@@ -42,9 +42,9 @@ def run_start(arguments: argparse.Namespace) -> int:
     import sys
 
     from broker.config.definition import ConfigError
-    from broker.config.properties import load_properties
     from broker.config.server import BrokerConfig
     from broker.main import run
+    from kafkalog.java_properties import PropertiesError, load_properties
 
     try:
         texts = load_properties(arguments.config) if arguments.config else {}
@@ -54,7 +54,7 @@ def run_start(arguments: argparse.Namespace) -> int:
                 raise ConfigError(f"--override {override}: expected KEY=VALUE")
             texts[key.strip()] = value
         config = BrokerConfig(texts)
-    except ConfigError as error:
+    except (ConfigError, PropertiesError) as error:
         print(f"kafkalog: {error}", file=sys.stderr)
         return 2
     return run(config)

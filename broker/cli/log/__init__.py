@@ -1,4 +1,15 @@
-"""``kafkalog log``: look into log files, check them, put them right. A module of `log_tools` for each command."""
+"""``kafkalog log``: look into log files, check them and repair them.
+
+There is a module for each command. It parses, calls ``broker.log.tools`` and prints.
+
+- ``dump``        `dump`
+- ``verify``      `verify`
+- ``repair``      `repair`
+- ``tail``        `tail`
+- ``stats``       `stats`
+- ``import_0_7``  `import-0.7`
+- ``common``      what these commands share: paths, progress, reporting of errors
+"""
 
 from __future__ import annotations
 
@@ -27,4 +38,4 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name in COMMANDS:
-        import_module(f"kafkalog.cli.log_tools.{name}").add_parser(commands)
+        import_module(f"broker.cli.log.{name}").add_parser(commands)

@@ -1,4 +1,17 @@
-"""``kafkalog groups``: consumer groups, as kafka-consumer-groups.sh. A module of `group_tools` for each command."""
+"""``kafkalog groups``: list, describe and alter consumer groups, as kafka-consumer-groups.sh does.
+
+There is a module for each command. It parses, calls ``kafkalog.client.admin`` and prints.
+
+- ``listing``         `list`
+- ``describe``        `describe`
+- ``reset_offsets``   `reset-offsets`
+- ``delete``          `delete`
+- ``delete_offsets``  `delete-offsets`
+- ``remove_members``  `remove-members`
+- ``plan_files``      the CSV files of reset-offsets: which offset each partition gets
+- ``times``           points in time and durations (ISO 8601)
+- ``common``          what these commands share: choosing groups and partitions, printing tables
+"""
 
 from __future__ import annotations
 
@@ -27,4 +40,4 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name in COMMANDS:
-        import_module(f"kafkalog.cli.group_tools.{name}").add_parser(commands)
+        import_module(f"kafkalog.cli.groups.{name}").add_parser(commands)

@@ -9,7 +9,10 @@ from __future__ import annotations
 import string
 from pathlib import Path
 
-from broker.config.definition import ConfigError
+
+class PropertiesError(ValueError):
+    """A properties file that cannot be read; the message names the file or the text."""
+
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _SPACE = " \t\f"
@@ -19,7 +22,7 @@ def parse_properties(text: str) -> dict[str, str]:
     """Key to value; a later line wins over an earlier one.
 
     Raises:
-        ConfigError: a malformed ``\\u`` escape.
+        PropertiesError: a malformed ``\\u`` escape.
     """
     result: dict[str, str] = {}
     for line in _logical_lines(text):
@@ -32,12 +35,12 @@ def load_properties(path: Path) -> dict[str, str]:
     """Read a properties file.
 
     Raises:
-        ConfigError: the file cannot be read or has a malformed escape.
+        PropertiesError: the file cannot be read or has a malformed escape.
     """
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read the configuration file {path}: {error}") from error
+        raise PropertiesError(f"Cannot read the configuration file {path}: {error}") from error
 
 
 def _logical_lines(text: str) -> list[str]:
@@ -98,7 +101,7 @@ def _unescape(text: str) -> str:
         if escaped == "u":
             digits = text[position : position + 4]
             if len(digits) != 4 or any(digit not in string.hexdigits for digit in digits):
-                raise ConfigError(f"Malformed \\uxxxx escape in {text!r}")
+                raise PropertiesError(f"Malformed \\uxxxx escape in {text!r}")
             out.append(chr(int(digits, 16)))
             position += 4
         else:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.client_options import UsageError, add_action, complain, natural, reporting
-from kafkalog.cli.group_tools.common import (
+from kafkalog.cli.groups.common import (
     Column,
     add_groups,
     add_json,
@@ -19,7 +19,7 @@ from kafkalog.cli.group_tools.common import (
     selected,
     show,
 )
-from kafkalog.cli.group_tools.times import duration_ms, timestamp_of
+from kafkalog.cli.groups.times import duration_ms, timestamp_of
 
 if TYPE_CHECKING:
     from kafkalog.client.admin.groups import GroupAdmin
@@ -113,7 +113,7 @@ def run_reset_offsets(arguments: argparse.Namespace) -> int:
 
 def _rules(arguments: argparse.Namespace) -> Rule | dict[str, Rule]:
     """The one rule of all groups, or that of each group in a file. Raises UsageError."""
-    from kafkalog.cli.group_tools.plan_files import read_plans
+    from kafkalog.cli.groups.plan_files import read_plans
     from kafkalog.client.offset_reset import ShiftBy, To, ToOffset, ToPlan, ToTimestamp
 
     try:
@@ -168,7 +168,7 @@ def _plan(admin: GroupAdmin, group: str, rules: Rule | dict[str, Rule], argument
 
 
 def _print(plans: Mapping[str, Mapping[TopicPartition, int]], arguments: argparse.Namespace) -> None:
-    from kafkalog.cli.group_tools.plan_files import write_plans
+    from kafkalog.cli.groups.plan_files import write_plans
 
     if not (arguments.execute or arguments.dry_run):
         complain("nothing is changed without --execute")

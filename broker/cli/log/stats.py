@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.client_options import natural, print_json
-from kafkalog.cli.log_tools.common import (
+from broker.cli.log.common import (
     PATHS,
     Progress,
     add_command,
@@ -20,6 +19,7 @@ from kafkalog.cli.log_tools.common import (
     reporting,
     size_text,
 )
+from kafkalog.cli.client_options import natural, print_json
 
 if TYPE_CHECKING:
     from broker.log.tools.stats import Stats

@@ -6,8 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.client_options import print_json
-from kafkalog.cli.log_tools.common import (
+from broker.cli.log.common import (
     PATHS,
     Progress,
     add_command,
@@ -17,6 +16,7 @@ from kafkalog.cli.log_tools.common import (
     reporting,
     size_text,
 )
+from kafkalog.cli.client_options import print_json
 
 if TYPE_CHECKING:
     from broker.log.tools.partition_check import PartitionReport

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from kafkalog.cli.client_options import UsageError, add_action, complain, reporting
-from kafkalog.cli.group_tools.common import open_admin
+from kafkalog.cli.groups.common import open_admin
 
 EXAMPLES = """\
 examples:

@@ -8,8 +8,6 @@ once. ``--kill-broker`` kills the broker (SIGKILL) on the way and starts it agai
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import signal
 import sys
 import threading
@@ -19,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kafkalog.cli.local_broker import LocalBroker
+    from spark_kafkalog.cli.local_broker import LocalBroker
 
 EXAMPLES = """\
 examples:
@@ -32,7 +30,6 @@ The log, the Parquet files and the checkpoint stay in the directory that is prin
 TOPIC = "quickstart"
 PROGRESS_SECONDS = 0.5
 LOGGED_PROGRESS_SECONDS = 5.0
-JAVA_MAJOR = 17
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -86,8 +83,9 @@ class Figures:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; 0 when every acknowledged record is in the Parquet files once, 1 otherwise, 2 for unusable input."""
-    from kafkalog.cli.local_broker import BrokerStartError, LocalBroker
-    from kafkalog.cli.sample_input import NoInputError, choose_input
+    from spark_kafkalog.cli.local_broker import BrokerStartError, LocalBroker
+    from spark_kafkalog.cli.requirements import missing_requirement
+    from spark_kafkalog.cli.sample_input import NoInputError, choose_input
 
     if arguments.partitions < 1:
         print("kafkalog: --partitions must be at least 1", file=sys.stderr)
@@ -141,38 +139,13 @@ def own_directory(parent: Path) -> Path:
             return directory
 
 
-def missing_requirement() -> str | None:
-    """What to install, or None when nothing is missing."""
-    import re
-    import subprocess
-
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        return "Spark is not installed here; install it, in kafkalog's source directory, with: pip install '.[spark]'"
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    hint = "Debian/Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17"
-    if java is None:
-        return f"Spark needs Java {JAVA_MAJOR} or newer and none was found. {hint}"
-    try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    except OSError as error:
-        return f"Java cannot be run: {error}. {hint}"
-    version = re.search(r'version "(\d+)', told.stderr + told.stdout)
-    if version is None or int(version[1]) < JAVA_MAJOR:
-        found = f"Java {version[1]}" if version else "something else"
-        return f"Spark needs Java {JAVA_MAJOR} or newer; {java} is {found}. {hint}"
-    return None
-
-
 def say(text: str) -> None:
     print(text, flush=True)
 
 
 def stream(arguments: argparse.Namespace, files: list[Path], directory: Path, broker: LocalBroker) -> Figures:
     """Produce the files while Spark streams the topic into Parquet."""
-    from kafkalog.cli.quiet_spark import quiet_session
+    from spark_kafkalog.cli.quiet_spark import quiet_session
 
     figures = Figures()
     create_topic(broker.bootstrap, arguments.partitions)
@@ -227,8 +200,8 @@ def start_query(spark: Any, bootstrap: str, directory: Path) -> Any:
 
 def produce(bootstrap: str, files: list[Path], figures: Figures) -> None:
     """Send every line and wait for the acknowledgements."""
-    from kafkalog.cli.sample_input import read_lines
     from kafkalog.client.producer import Producer
+    from spark_kafkalog.cli.sample_input import read_lines
 
     started = time.monotonic()
 

@@ -8,8 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from broker.cli.log.common import add_command, reporting
 from kafkalog.cli.client_options import key_values, natural, print_json
-from kafkalog.cli.log_tools.common import add_command, reporting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from broker.cli.log.common import PATHS, Progress, add_command, add_progress, find, reporting
+from broker.cli.log.verify import show_finding
 from kafkalog.cli.client_options import complain, print_json
-from kafkalog.cli.log_tools.common import PATHS, Progress, add_command, add_progress, find, reporting
-from kafkalog.cli.log_tools.verify import show_finding
 
 if TYPE_CHECKING:
     from broker.log.tools.repair_plan import Plan

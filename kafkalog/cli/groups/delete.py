@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from kafkalog.cli.client_options import add_action, complain, reporting
-from kafkalog.cli.group_tools.common import add_groups, open_admin, selected
+from kafkalog.cli.groups.common import add_groups, open_admin, selected
 
 EXAMPLES = """\
 examples:

@@ -1,0 +1,10 @@
+"""The commands of the broker."""
+
+from __future__ import annotations
+
+from kafkalog.cli.command import Command
+
+COMMANDS = (
+    Command("server", "run a broker", "broker.cli.server", 10),
+    Command("log", "look into log files", "broker.cli.log", 90),
+)

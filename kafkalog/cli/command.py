@@ -1,0 +1,23 @@
+"""What a package announces of each of its commands."""
+
+from __future__ import annotations
+
+
+class Command:
+    """One command of ``kafkalog``.
+
+    Attributes:
+        name: the word after ``kafkalog``.
+        summary: its line in ``kafkalog --help``.
+        module: the module whose ``add_parser`` adds the command's options. It is imported only for this command.
+        position: where ``kafkalog --help`` lists it; commands with the same position are sorted by name.
+    """
+
+    # Neither a dataclass nor a named tuple: importing what makes those takes longer than reading the whole table.
+    __slots__ = ("module", "name", "position", "summary")
+
+    def __init__(self, name: str, summary: str, module: str, position: int = 1000) -> None:
+        self.name = name
+        self.summary = summary
+        self.module = module
+        self.position = position

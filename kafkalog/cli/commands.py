@@ -1,0 +1,19 @@
+"""The commands of the clients."""
+
+from __future__ import annotations
+
+from kafkalog.cli.command import Command
+
+COMMANDS = (
+    Command("topics", "create, list, describe, alter and delete topics", "kafkalog.cli.topics", 20),
+    Command(
+        "configs", "describe and alter the configurations of topics, brokers and groups", "kafkalog.cli.configs", 30
+    ),
+    Command("groups", "list, describe and delete consumer groups, reset their offsets", "kafkalog.cli.groups", 40),
+    Command(
+        "transactions", "list, describe and abort transactions, find hanging ones", "kafkalog.cli.transactions", 50
+    ),
+    Command("produce", "write lines of standard input to a topic", "kafkalog.cli.produce", 60),
+    Command("consume", "print the records of a topic", "kafkalog.cli.consume", 70),
+    Command("perf", "measure producing and consuming", "kafkalog.cli.perf", 110),
+)
