@@ -31,8 +31,8 @@ import pyarrow as pa
 
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, stop_when_told
-from broker.log.config import LogConfig
 from broker.log.log import Log
+from broker.log.log_config import LogConfig
 from kafkalog.records.arrow import encode_arrow
 from kafkalog.records.compression import Codec
 from peers import kafka

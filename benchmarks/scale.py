@@ -33,8 +33,8 @@ from benchmarks.peers import big_log, report
 from benchmarks.peers.brokers import NAMES, OURS, Broker, stop_when_told
 from benchmarks.peers.plot import Panel, draw_panels
 from benchmarks.startup import started
-from broker.log.config import LogConfig
 from broker.log.log import Log
+from broker.log.log_config import LogConfig
 from kafkalog.protocol.codec import encode_request
 from kafkalog.records.kernels import loader
 from peers import probe

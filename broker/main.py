@@ -19,9 +19,9 @@ from typing import NoReturn
 from broker import compiler_pages
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
-from broker.log.file_ops import OS, FileOps
-from broker.log.loading import DuplicateLogError
-from broker.log.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
+from broker.log.directories.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
+from broker.log.files.file_ops import OS, FileOps
+from broker.log.recovery.loading import DuplicateLogError
 from broker.metadata.model import MetadataError
 from broker.runtime import Runtime
 from broker.server import Server

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from broker.log.file_ops import OS, FileOps
+from broker.log.files.file_ops import OS, FileOps
 from broker.net.network import LoopNetwork, Network
 from broker.workers import ThreadWorkers, Workers
 

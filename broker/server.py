@@ -25,14 +25,14 @@ from broker.controller.configs import effective_config
 from broker.controller.leadership import new_epochs
 from broker.controller.requests import roles_of
 from broker.coordinator.transaction.shard import largest_producer_id_in
-from broker.log.cleaner.cleaner import LogCleaner
-from broker.log.cold import read_largest_timestamp
-from broker.log.log_dir import LogDirUnusableError
-from broker.log.manager import LogManager
-from broker.log.moving.startup import read_topic_id
-from broker.log.open_files import OpenFiles
-from broker.log.retention import RetentionPolicy, RetentionPolicyError, load_policy
-from broker.log.segment import UNKNOWN_TIMESTAMP
+from broker.log.alter_dirs.startup import read_topic_id
+from broker.log.cleaner.log_cleaner import LogCleaner
+from broker.log.directories.log_dir import LogDirUnusableError
+from broker.log.files.open_files import OpenFiles
+from broker.log.log_manager import LogManager
+from broker.log.read.cold_reads import read_largest_timestamp
+from broker.log.retention.retention_policy import RetentionPolicy, RetentionPolicyError, load_policy
+from broker.log.segment.segment import UNKNOWN_TIMESTAMP
 from broker.metadata.cache import MetadataCache
 from broker.metadata.local import FILE_NAME, LocalStore
 from broker.metadata.model import BrokerRegistration, ClusterState, MetadataError

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from struct import Struct
 
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 from broker.log.log import Log
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.kernels import loader

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from broker.api.context import Request
 from broker.api.fetch_session import FetchPartitionState
-from broker.log.segment_file import FileSlice
+from broker.log.segment.file_slices import FileSlice
 from broker.replica.partition import FetchIsolation
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.messages.fetch import FetchRequest, PartitionData

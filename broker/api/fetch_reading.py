@@ -20,7 +20,7 @@ from broker.api.fetch_session import (
     PartitionKey,
     partition_key,
 )
-from broker.log.segment_file import ReadResult
+from broker.log.segment.file_slices import ReadResult
 from broker.replica.partition import FetchIsolation
 from kafkalog.protocol.errors import (
     ErrorCode,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from broker.api.context import Request
 from broker.api.errors import error_code
-from broker.log.log_dir import LogDir
+from broker.log.directories.log_dir import LogDir
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

@@ -7,8 +7,8 @@ from collections import Counter
 
 from broker.api.context import Request
 from broker.api.errors import Answering
-from broker.log.cold import read_largest_timestamp
 from broker.log.log import Log
+from broker.log.read.cold_reads import read_largest_timestamp
 from broker.replica.partition import FetchIsolation, Partition
 from kafkalog.protocol.errors import (
     InvalidRequestError,

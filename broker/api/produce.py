@@ -19,10 +19,10 @@ from broker.api import produce_legacy
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
 from broker.api.rejected_batches import RejectedBatches
-from broker.log.config import LogConfig
-from broker.log.legacy.message_sets import PreparedSet
-from broker.log.rejection import RejectedRecordsError, RejectedTimestampsError
-from broker.log.validation import TARGET_CODECS, CheckedBatch, Origin, prepare_ahead
+from broker.log.append.legacy.message_sets import PreparedSet
+from broker.log.append.rejection import RejectedRecordsError, RejectedTimestampsError
+from broker.log.append.validation import TARGET_CODECS, CheckedBatch, Origin, prepare_ahead
+from broker.log.log_config import LogConfig
 from broker.replica.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Appended, Partition
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import (

@@ -7,9 +7,9 @@ long a worker does it.
 from __future__ import annotations
 
 from broker.api.context import Broker
-from broker.log.config import LogConfig
-from broker.log.legacy.message_sets import PreparedSet, prepare_set
-from broker.log.validation import Origin
+from broker.log.append.legacy.message_sets import PreparedSet, prepare_set
+from broker.log.append.validation import Origin
+from broker.log.log_config import LogConfig
 from kafkalog.records.peek import NO_MAGIC, RecordsView
 
 LARGE_SET = 16 * 1024

@@ -9,7 +9,7 @@ from functools import partial
 
 from broker.api.context import Broker
 from broker.api.errors import shortened
-from broker.log.rejection import RecordError, RejectedRecordsError, RejectedTimestampsError
+from broker.log.append.rejection import RecordError, RejectedRecordsError, RejectedTimestampsError
 from kafkalog.protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 from kafkalog.records.batch import read_header
 

@@ -36,8 +36,8 @@ from broker.config.topic import (
     ZSTD_LEVEL,
     log_config,
 )
-from broker.log.cleaner.config import CleanerConfig
-from broker.log.config import LogConfig
+from broker.log.cleaner.cleaner_config import CleanerConfig
+from broker.log.log_config import LogConfig
 
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000

@@ -21,7 +21,7 @@ from broker.config.definition import (
     one_of,
 )
 from broker.config.message_format import is_version, magic_of
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 
 MAX_LONG = (1 << 63) - 1
 MAX_INT = (1 << 31) - 1

@@ -17,9 +17,9 @@ from uuid import UUID
 from broker.controller.planning import NewTopic
 from broker.controller.topics import TopicController
 from broker.coordinator.state_topic import StateTopic, partition_of
-from broker.log.legacy.message_sets import prepare_set
+from broker.log.append.legacy.message_sets import prepare_set
+from broker.log.append.validation import Origin
 from broker.log.log import Log
-from broker.log.validation import Origin
 from broker.metadata.model import TopicState
 from broker.replica.acknowledgement import acknowledgement, when_acknowledged
 from broker.replica.manager import ReplicaManager

@@ -1,57 +1,31 @@
 """The log of a partition, all the logs of a broker, and the tools that work on their files.
 
-- ``aborted_transactions``  the aborted transactions of one segment
-- ``append_info``           what an append did
-- ``batch_positions``       where batches of a segment lie
-- ``batch_scan``            walks over the batches of an open segment
-- ``checkpoint_writer``     offset checkpoints of several log directories
-- ``checkpoints``           reading and writing the small files of a log directory
-- ``cleaner``               log compaction
-- ``cold``                  what a worker reads in before a look-up
-- ``config``                what a log needs to know of its topic's configuration
-- ``control``               transaction markers in control batches
-- ``deletions``             directories of deleted partitions
-- ``directory_move``        renaming or moving a log's directory
-- ``dump``                  a log's files as text, as kafka-dump-log prints them
-- ``dump_json``             the same as JSON
-- ``file_ops``              the file-system calls that can lose data
-- ``flush_stats``           how often, and how long, segments were flushed
-- ``flusher``               how far a log is on the device, and getting it there
-- ``index_file``            a sparse index file; what both indexes share
-- ``kafka_0_7``             partition directories of Kafka 0.7
-- ``leader_epoch``          which leader epoch began where
-- ``legacy``                message formats v0 and v1
-- ``loading``               opening all logs when a broker starts
-- ``log``                   the log of one partition
-- ``log_appender``          appending, as leader or follower
-- ``log_dir``               one log directory
-- ``log_dirs``              the log directories of a broker
-- ``log_offsets``           the offsets that bound a log
-- ``log_reader``            reading by offset, time and epoch
-- ``log_remover``           taking records out: retention, deletion, compaction
-- ``manager``               all the logs of a broker
-- ``moving``                moving a log to another log directory (KIP-113)
-- ``offset_index``          a segment's offset index
-- ``open_files``            how many descriptors the log keeps open
-- ``partition_directory``   the directory of one partition
-- ``producer_snapshot``     files of producer snapshots
-- ``producer_state``        idempotent and transactional producers of a partition
-- ``read_ahead``            what to read ahead for a reader that goes on and on
-- ``recovery``              opening a partition's directory after a stop or a crash
-- ``rejection``             which records of a refused batch are at fault (KIP-467)
-- ``resources``             what the logs of one broker share
-- ``retention``             which segments may go
-- ``roller``                when the active segment is finished
-- ``room``                  opening files when descriptors are short
-- ``segment``               a `.log` file and its indexes
-- ``segment_file``          open segment files, and slices of them
-- ``segment_files``         where a segment is stored
-- ``segment_list``          the segments of one log
-- ``storage_errors``        what a log does about errors of its disk
-- ``time_index``            a segment's time index
-- ``time_search``           from a timestamp to a record
-- ``tools``                 what `kafkalog log` does to files of a stopped broker
-- ``transaction_index``     a segment's transaction index
-- ``truncation``            taking records from a log's end
-- ``validation``            what a leader checks of a produced batch
+One log:
+
+- ``log``                 `Log`: the log of one partition, made of the parts that follow
+- ``log_config``          the topic settings that a log obeys
+- ``log_offsets``         log start offset, log end offset, high watermark, last stable offset
+- ``segment/``            ``.log`` files: segments, their list, and the slices that readers get
+- ``index/``              the offset, time and transaction indexes of a segment
+- ``append/``             validation and appends of a leader and of a follower; message formats v0 and v1
+- ``read/``               reads by offset, timestamp and leader epoch; reading ahead of consumers
+- ``producer_state/``     idempotent and transactional producers, their snapshots, transaction markers
+- ``leader_epoch_cache``  which leader epoch began at which offset
+- ``roller``              when the active segment is closed and the next one begun
+- ``flusher``             the recovery point, and forcing the log to the device
+- ``flush_stats``         how often segments were flushed, and how long that took
+- ``truncation``          removing records from the end of the log
+- ``retention/``          removing records from its beginning, and segments that compaction has replaced
+- ``storage_errors``      what a log does about errors of its disk
+
+All the logs of a broker:
+
+- ``log_manager``         `LogManager`: every log, over all log directories
+- ``resources``           what the logs of one broker share
+- ``directories/``        log directories: locks, identity, checkpoints, directories of partitions
+- ``recovery/``           opening the logs at the start, and repairing them after a crash
+- ``cleaner/``            log compaction
+- ``alter_dirs/``         moving a log to another log directory (KIP-113)
+- ``files/``              the file-system calls that can lose data; the budget of file descriptors
+- ``tools/``              ``kafkalog log``: dump, verify, repair and count the files of a stopped broker
 """

@@ -10,14 +10,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from threading import Lock
 
-from broker.log.config import LogConfig
-from broker.log.index_file import NoSpaceError
+from broker.log.directories.partition_directory import PartitionDirectory
+from broker.log.files.out_of_descriptors import OUT_OF_DESCRIPTORS
+from broker.log.index.index_file import NoSpaceError
+from broker.log.log_config import LogConfig
 from broker.log.log_offsets import LogOffsets
-from broker.log.partition_directory import PartitionDirectory
-from broker.log.producer_state import ProducerStateManager
-from broker.log.room import OUT_OF_DESCRIPTORS
-from broker.log.segment import Segment
-from broker.log.segment_list import SegmentList
+from broker.log.producer_state.producer_state_manager import ProducerStateManager
+from broker.log.segment.segment import Segment
+from broker.log.segment.segment_list import SegmentList
 from broker.log.storage_errors import StorageErrors
 from kafkalog.protocol.errors import KafkaStorageError
 

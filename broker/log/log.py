@@ -6,20 +6,20 @@ far the log is known to be on the device.
 
 A `Log` is made of parts, each with a state of its own; a part may touch what its constructor takes and nothing else:
 
-- ``partition_directory``  where the log lies, its topic id
-- ``segment_list``         the segments; which holds an offset
-- ``log_offsets``          start, end, high watermark, last stable offset
-- ``leader_epoch``         leader epochs and where they began (``epochs``)
-- ``producer_state``       idempotent and transactional producers (``producers``)
-- ``storage_errors``       answers to errors of the disk; whether the log is offline
-- ``flusher``              recovery point; forcing the log to the device
-- ``roller``               new segments
-- ``log_reader``           slices, look-ups by time and epoch, aborted transactions
-- ``log_appender``         appends of a leader and of a follower
-- ``legacy``               appends of message sets of v0 and v1
-- ``log_remover``          record deletion, retention, compacted segments
-- ``truncation``           dropping records from the end
-- ``directory_move``       another name or place for the directory
+- `directories.partition_directory`        where the log lies, its topic id
+- `segment.segment_list`                   the segments, and which of them holds an offset
+- `log_offsets`                            start, end, high watermark, last stable offset
+- `leader_epoch_cache`                     leader epochs and where they began (``epochs``)
+- `producer_state.producer_state_manager`  idempotent and transactional producers (``producers``)
+- `storage_errors`                         answers to errors of the disk; whether the log is offline
+- `flusher`                                recovery point; forcing the log to the device
+- `roller`                                 new segments
+- `read.log_reader`                        slices, look-ups by time and epoch, aborted transactions
+- `append.log_appender`                    appends of a leader and of a follower
+- `append.legacy.message_set_appender`     appends of message sets of v0 and v1
+- `retention.log_remover`                  record deletion, retention, compacted segments
+- `truncation`                             removing records from the end
+- `directories.directory_move`             another name or place for the directory
 
 Which thread may call what:
 
@@ -50,33 +50,32 @@ from pathlib import Path
 from threading import Lock
 from uuid import UUID
 
-from broker.log import recovery
-from broker.log.append_info import AppendInfo
-from broker.log.checkpoints import read_partition_metadata, write_partition_metadata
-from broker.log.config import MAX_LONG, LogConfig
-from broker.log.directory_move import DirectoryMove
-from broker.log.file_ops import OS, FileOps
+from broker.log.alter_dirs.plan import Extent
+from broker.log.append.append_info import AppendInfo
+from broker.log.append.legacy.message_set_appender import LegacyAppender
+from broker.log.append.legacy.message_sets import PreparedSet
+from broker.log.append.log_appender import LogAppender
+from broker.log.append.validation import CheckedBatch, Origin
+from broker.log.directories.checkpoints import read_partition_metadata, write_partition_metadata
+from broker.log.directories.directory_move import DirectoryMove
+from broker.log.directories.partition_directory import PartitionDirectory
+from broker.log.files.file_ops import OS, FileOps
+from broker.log.files.out_of_descriptors import OUT_OF_DESCRIPTORS
 from broker.log.flusher import Flusher
-from broker.log.legacy.appender import LegacyAppender
-from broker.log.legacy.message_sets import PreparedSet
-from broker.log.log_appender import LogAppender
+from broker.log.log_config import MAX_LONG, LogConfig
 from broker.log.log_offsets import LogOffsets
-from broker.log.log_reader import LogReader
-from broker.log.log_remover import LogRemover
-from broker.log.moving.plan import Extent
-from broker.log.partition_directory import PartitionDirectory
-from broker.log.recovery import LoadedLog
+from broker.log.read.log_reader import LogReader
+from broker.log.read.time_search import TimestampOffset
+from broker.log.recovery.log_recovery import LoadedLog, load, load_new
 from broker.log.resources import LogResources
-from broker.log.retention import TIME_AND_SIZE, RetentionPolicy
+from broker.log.retention.log_remover import LogRemover
+from broker.log.retention.retention_policy import TIME_AND_SIZE, RetentionPolicy
 from broker.log.roller import Roller
-from broker.log.room import OUT_OF_DESCRIPTORS
-from broker.log.segment import Segment
-from broker.log.segment_file import ReadResult
-from broker.log.segment_list import SegmentList
+from broker.log.segment.file_slices import ReadResult
+from broker.log.segment.segment import Segment
+from broker.log.segment.segment_list import SegmentList
 from broker.log.storage_errors import StorageErrors
-from broker.log.time_search import TimestampOffset
 from broker.log.truncation import Truncation
-from broker.log.validation import CheckedBatch, Origin
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
 from kafkalog.storage import names
 from kafkalog.storage.transaction_entries import AbortedTransaction
@@ -179,7 +178,7 @@ class Log:
         if created:
             ops.mkdir(str(path))
         if created:
-            loaded = recovery.load_new(
+            loaded = load_new(
                 str(path),
                 config,
                 log_start_offset=log_start_offset,
@@ -188,7 +187,7 @@ class Log:
                 resources=resources,
             )
         else:
-            loaded = recovery.load(
+            loaded = load(
                 str(path),
                 config,
                 clean=clean,

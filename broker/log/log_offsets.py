@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.log.producer_state import ProducerStateManager
+from broker.log.producer_state.producer_state_manager import ProducerStateManager
 
 
 class LogOffsets:

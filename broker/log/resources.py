@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from broker.log.file_ops import OS, FileOps
+from broker.log.files.file_ops import OS, FileOps
+from broker.log.files.open_files import OpenFiles
 from broker.log.flush_stats import FlushStats
-from broker.log.open_files import OpenFiles
 
 
 @dataclass(frozen=True, slots=True)

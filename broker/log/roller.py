@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 
-from broker.log.config import LogConfig
+from broker.log.directories.partition_directory import PartitionDirectory
 from broker.log.flusher import Flusher
-from broker.log.partition_directory import PartitionDirectory
-from broker.log.producer_state import ProducerStateManager
+from broker.log.log_config import LogConfig
+from broker.log.producer_state.producer_state_manager import ProducerStateManager
 from broker.log.resources import LogResources
-from broker.log.segment import Segment
-from broker.log.segment_list import SegmentList
+from broker.log.segment.segment import Segment
+from broker.log.segment.segment_list import SegmentList
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.log.partition_directory import PartitionDirectory
-from broker.log.segment_files import SegmentWriteError
+from broker.log.directories.partition_directory import PartitionDirectory
+from broker.log.segment.segment_files import SegmentWriteError
 from kafkalog.protocol.errors import KafkaStorageError
 
 logger = logging.getLogger(__name__)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from broker.log import recovery
-from broker.log.file_ops import FileOps
+from broker.log.directories.partition_directory import PartitionDirectory
+from broker.log.files.file_ops import FileOps
 from broker.log.flusher import Flusher
-from broker.log.leader_epoch import LeaderEpochCache
+from broker.log.leader_epoch_cache import LeaderEpochCache
 from broker.log.log_offsets import LogOffsets
-from broker.log.partition_directory import PartitionDirectory
-from broker.log.producer_state import ProducerStateManager
+from broker.log.producer_state.producer_state_manager import ProducerStateManager
+from broker.log.recovery.producer_replay import replay
 from broker.log.roller import Roller
-from broker.log.segment_list import SegmentList
+from broker.log.segment.segment_list import SegmentList
 from broker.log.storage_errors import StorageErrors
 from kafkalog.protocol.errors import KafkaStorageError
 
@@ -77,7 +77,7 @@ class Truncation:
             self._offsets.truncate(min(self._offsets.start, end), end)
             self._flusher.truncated(end)
             self._producers.reload(self._offsets.start, self._offsets.end, now_ms)
-            recovery.replay(self._segments.all, self._producers, self._offsets.end)
+            replay(self._segments.all, self._producers, self._offsets.end)
         except OSError as error:
             self._errors.go_offline(f"cannot truncate it to {offset}: {error}")
             raise KafkaStorageError(f"Cannot truncate {self._directory.label}: {error}") from error

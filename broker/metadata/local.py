@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from broker.log.file_ops import OS, FileOps, write_all
+from broker.log.files.file_ops import OS, FileOps, write_all
 from broker.metadata.model import ClusterState, MetadataError, new_cluster_id
 from broker.metadata.operations import apply
 from broker.metadata.store import Decision, Listener

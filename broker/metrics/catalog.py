@@ -17,9 +17,9 @@ from broker.counters import BrokerCounters
 if TYPE_CHECKING:
     from broker.coordinator.group.service import GroupCoordinator
     from broker.coordinator.transaction.service import Transactions
-    from broker.log.cleaner.cleaner import LogCleaner
+    from broker.log.cleaner.log_cleaner import LogCleaner
     from broker.log.log import Log
-    from broker.log.manager import LogManager
+    from broker.log.log_manager import LogManager
     from broker.quota.client import ClientQuota, ClientQuotas
     from broker.replica.manager import ReplicaManager
 

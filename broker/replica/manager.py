@@ -12,12 +12,12 @@ from uuid import UUID
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
 from broker.counters import BrokerCounters
-from broker.log.append_info import AppendInfo
-from broker.log.config import LogConfig
-from broker.log.legacy.message_sets import PreparedSet
-from broker.log.manager import LogManager
-from broker.log.moving.mover import LogMover
-from broker.log.validation import CheckedBatch, Origin
+from broker.log.alter_dirs.mover import LogMover
+from broker.log.append.append_info import AppendInfo
+from broker.log.append.legacy.message_sets import PreparedSet
+from broker.log.append.validation import CheckedBatch, Origin
+from broker.log.log_config import LogConfig
+from broker.log.log_manager import LogManager
 from broker.metadata.model import ClusterState, PartitionState, TopicState
 from broker.replica.hosting_retries import HostingRetries
 from broker.replica.partition import NO_LEADER_EPOCH, Appended, Partition

@@ -12,12 +12,12 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from broker.counters import TopicCounters
-from broker.log.append_info import AppendInfo
-from broker.log.config import MAX_LONG
-from broker.log.legacy.message_sets import PreparedSet
+from broker.log.append.append_info import AppendInfo
+from broker.log.append.legacy.message_sets import PreparedSet
+from broker.log.append.validation import CheckedBatch, Origin
 from broker.log.log import Log
-from broker.log.segment_file import ReadResult
-from broker.log.validation import CheckedBatch, Origin
+from broker.log.log_config import MAX_LONG
+from broker.log.segment.file_slices import ReadResult
 from broker.metadata.model import PartitionState
 from broker.replica.roles import Leader, Role, Truncation, role_of, truncation
 from kafkalog.protocol.errors import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.api import produce_legacy
-from broker.log.legacy.message_sets import prepare_set
+from broker.log.append.legacy.message_sets import prepare_set
 from kafkalog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalog.records.batch import Record
 from kafkalog.records.compression import Codec

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.file_ops import FileOps
+from broker.log.files.file_ops import FileOps
 from kafkalog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalog.records.batch import Record, encode_batch
 from peers.process import free_port

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.log.checkpoints import read_offsets
+from broker.log.directories.checkpoints import read_offsets
 from kafkalog.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

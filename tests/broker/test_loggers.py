@@ -28,7 +28,7 @@ from tests.support.wire import exchange
 
 BROKER_LOGGER = 8
 LOGGER_CONFIG = 6
-NAME = "broker.log.loading"
+NAME = "broker.log.recovery.loading"
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -87,14 +87,14 @@ def test_of_another_broker(broker: KafkalogBroker, name: str) -> None:
         (("", SET, "ERROR"), ErrorCode.INVALID_CONFIG),
         (("no.such.logger", DELETE, None), ErrorCode.INVALID_CONFIG),
         (("root", DELETE, None), ErrorCode.INVALID_REQUEST),
-        (("broker.log.manager", DELETE, None), ErrorCode.INVALID_REQUEST),
+        (("broker.log.log_manager", DELETE, None), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_is_refused(broker: KafkalogBroker, change: tuple[str, int, str | None], code: ErrorCode) -> None:
     with broker.connect() as sock:
         # Of several changes none is made where one is refused; the last case names a logger twice.
-        assert alter(sock, ("broker.log.manager", SET, "ERROR"), change)[0] == code
-        assert {each.value for each in describe(sock, "0", ["broker.log.manager", NAME]).configs} == {"INFO"}
+        assert alter(sock, ("broker.log.log_manager", SET, "ERROR"), change)[0] == code
+        assert {each.value for each in describe(sock, "0", ["broker.log.log_manager", NAME]).configs} == {"INFO"}
 
 
 def test_validate_only(broker: KafkalogBroker) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.file_ops import FileOps
+from broker.log.files.file_ops import FileOps
 from broker.metadata.local import FILE_NAME, LocalStore
 from broker.metadata.model import (
     ClusterState,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.cold import read_largest_timestamp
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
+from broker.log.read.cold_reads import read_largest_timestamp
 from broker.page_cache import file_resident, pread_resident, read_in, read_in_file, resident
 from tests.log.support import NOW, open_log
 from tests.log.support import batch as log_batch

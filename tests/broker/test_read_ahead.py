@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker import page_cache
-from broker.log.read_ahead import AHEAD_BYTES, MAX_STREAMS, STRETCH_BYTES, ReadAhead
+from broker.log.read.read_ahead import AHEAD_BYTES, MAX_STREAMS, STRETCH_BYTES, ReadAhead
 from tests.broker.test_page_cache import drop, evict, pages_in_memory
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, fetch, produce

@@ -12,7 +12,7 @@ import pytest
 from broker.config.server import BrokerConfig
 from broker.controller.planning import NewTopic
 from broker.controller.topics import TopicController
-from broker.log.manager import LogManager
+from broker.log.log_manager import LogManager
 from broker.metadata.cache import MetadataCache
 from broker.metadata.local import FILE_NAME, LocalStore
 from broker.metadata.model import BrokerRegistration, TopicState

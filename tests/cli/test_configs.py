@@ -111,7 +111,13 @@ def test_of_broker_loggers(start_broker: Callable[..., KafkalogBroker]) -> None:
 
     before = levels()
     assert before["root"] == "WARN"
-    assert before["broker"] == before["kafkalog"] == before["kafkalog.broker"] == before["broker.log.loading"] == "INFO"
+    assert (
+        before["broker"]
+        == before["kafkalog"]
+        == before["kafkalog.broker"]
+        == before["broker.log.recovery.loading"]
+        == "INFO"
+    )
     done = configs(
         "alter", broker.address, "--broker-logger", "0", "--add-config", "kafkalog=DEBUG,kafkalog.broker=ERROR"
     )

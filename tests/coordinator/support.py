@@ -11,7 +11,7 @@ from broker.config.server import BrokerConfig
 from broker.controller.topics import TopicController
 from broker.coordinator.state_log import StateBatch, StateLog, StateRecord
 from broker.coordinator.state_topic import consumer_offsets_topic
-from broker.log.manager import LogManager
+from broker.log.log_manager import LogManager
 from broker.metadata.cache import MetadataCache
 from broker.metadata.local import LocalStore
 from broker.metadata.model import BrokerRegistration, PartitionState

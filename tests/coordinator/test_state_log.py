@@ -9,7 +9,7 @@ import pytest
 
 from broker.coordinator.state_log import StateBatch, StateLog, StateRecord
 from broker.coordinator.transaction.markers import Marker, MarkerWriter
-from broker.log.validation import Origin
+from broker.log.append.validation import Origin
 from broker.metadata.model import PartitionState
 from kafkalog.protocol.errors import (
     CoordinatorNotAvailableError,

@@ -8,8 +8,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.log.control import parse_marker
 from broker.log.log import Log
+from broker.log.producer_state.control_batches import parse_marker
 from broker.replica.partition import Partition
 from kafkalog.records.batch import iter_headers
 from tests.crash import compacted

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from broker.log.file_ops import Buffer, FileOps
+from broker.log.files.file_ops import Buffer, FileOps
 
 Choose = Callable[[int], int]
 """``choose(n)``: a number from 0 to n - 1, drawn by the test."""

@@ -27,8 +27,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker.controller.planning import NewTopic
-from broker.log.producer_state import SEQUENCE_MASK
-from broker.log.validation import Origin
+from broker.log.append.validation import Origin
+from broker.log.producer_state.producer_state_manager import SEQUENCE_MASK
 from broker.replica.partition import Partition
 from kafkalog.records.batch import iter_headers
 from tests.crash import compacted

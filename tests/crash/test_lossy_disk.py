@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.file_ops import write_file_atomically
+from broker.log.files.file_ops import write_file_atomically
 from tests.crash.lossy_disk import Disk, Entry, RecordingOps, read_record, write_record
 
 

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from broker.log.checkpoints import read_offsets
-from broker.log.dump import dump_file
+from broker.log.directories.checkpoints import read_offsets
 from broker.log.tools import targets, verify
-from broker.log.tools.findings import Level
+from broker.log.tools.checks.findings import Level
+from broker.log.tools.dump import dump_file
 from kafkalog.storage.checkpoints import CorruptCheckpointError
 from peers import kafka, require
 from peers.clients.base import CODECS, ClientError, Record

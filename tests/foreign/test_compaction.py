@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from broker.log.checkpoints import read_offsets
+from broker.log.directories.checkpoints import read_offsets
 from peers import kafka, require
 from tests.spark.without_spark import Batch
 from tests.support.kafkalog_broker import KafkalogBroker

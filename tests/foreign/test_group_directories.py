@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from broker.coordinator.group import records
-from broker.log.batch_scan import verified_batches
+from broker.log.segment.batch_scan import verified_batches
 from kafkalog.records.any_format import decode_any
 from peers import kafka, require
 from peers.zookeeper import ZooKeeper

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.checkpoints import read_meta_properties, read_partition_metadata
-from broker.log.config import LogConfig
-from broker.log.dump import dump_file
+from broker.log.append.validation import Origin
+from broker.log.directories.checkpoints import read_meta_properties, read_partition_metadata
 from broker.log.log import Log
+from broker.log.log_config import LogConfig
 from broker.log.tools import targets, verify
-from broker.log.validation import Origin
+from broker.log.tools.dump import dump_file
 from kafkalog.records.compression import Codec
 from kafkalog.storage import names
 from kafkalog.storage.properties import encode_uuid

@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from broker.log.cleaner.clean import LogCleaning
-from broker.log.cleaner.config import CleanerConfig
+from broker.log.cleaner.cleaner_config import CleanerConfig
 from broker.log.cleaner.job import CleaningAbortedError, CleaningStats, facts_of, make_job
 from broker.log.cleaner.selection import examine
 from broker.log.cleaner.throttle import Throttle
-from broker.log.control import parse_marker
-from broker.log.file_ops import OS, FileOps
+from broker.log.files.file_ops import OS, FileOps
 from broker.log.log import Log
+from broker.log.producer_state.control_batches import parse_marker
 from broker.log.resources import LogResources
-from broker.log.segment import Segment
+from broker.log.segment.segment import Segment
 from kafkalog.records import cleaning
 from kafkalog.records.any_format import decode_any, iter_any_headers
 from kafkalog.records.batch import BatchHeader, Record, encode_batch

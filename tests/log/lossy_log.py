@@ -11,10 +11,10 @@ from typing import ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
-from broker.log.config import LogConfig
 from broker.log.log import Log
-from broker.log.producer_state import ProducerStateManager
-from broker.log.recovery import replay
+from broker.log.log_config import LogConfig
+from broker.log.producer_state.producer_state_manager import ProducerStateManager
+from broker.log.recovery.producer_replay import replay
 from tests.crash.lossy_disk import Disk, Entry, RecordingOps
 
 PRODUCERS = (-1, 5, 6)

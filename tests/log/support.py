@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.log.append_info import AppendInfo
-from broker.log.config import LogConfig
-from broker.log.file_ops import OS, Buffer, FileOps
-from broker.log.legacy.message_sets import prepare_set
+from broker.log.append.append_info import AppendInfo
+from broker.log.append.legacy.message_sets import prepare_set
+from broker.log.append.validation import Origin
+from broker.log.files.file_ops import OS, Buffer, FileOps
 from broker.log.log import Log
+from broker.log.log_config import LogConfig
 from broker.log.resources import LogResources
-from broker.log.validation import Origin
 from kafkalog.records.batch import MAGIC, MAGIC_AT, Record, decode_batch, encode_batch, iter_headers
 from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.append_info import AppendInfo
-from broker.log.config import LogConfig
+from broker.log.append.append_info import AppendInfo
+from broker.log.append.validation import Origin
 from broker.log.log import Log
-from broker.log.validation import Origin
+from broker.log.log_config import LogConfig
 from kafkalog.protocol.errors import (
     CorruptMessageError,
     InvalidProducerEpochError,

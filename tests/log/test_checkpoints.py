@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from broker.log import checkpoints
-from broker.log.file_ops import FileOps
+from broker.log.directories import checkpoints
+from broker.log.files.file_ops import FileOps
 from kafkalog.storage.checkpoints import CorruptCheckpointError
 
 TOPIC_ID = UUID("fb34de52-4c1f-4b55-9d3b-0a51b2a6c2f4")

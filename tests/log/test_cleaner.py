@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from broker.log.append.validation import Origin
 from broker.log.cleaner.clean import DedupeBufferTooSmallError, LogCleaning
-from broker.log.cleaner.config import CleanerConfig
+from broker.log.cleaner.cleaner_config import CleanerConfig
 from broker.log.cleaner.job import facts_of, make_job
 from broker.log.cleaner.selection import examine
 from broker.log.cleaner.throttle import Throttle
-from broker.log.config import LogConfig
 from broker.log.log import Log
-from broker.log.validation import Origin
+from broker.log.log_config import LogConfig
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.records.batch import DELETE_HORIZON_FLAG, Record
 from kafkalog.records.cleaning import PLAIN

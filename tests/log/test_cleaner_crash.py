@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.config import LogConfig
-from broker.log.file_ops import FileOps
+from broker.log.append.validation import Origin
+from broker.log.files.file_ops import FileOps
 from broker.log.log import Log
-from broker.log.validation import Origin
+from broker.log.log_config import LogConfig
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
 from tests.crash.lossy_disk import NoSync

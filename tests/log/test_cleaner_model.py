@@ -13,8 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from broker.log.config import LogConfig
-from broker.log.validation import Origin
+from broker.log.append.validation import Origin
+from broker.log.log_config import LogConfig
 from kafkalog.records.compression import Codec
 from tests.log.cleaning_support import clean, keyed, records_of, table_of
 from tests.log.lossy_log import PRODUCERS, LossyLogMachine

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from broker.log.cleaner.config import CleanerConfig
+from broker.log.cleaner.cleaned_transactions import CleanedTransactions
+from broker.log.cleaner.cleaner_config import CleanerConfig
 from broker.log.cleaner.grouping import MOST_MEMBERS, SegmentSize, group
 from broker.log.cleaner.selection import Cleanable, LogFacts, examine, filthiest
 from broker.log.cleaner.throttle import Throttle
-from broker.log.cleaner.transactions import CleanedTransactions
 from kafkalog.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
 from kafkalog.storage.transaction_entries import AbortedTransaction
 

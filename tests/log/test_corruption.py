@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.config import LogConfig
+from broker.log.append.validation import Origin
+from broker.log.directories.log_dir import LogDirUnusableError
 from broker.log.log import Log
-from broker.log.log_dir import LogDirUnusableError
-from broker.log.manager import LogManager
-from broker.log.validation import Origin
+from broker.log.log_config import LogConfig
+from broker.log.log_manager import LogManager
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
 from tests.log.support import NOW, FaultyOps, batch, marker, open_log, stored

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.config import LogConfig
+from broker.log.append.validation import Origin
 from broker.log.log import Log
-from broker.log.validation import Origin
+from broker.log.log_config import LogConfig
 from kafkalog.protocol.errors import KafkaStorageError
 from tests.log.support import NOW, FaultyOps, Stored, batch, marker, open_log, stored, temporary_directory
 

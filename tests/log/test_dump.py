@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.log.config import LogConfig
-from broker.log.dump import dump_file
+from broker.log.append.validation import Origin
 from broker.log.log import Log
-from broker.log.validation import Origin
+from broker.log.log_config import LogConfig
+from broker.log.tools.dump import dump_file
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
 from peers import kafka, require

@@ -9,9 +9,9 @@ from threading import Event, Thread, current_thread
 
 import pytest
 
-from broker.log.config import LogConfig
-from broker.log.file_ops import FileOps
+from broker.log.files.file_ops import FileOps
 from broker.log.log import Log
+from broker.log.log_config import LogConfig
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
 from tests.log.support import NOW, FaultyOps, batch, open_log

@@ -10,8 +10,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from broker.log import kafka_0_7
-from broker.log.kafka_0_7 import BrokenLogError, OldLog, dump_lines, partition_directories, partition_of, segment_name
+from broker.log.tools import kafka_0_7
+from broker.log.tools.kafka_0_7 import (
+    BrokenLogError,
+    OldLog,
+    dump_lines,
+    partition_directories,
+    partition_of,
+    segment_name,
+)
 from kafkalog.records.compression import Codec
 from kafkalog.records.legacy.kafka_0_7 import encode_message, iter_shallow
 

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.log.config import LogConfig
-from broker.log.dump import dump_file
 from broker.log.log import Log
-from broker.log.manager import LogManager
+from broker.log.log_config import LogConfig
+from broker.log.log_manager import LogManager
+from broker.log.tools.dump import dump_file
 from kafkalog.records.batch import read_header
 from peers import kafka, require
 from tests.log.support import stored

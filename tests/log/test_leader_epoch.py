@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.leader_epoch import LeaderEpochCache
+from broker.log.leader_epoch_cache import LeaderEpochCache
 from tests.log.support import FaultyOps, temporary_directory
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from broker.log.checkpoints import read_offsets, write_offsets
-from broker.log.cleaner.cleaner import LogCleaner
-from broker.log.cleaner.config import CleanerConfig
-from broker.log.config import LogConfig
+from broker.log.cleaner.cleaner_config import CleanerConfig
+from broker.log.cleaner.log_cleaner import LogCleaner
+from broker.log.directories.checkpoints import read_offsets, write_offsets
 from broker.log.log import Log
-from broker.log.manager import LogManager
+from broker.log.log_config import LogConfig
+from broker.log.log_manager import LogManager
 from broker.workers import ThreadWorkers
 from kafkalog.storage import names
 from tests.log.cleaning_support import keyed, records_of

@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.config import LOG_APPEND_TIME, LogConfig
 from broker.log.log import Log
+from broker.log.log_config import LOG_APPEND_TIME, LogConfig
 from kafkalog.records.batch import Record, decode_batch, encode_batch, iter_headers, set_log_append_time
 from kafkalog.records.compression import Codec
 from tests.log.support import NOW, batch, open_log, temporary_directory

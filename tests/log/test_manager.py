@@ -12,12 +12,12 @@ from uuid import UUID
 
 import pytest
 
-from broker.log.checkpoints import read_offsets, write_offsets
-from broker.log.config import LogConfig
-from broker.log.file_ops import OS, FileOps
-from broker.log.loading import DuplicateLogError
-from broker.log.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
-from broker.log.manager import LogManager
+from broker.log.directories.checkpoints import read_offsets, write_offsets
+from broker.log.directories.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
+from broker.log.files.file_ops import OS, FileOps
+from broker.log.log_config import LogConfig
+from broker.log.log_manager import LogManager
+from broker.log.recovery.loading import DuplicateLogError
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
 from kafkalog.storage import names
 from tests.log.support import NOW, FaultyOps, batch, stored

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.config import LOG_APPEND_TIME, LogConfig
-from broker.log.legacy.message_sets import PreparedSet, prepare_set
+from broker.log.append.legacy.message_sets import PreparedSet, prepare_set
+from broker.log.append.validation import Origin
 from broker.log.log import Log
-from broker.log.validation import Origin
+from broker.log.log_config import LOG_APPEND_TIME, LogConfig
 from kafkalog.protocol import errors
 from kafkalog.records.any_format import decode_any, iter_any_headers
 from kafkalog.records.batch import Record, encode_batch

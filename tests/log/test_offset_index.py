@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.file_ops import FileOps
-from broker.log.index_file import CorruptIndexError, NoSpaceError
-from broker.log.offset_index import OffsetIndex
+from broker.log.files.file_ops import FileOps
+from broker.log.index.index_file import CorruptIndexError, NoSpaceError
+from broker.log.index.offset_index import OffsetIndex
+from broker.log.index.time_index import TimeIndex
 from broker.log.resources import LogResources
-from broker.log.time_index import TimeIndex
 from tests.log.support import temporary_directory
 
 BASE = 10_000_000_000

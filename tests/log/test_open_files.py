@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.config import LogConfig
-from broker.log.manager import LogManager
-from broker.log.open_files import OpenFiles
+from broker.log.files.open_files import OpenFiles
+from broker.log.log_config import LogConfig
+from broker.log.log_manager import LogManager
 from broker.log.resources import LogResources
 from peers.process import free_port
 from tests.log.support import NOW, batch, open_log

@@ -12,12 +12,12 @@ from uuid import UUID
 
 import pytest
 
-from broker.log.checkpoints import read_offsets
-from broker.log.config import LogConfig
-from broker.log.file_ops import FileOps
+from broker.log.append.validation import Origin
+from broker.log.directories.checkpoints import read_offsets
+from broker.log.files.file_ops import FileOps
 from broker.log.log import Log
-from broker.log.manager import LogManager
-from broker.log.validation import Origin
+from broker.log.log_config import LogConfig
+from broker.log.log_manager import LogManager
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
 from tests.crash.lossy_disk import Disk, Entry, NoSync, RecordingOps

@@ -13,8 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from broker.log.config import LogConfig
-from broker.log.validation import Origin
+from broker.log.append.validation import Origin
+from broker.log.log_config import LogConfig
 from tests.log.lossy_log import PRODUCERS, LossyLogMachine
 from tests.log.support import NOW, Stored, batch, marker, open_log, stored
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log import producer_snapshot
-from broker.log.producer_state import SEQUENCE_MASK, ProducerStateManager
-from broker.log.transaction_index import TransactionIndex
+from broker.log.index.transaction_index import TransactionIndex
+from broker.log.producer_state import producer_snapshots
+from broker.log.producer_state.producer_state_manager import SEQUENCE_MASK, ProducerStateManager
 from kafkalog.protocol.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
@@ -222,7 +222,7 @@ def test_snapshots_outside_the_log_are_removed(tmp_path: Path, manager: Producer
 
 def test_stray_snapshots_go_but_for_the_newest_past_the_last_segment(tmp_path: Path) -> None:
     for offset in (5, 10, 15, 20, 25, 30):
-        producer_snapshot.write(str(tmp_path / f"{offset:020d}.snapshot"), [], sync=False)
+        producer_snapshots.write(str(tmp_path / f"{offset:020d}.snapshot"), [], sync=False)
     manager = ProducerStateManager(str(tmp_path), DAY, [5, 10, 15, 20, 25, 30])
     manager.remove_stray_snapshots([0, 10, 20])
     assert manager.snapshot_offsets == [10, 20, 30]

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.checkpoints import read_epochs
-from broker.log.config import LogConfig
+from broker.log.append.validation import Origin
+from broker.log.directories.checkpoints import read_epochs
 from broker.log.log import Log
-from broker.log.validation import Origin
+from broker.log.log_config import LogConfig
 from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
 from kafkalog.storage import names
 from tests.log.support import NOW, FaultyOps, batch, marker, open_log, stored, temporary_directory

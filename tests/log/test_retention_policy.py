@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.config import LogConfig
-from broker.log.manager import LogManager
-from broker.log.retention import TIME_AND_SIZE, RetentionPolicyError, SegmentFacts, load_policy
+from broker.log.log_config import LogConfig
+from broker.log.log_manager import LogManager
+from broker.log.retention.retention_policy import TIME_AND_SIZE, RetentionPolicyError, SegmentFacts, load_policy
 from peers.process import PeerFailedError
 from tests.log.support import NOW, batch, open_log
 from tests.support.kafkalog_broker import KafkalogBroker

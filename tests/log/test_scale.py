@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from broker.log import producer_snapshot
-from broker.log.config import LogConfig
 from broker.log.log import Log
-from broker.log.manager import LogManager
+from broker.log.log_config import LogConfig
+from broker.log.log_manager import LogManager
+from broker.log.producer_state import producer_snapshots
 from kafkalog.storage.names import segment_name
 from tests.log.support import NOW, batch, open_log
 
@@ -66,7 +66,7 @@ def test_a_log_of_100_gigabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     directory.mkdir()
     offsets = [sparse_segment(directory, i * OFFSETS_PER_SEGMENT) for i in range(SEGMENTS)]
     # A clean stop leaves the state of the producers; without it the headers of the whole log would be read for it.
-    producer_snapshot.write(str(directory / segment_name(SEGMENTS * OFFSETS_PER_SEGMENT, ".snapshot")), [], sync=False)
+    producer_snapshots.write(str(directory / segment_name(SEGMENTS * OFFSETS_PER_SEGMENT, ".snapshot")), [], sync=False)
     calls = Calls(monkeypatch)
     log = open_log(tmp_path, LogConfig(segment_bytes=GIB), clean=True)
     assert log.size == SEGMENTS * GIB

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.batch_positions import RECENT_BATCHES
-from broker.log.batch_scan import batch_size, find_batch, headers, verified_batches
-from broker.log.config import LogConfig
-from broker.log.segment import Segment
+from broker.log.log_config import LogConfig
+from broker.log.segment.batch_positions import RECENT_BATCHES
+from broker.log.segment.batch_scan import batch_size, find_batch, headers, verified_batches
+from broker.log.segment.segment import Segment
 from kafkalog.records.any_format import read_any_header
 from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.storage import names

@@ -10,16 +10,17 @@ from uuid import UUID
 
 import pytest
 
-from broker.log import checkpoints
-from broker.log.config import LogConfig
+from broker.log.append.validation import Origin
+from broker.log.directories import checkpoints
+from broker.log.directories.log_dir import LogDir
 from broker.log.log import Log
-from broker.log.log_dir import LogDir
-from broker.log.tools import repair, segment_check, targets, verify
-from broker.log.tools.findings import Level, Remedy
+from broker.log.log_config import LogConfig
+from broker.log.tools import repair, targets, verify
+from broker.log.tools.checks import segment_check
+from broker.log.tools.checks.findings import Level, Remedy
 from broker.log.tools.repair_plan import Choice, plan_repair
 from broker.log.tools.stats import Stats, segment_stats
 from broker.log.tools.tail import Tail, follow, last_records
-from broker.log.validation import Origin
 from kafkalog.records import checking
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec

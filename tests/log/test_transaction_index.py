@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.config import LogConfig
-from broker.log.index_file import CorruptIndexError
-from broker.log.segment import Segment
-from broker.log.transaction_index import TransactionIndex
+from broker.log.index.index_file import CorruptIndexError
+from broker.log.index.transaction_index import TransactionIndex
+from broker.log.log_config import LogConfig
+from broker.log.segment.segment import Segment
 from kafkalog.storage.transaction_entries import AbortedTransaction
 from tests.log.support import temporary_directory
 

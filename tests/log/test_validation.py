@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.config import LOG_APPEND_TIME, LogConfig
-from broker.log.validation import TARGET_CODECS, Origin, prepare, prepare_ahead
+from broker.log.append.validation import TARGET_CODECS, Origin, prepare, prepare_ahead
+from broker.log.log_config import LOG_APPEND_TIME, LogConfig
 from kafkalog.protocol import errors
 from kafkalog.protocol.errors import KafkaError
 from kafkalog.records.batch import (

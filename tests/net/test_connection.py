@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from broker.config.listeners import Endpoint
-from broker.log.open_files import OpenFiles
-from broker.log.segment_file import FileSlice, SegmentFile
+from broker.log.files.open_files import OpenFiles
+from broker.log.segment.file_slices import FileSlice, SegmentFile
 from broker.net import connection as connections
 from broker.net import writer
 from broker.net.chunks import Chunk

@@ -6,8 +6,8 @@ import os
 import random
 from pathlib import Path
 
-from broker.log.open_files import OpenFiles
-from broker.log.segment_file import FileSlice, SegmentFile
+from broker.log.files.open_files import OpenFiles
+from broker.log.segment.file_slices import FileSlice, SegmentFile
 from broker.net.disk_reads import MAX_READING_AHEAD, DiskReads
 from tests.net.simulated import SimulatedLoop
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.open_files import OpenFiles
-from broker.log.segment_file import FileSlice, SegmentFile
+from broker.log.files.open_files import OpenFiles
+from broker.log.segment.file_slices import FileSlice, SegmentFile
 from broker.net.chunks import Bytes, Chunk
 from broker.net.disk_reads import DiskReads
 from broker.net.writer import SENDS_AT_ONCE, Wait, Writer

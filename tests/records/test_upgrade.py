@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.config import LogConfig
-from broker.log.legacy.message_sets import prepare_set
-from broker.log.validation import Origin
+from broker.log.append.legacy.message_sets import prepare_set
+from broker.log.append.validation import Origin
+from broker.log.log_config import LogConfig
 from kafkalog.protocol.errors import KafkaError
 from kafkalog.records.batch import HEADER_SIZE, Record, encode_batch
 from kafkalog.records.compression import Codec

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.config.server import BrokerConfig
-from broker.log.file_ops import FileOps
+from broker.log.files.file_ops import FileOps
 from broker.metadata.model import PartitionState
 from broker.replica.partition import Partition
 from broker.runtime import Runtime

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker.config.server import BrokerConfig
-from broker.log.manager import LogManager
+from broker.log.log_manager import LogManager
 from broker.metadata.model import PartitionState
 from broker.net.network import LoopNetwork
 from broker.replica.applier import (

@@ -66,7 +66,7 @@ def run_dump(arguments: argparse.Namespace) -> int:
 
 
 def _dump_json(arguments: argparse.Namespace, file: str) -> bool:
-    from broker.log.dump_json import dump_rows
+    from broker.log.tools.dump_json import dump_rows
 
     failed = False
     try:
@@ -82,7 +82,7 @@ def _dump_json(arguments: argparse.Namespace, file: str) -> bool:
 
 
 def _dump_text(arguments: argparse.Namespace, file: str) -> bool:
-    from broker.log.dump import dump_file
+    from broker.log.tools.dump import dump_file
     from kafkalog.records.errors import RecordsError
     from kafkalog.storage.checkpoints import CorruptCheckpointError
 
@@ -115,7 +115,7 @@ def _dump_text(arguments: argparse.Namespace, file: str) -> bool:
 
 def _dump_0_7(arguments: argparse.Namespace, file: str) -> bool:
     """A segment of Kafka 0.7, whose offsets are positions."""
-    from broker.log.kafka_0_7 import dump_lines
+    from broker.log.tools.kafka_0_7 import dump_lines
 
     failed = False
     try:

@@ -86,7 +86,7 @@ def _check(arguments: argparse.Namespace, found: Targets) -> Report:
 
 def _carry_out(arguments: argparse.Namespace, tops: list[str], report: Report, plans: list[Plan]) -> None:
     from broker.log.tools import repair
-    from broker.log.tools.directory_check import in_service
+    from broker.log.tools.checks.directory_check import in_service
 
     def say(text: str) -> None:
         if arguments.json:

@@ -66,7 +66,7 @@ def run_tail(arguments: argparse.Namespace) -> int:
     output = open(sys.stdout.fileno(), "wb", closefd=False)  # noqa: SIM115
 
     def show(records: Iterable[tuple[Batch, Record]]) -> None:
-        from broker.log.dump_json import record_row
+        from broker.log.tools.dump_json import record_row
         from kafkalog.client.types import ConsumerRecord
 
         if arguments.json:

@@ -19,7 +19,7 @@ from broker.cli.log.common import (
 from kafkalog.cli.client_options import print_json
 
 if TYPE_CHECKING:
-    from broker.log.tools.partition_check import PartitionReport
+    from broker.log.tools.checks.partition_check import PartitionReport
     from broker.log.tools.verify import Report
 
 EXAMPLES = """\
@@ -73,7 +73,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
 
 def show_finding(arguments: argparse.Namespace, finding: object) -> None:
     """Print one finding, unless it is a note that was not asked for."""
-    from broker.log.tools.findings import Finding, Level
+    from broker.log.tools.checks.findings import Finding, Level
 
     assert isinstance(finding, Finding)
     if arguments.json:
@@ -101,7 +101,7 @@ def show_partition(arguments: argparse.Namespace, report: PartitionReport) -> No
 
 
 def _summary(arguments: argparse.Namespace, report: Report, seconds: float) -> None:
-    from broker.log.tools.findings import Level
+    from broker.log.tools.checks.findings import Level
 
     partitions = report.partitions.values()
     size = sum(partition.size for partition in partitions)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.log.validation import Origin
+from broker.log.append.validation import Origin
 from broker.replica.acknowledgement import acknowledgement
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import ACKS_ALL, Appended

@@ -11,15 +11,15 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.log.cleaner.config import CleanerConfig
+from broker.log.cleaner.cleaned_transactions import CleanedTransactions
+from broker.log.cleaner.cleaner_config import CleanerConfig
 from broker.log.cleaner.grouping import SegmentSize, group
 from broker.log.cleaner.job import CleaningAbortedError, CleaningJob, CleaningStats
 from broker.log.cleaner.replacement import Replacement
 from broker.log.cleaner.throttle import Throttle
-from broker.log.cleaner.transactions import CleanedTransactions
-from broker.log.control import parse_marker
+from broker.log.producer_state.control_batches import parse_marker
 from broker.log.resources import LogResources
-from broker.log.segment import Segment
+from broker.log.segment.segment import Segment
 from kafkalog.records import cleaning
 from kafkalog.records.any_format import read_any_header, verify_any_crc
 from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader, Record, verify_crc

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker.log.cleaner.selection import Cleanable, LogFacts
-from broker.log.config import LogConfig
 from broker.log.log import Log
-from broker.log.segment import Segment
+from broker.log.log_config import LogConfig
+from broker.log.segment.segment import Segment
 from kafkalog.storage.transaction_entries import AbortedTransaction
 
 

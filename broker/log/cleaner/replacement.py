@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker.log.config import LogConfig
+from broker.log.log_config import LogConfig
 from broker.log.resources import LogResources
-from broker.log.segment import Segment
+from broker.log.segment.segment import Segment
 from kafkalog.storage import names
 from kafkalog.storage.transaction_entries import AbortedTransaction
 

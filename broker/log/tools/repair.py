@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from broker.log import recovery
-from broker.log.checkpoints import salvage_offsets, write_epochs, write_offsets
-from broker.log.config import LogConfig
-from broker.log.file_ops import OS
-from broker.log.segment import Segment
+from broker.log.directories.checkpoints import salvage_offsets, write_epochs, write_offsets
+from broker.log.files.file_ops import OS
+from broker.log.log_config import LogConfig
+from broker.log.recovery.segment_recovery import rebuild_transaction_index
+from broker.log.segment.segment import Segment
 from broker.log.tools.repair_plan import (
     Action,
     CutLog,
@@ -108,7 +108,7 @@ class Repairer:
         elif isinstance(action, RebuildTransactions):
             self._keep(action.path, (names.TXN_INDEX,), backup)
             segments = _segments(action.path, upto=action.base)
-            recovery.rebuild_transaction_index(segments, segments[-1])
+            rebuild_transaction_index(segments, segments[-1])
         elif isinstance(action, RewriteEpochs):
             if os.path.exists(action.path):
                 os.rename(action.path, os.path.join(backup, os.path.basename(action.path)))

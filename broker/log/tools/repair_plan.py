@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from broker.log.tools.findings import Finding, Level, Remedy
-from broker.log.tools.partition_check import PartitionReport
-from broker.log.tools.segment_check import Damage, SegmentReport
+from broker.log.tools.checks.findings import Finding, Level, Remedy
+from broker.log.tools.checks.partition_check import PartitionReport
+from broker.log.tools.checks.segment_check import Damage, SegmentReport
 from broker.log.tools.targets import PartitionDir
 from kafkalog.storage import names
 

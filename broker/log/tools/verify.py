@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from broker.log import producer_snapshot
-from broker.log.tools import segment_check, targets
-from broker.log.tools.directory_check import by_key, check_directory
-from broker.log.tools.findings import Finding, Level, Remedy
-from broker.log.tools.partition_check import PartitionReport, check_partition
-from broker.log.tools.segment_check import SegmentReport
+from broker.log.producer_state import producer_snapshots
+from broker.log.tools import targets
+from broker.log.tools.checks import segment_check
+from broker.log.tools.checks.directory_check import by_key, check_directory
+from broker.log.tools.checks.findings import Finding, Level, Remedy
+from broker.log.tools.checks.partition_check import PartitionReport, check_partition
+from broker.log.tools.checks.segment_check import SegmentReport
 from broker.log.tools.targets import PartitionDir, Targets
 from kafkalog.records import checking
 from kafkalog.storage import names
@@ -112,7 +113,7 @@ def check_file(path: str, *, records: bool = True) -> list[Finding]:
     base = names.offset_of(name) or 0
     if name.endswith(names.SNAPSHOT):
         try:
-            producer_snapshot.read(path)
+            producer_snapshots.read(path)
         except CorruptSnapshotError as error:
             return [Finding(path, str(error), Remedy.REMOVE_SNAPSHOT)]
         return []

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from broker.coordinator.state_log import StateBatch, StateRecord
 from broker.coordinator.transaction.machine import Producer
 from broker.coordinator.transaction.markers import Marker
-from broker.log.producer_state import ProducerStateManager
+from broker.log.producer_state.producer_state_manager import ProducerStateManager
 from kafkalog.protocol.errors import CoordinatorNotAvailableError, KafkaError, KafkaStorageError, RequestTimedOutError
 from kafkalog.records.batch import Record
 

@@ -1,0 +1,307 @@
+"""Moves of logs to other log directories, from their beginning to their end.
+
+The copying is done by workers of its own, at most ``num.replica.alter.log.dirs.threads`` at once; what they need to
+know of a log is taken on the event loop's thread, and there the copy takes the log's place (`plan` has the steps).
+
+A move ends when it is done, when it is cancelled (by a request that names another directory, or the deletion of the
+topic), when a log directory fails, or when the broker stops; what it has copied stays then, for the next start to go on
+with. A full disk ends nothing: it is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from broker.log.alter_dirs.copier import Copier, SourceError, StaleError
+from broker.log.alter_dirs.future_log import FutureLog
+from broker.log.alter_dirs.moved_from import forget_moved_from
+from broker.log.alter_dirs.plan import Extent, Step, next_step, reached
+from broker.log.cleaner.throttle import Throttle
+from broker.log.directories.checkpoints import write_partition_metadata
+from broker.log.directories.log_dir import LogDir
+from broker.log.files.file_ops import NO_SPACE
+from broker.log.log import Log
+from broker.log.log_manager import LogManager
+from broker.workers import LoopClosedError, Workers
+from kafkalog.protocol.errors import KafkaStorageError
+from kafkalog.storage import names
+
+logger = logging.getLogger("kafkalog.broker.moves")
+
+T = TypeVar("T")
+
+RETRY_SECONDS = 5.0
+"""After a full disk."""
+CATCH_UPS = 20
+"""Rounds while flushes are held; if the log is still ahead then, flushes get their turn."""
+_PAUSE = 0.02
+
+
+class MoveEndedError(Exception):
+    """The move was cancelled, or the broker stops."""
+
+
+class _Listing(NamedTuple):
+    """A log at one moment, as a worker needs to know it."""
+
+    directory: Path
+    files: dict[str, Extent]
+    epochs: list[tuple[int, int]]
+    log_end_offset: int
+
+
+class LogMover:
+    """See the module. Used on the event loop's thread.
+
+    Args:
+        workers: where the mover takes threads of its own from.
+        threads: moves that copy at once.
+        rate: bytes a second that all moves together may copy; asked anew each time.
+    """
+
+    def __init__(
+        self,
+        logs: LogManager,
+        loop: asyncio.AbstractEventLoop,
+        workers: Workers,
+        threads: int,
+        rate: Callable[[], float],
+    ) -> None:
+        self._logs = logs
+        self._loop = loop
+        self._ops = logs.ops
+        self._rate = rate
+        self._seconds = logs.resources.seconds
+        self._throttle = Throttle(rate(), self._seconds)
+        self._pool = workers.pool(threads, "kafkalog-move")
+        self._stopping = threading.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- beginning and ending ----------------------------------------------------------------------------------------
+
+    def begin(self, log: Log, target: LogDir) -> FutureLog:
+        """Begin to move ``log``, which is not being moved, to another log directory.
+
+        Raises:
+            KafkaStorageError: the copy's directory cannot be made.
+        """
+        path = target.path / names.future_dir(log.topic, log.partition)
+        try:
+            self._ops.mkdir(str(path))
+            if log.topic_id is not None:
+                write_partition_metadata(str(path), log.topic_id, self._ops)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                self._logs.fail_directory(target.path, f"cannot make {path}: {error}")
+            raise KafkaStorageError(f"Cannot make {path}: {error}") from error
+        return self.resume(log, path)
+
+    def resume(self, log: Log, path: Path) -> FutureLog:
+        """Go on to move ``log`` to ``path``, a future directory that is there."""
+        future = FutureLog(log, path)
+        self._logs.futures.add(future)
+        logger.info("Moving %s-%d from %s to %s", log.topic, log.partition, log.log_dir, future.log_dir)
+        task = self._loop.create_task(self._run(future))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return future
+
+    async def stop(self) -> None:
+        """Stop all moves; the next start goes on with them."""
+        self._stopping.set()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._pool.close(wait=False)
+
+    async def _run(self, future: FutureLog) -> None:
+        log = future.log
+        while not self._is_over(future):
+            try:
+                # The cleaning that is under way ends soon, and so does the last step of a move before this one.
+                while (log.being_cleaned or log.also_in is not None) and not self._is_over(future):
+                    await asyncio.sleep(_PAUSE)
+                await self._pool.run(self._work, future)
+            except (MoveEndedError, asyncio.CancelledError):
+                return
+            except SourceError as error:
+                # What was copied of it may not be readable any more.
+                if not self._is_over(future):
+                    logger.error("The move of %s-%d to %s is interrupted: %s", *self._told(future), error)
+                    self._logs.futures.interrupt(future)
+            except OSError as error:
+                if self._is_over(future):
+                    return
+                if error.errno not in NO_SPACE:
+                    self._logs.fail_directory(future.log_dir, f"cannot move {log.topic}-{log.partition} there: {error}")
+                    return
+                logger.error("Cannot move %s-%d now; it is tried again: %s", log.topic, log.partition, error)
+                await self._pause(future)
+            except Exception as error:
+                self._give_up(future, error)
+
+    async def _pause(self, future: FutureLog) -> None:
+        end = self._loop.time() + RETRY_SECONDS
+        while self._loop.time() < end and not self._is_over(future):
+            await asyncio.sleep(_PAUSE)
+
+    def _is_over(self, future: FutureLog) -> bool:
+        return future.ended.is_set() or self._stopping.is_set()
+
+    def _give_up(self, future: FutureLog, error: Exception) -> None:
+        if self._is_over(future):
+            return
+        logger.error(
+            "The move of %s-%d to %s is given up: %s", *self._told(future), error,
+            exc_info=error if not isinstance(error, OSError | KafkaStorageError) else None,
+        )  # fmt: skip
+        self._logs.futures.cancel((future.log.topic, future.log.partition))
+
+    @staticmethod
+    def _told(future: FutureLog) -> tuple[str, int, Path]:
+        return future.log.topic, future.log.partition, future.log_dir
+
+    # -- on a worker's thread ----------------------------------------------------------------------------------------
+
+    def _work(self, future: FutureLog) -> None:
+        log = future.log
+        listing = self._list(future)
+
+        def pace(size: int) -> None:
+            self._check(future)
+            future.size = copier.size
+            future.log_end_offset = max(future.log_end_offset, reached(listing.files, copier.have, 0))
+            if not future.settling:
+                self._wait(future, size)
+
+        copier = Copier(future.dir, self._ops, pace)
+        # Left by a move that ended before its last step: it must not speak for this one.
+        forget_moved_from(str(log.dir), self._ops)
+        copier.take_over(listing.directory, listing.files)
+        begun = False
+        while True:
+            try:
+                listing = self._list(future)
+                if next_step(copier.lacks(listing.files), begun=begun) is Step.COPY:
+                    self._copy(future, copier, listing)
+                    begun = True
+                    copier.sync(listing.directory, listing.files)
+                    continue
+                # From here on the recovery point stands still, and so a crash finds all that was flushed in the copy.
+                with log.flushes:
+                    doomed = self._settle(future, copier)
+                if doomed is not None:
+                    return self._finish(future, doomed)
+            except StaleError:
+                self._pool.sleep(_PAUSE)
+
+    def _wait(self, future: FutureLog, size: int) -> None:
+        """Keep to the rate after ``size`` bytes more; another rate, or the move's end, ends the waiting."""
+        rate = self._throttle.rate = self._rate()
+        end = self._seconds() + self._throttle.delay(size)
+        while (left := end - self._seconds()) > 0 and self._rate() == rate and not self._is_over(future):
+            self._pool.sleep(min(left, 0.1))
+
+    def _copy(self, future: FutureLog, copier: Copier, listing: _Listing) -> None:
+        copier.apply(listing.directory, listing.files, copier.lacks(listing.files))
+        future.size, future.log_end_offset = copier.size, listing.log_end_offset
+
+    def _settle(self, future: FutureLog, copier: Copier) -> Path | None:
+        """Let the copy take the log's place; the old directory's new name, None where the log was too fast."""
+        future.settling = True
+        try:
+            for _ in range(CATCH_UPS):
+                listing = self._list(future)
+                self._copy(future, copier, listing)
+                if copier.epochs != listing.epochs:
+                    copier.sync(listing.directory, listing.files)
+                    copier.settle(future.log.log_dir, listing.epochs, future.log.topic_id)
+                    self._on_loop(self._also_in(future, future.log_dir))
+                    if not self._logs.checkpoint_all():
+                        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: no checkpoint could be written")
+                doomed = self._on_loop(self._swap(future, copier))
+                if doomed is not None:
+                    return doomed
+            return None
+        finally:
+            future.settling = False
+            copier.epochs = None
+            if future.log.log_dir != future.log_dir:
+                self._on_loop(self._also_in(future, None))
+
+    def _finish(self, future: FutureLog, doomed: Path) -> None:
+        """Make the swap safe from a power failure, and forget where the log was."""
+        log, directory = future.log, str(future.log.dir)
+        try:
+            self._logs.sync_directory(future.log_dir)
+            self._logs.sync_directory(doomed.parent)
+            self._on_loop(self._also_in(future, None))
+            self._logs.checkpoint_all()
+            forget_moved_from(directory, self._ops)
+        except KafkaStorageError as error:
+            # That directory is offline now. Whichever names its next start finds, the marked log is the one.
+            logger.error("%s-%d was moved to %s: %s", log.topic, log.partition, log.log_dir, error)
+        except OSError as error:
+            if self._logs.holds(log):
+                self._logs.fail_directory(log.log_dir, f"cannot remove {names.MOVED_FROM}: {error}")
+        if any(directory.path == future.log_dir for directory in self._logs.online_dirs):
+            self._logs.remove_later(doomed, log.config.file_delete_delay_ms)
+            logger.info("Moved %s-%d to %s", log.topic, log.partition, future.log_dir)
+        else:
+            self._keep(future, doomed)
+
+    def _keep(self, future: FutureLog, doomed: Path) -> None:
+        """What the log was before the move may be all that is left of it: somebody has to decide."""
+        log = future.log
+        kept = doomed.parent / names.delete_dir(log.topic, log.partition, names.STRAY_DIR)
+        try:
+            self._ops.rename(str(doomed), str(kept))
+            self._ops.fsync_dir(str(kept.parent))
+        except OSError as error:
+            logger.error("Cannot keep %s from being removed at the next start: %s", doomed, error)
+            return
+        logger.error(
+            "%s failed as soon as %s-%d had been moved there. The log as it was before is kept in %s; "
+            "to go back to it, stop the broker, take %s out of log.dirs, and name it %s",
+            future.log_dir, log.topic, log.partition, kept, future.log_dir, kept.with_name(log.dir.name),
+        )  # fmt: skip
+
+    def _check(self, future: FutureLog) -> None:
+        if self._is_over(future) or future.log.offline is not None:
+            raise MoveEndedError
+
+    # -- on the event loop's thread, for a worker --------------------------------------------------------------------
+
+    def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._pool.on_loop(work)
+        except LoopClosedError:
+            raise MoveEndedError from None
+
+    def _list(self, future: FutureLog) -> _Listing:
+        return self._on_loop(self._listing(future))
+
+    async def _listing(self, future: FutureLog) -> _Listing:
+        self._check(future)
+        log = future.log
+        return _Listing(log.dir, log.files(), log.epochs.entries(), log.log_end_offset)
+
+    async def _also_in(self, future: FutureLog, log_dir: Path | None) -> None:
+        if log_dir is not None:
+            self._check(future)
+        future.log.also_in = log_dir
+
+    async def _swap(self, future: FutureLog, copier: Copier) -> Path | None:
+        self._check(future)
+        log = future.log
+        files, epochs = log.files(), log.epochs.entries()
+        round_ = copier.lacks(files)
+        if epochs != copier.epochs or next_step(round_, settled=True) is not Step.SWAP:
+            return None
+        copier.apply(log.dir, files, round_)
+        return self._logs.replace_by_future(future, epochs)

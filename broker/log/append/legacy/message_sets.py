@@ -1,0 +1,303 @@
+"""What a leader does with message sets of formats v0 and v1, and with any records for a topic that stores these.
+
+As Kafka's LogValidator: sizes and checksums of the entries, then that they are one format, that a compressed message
+is alone, and of every record within its format, checksum, key and timestamp. What has the topic's format and codec
+already is appended as it came, but for its offsets; anything else is written anew, in whole, and counted as converted.
+That goes for compressed messages of v0, too, whose offsets lie under the compression.
+
+`prepare_set` needs no log and may run on a worker, for it takes microseconds a record; what it returns is given its
+offsets by the log, at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from broker.log.append.rejection import RecordRules
+from broker.log.append.validation import (
+    TARGET_CODECS,
+    Origin,
+    as_protocol_error,
+    check_size,
+    refuse_append_time,
+    refuse_length,
+)
+from broker.log.log_config import LOG_APPEND_TIME, LogConfig
+from kafkalog.protocol.errors import (
+    InvalidRecordError,
+    UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
+)
+from kafkalog.records import errors as records_errors
+from kafkalog.records.any_format import read_any_header, verify_any_crc
+from kafkalog.records.batch import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Record,
+    decode_batch,
+    encode_batch,
+    pack_header,
+)
+from kafkalog.records.compression import DEFAULT_MAX_SIZE, Codec, compress
+from kafkalog.records.legacy import upgrade
+from kafkalog.records.legacy.message_set import (
+    MAGIC_V0,
+    MIN_ENTRY_SIZE,
+    codec_of,
+    decode_entry,
+    encode_message_set,
+    iter_entries,
+    set_offset,
+    set_timestamp,
+    wrapped_set,
+)
+from kafkalog.records.validate import check_batch
+
+
+@dataclass(slots=True)
+class Entry:
+    """One message or wrapper of a set to be appended."""
+
+    position: int
+    size: int
+    last: int
+    """Its (last) offset, counted from the first of the set."""
+    max_timestamp: int
+
+
+@dataclass(slots=True)
+class PreparedSet:
+    """Entries of format v0 or v1, checked, that lack nothing but offsets; or one batch of v2.
+
+    ``converted``: records that were written anew to become what the topic stores.
+    """
+
+    data: bytearray | memoryview
+    magic: int
+    count: int
+    converted: int
+    max_timestamp: int
+    entries: list[Entry] = field(default_factory=list)
+    _within: tuple[Sequence[Record], Codec, int | None] | None = None
+    """Records, codec and level of a compressed set of v0, which is written once its offsets are known."""
+
+    def assign(self, first: int) -> None:
+        """Set the offsets, of which ``first`` is that of the first record."""
+        if self._within is not None:
+            records, codec, level = self._within
+            records = [record._replace(offset=first + at) for at, record in enumerate(records)]
+            self.data = encode_message_set(records, magic=MAGIC_V0, codec=codec, level=level)
+            self.entries = [Entry(0, len(self.data), self.count - 1, self.max_timestamp)]
+            return
+        for entry in self.entries:
+            set_offset(self.data, entry.position, first + entry.last)
+
+
+def prepare_set(records: memoryview, config: LogConfig, now_ms: int, origin: Origin, label: str) -> PreparedSet | None:
+    """Check what a producer sent, and write it as the topic stores it.
+
+    Args:
+        records: entries of v0 or v1, or one batch of v2; writable, for what needs no conversion is changed in place.
+            An incomplete entry at the end is left out.
+
+    Returns:
+        None where there is no whole entry.
+
+    Raises:
+        KafkaError: the set is refused; the subclass is the answer to the client.
+    """
+    try:
+        prepared = _upgraded_wrapper(records, config, now_ms, origin)
+        if prepared is not None:
+            check_size(len(prepared.data), config.with_changes(max_message_bytes=len(prepared.data)), label)
+            return prepared
+        source: _Source | None
+        if len(records) > MAGIC_AT and records[MAGIC_AT] >= MAGIC:
+            source = _check_new(records, config, origin, label)
+        else:
+            source = _check_old(records, config, origin, label)
+        if source is None:
+            return None
+        _check_records(source, config, now_ms, origin, label)
+        prepared = _as_stored(source, config, now_ms)
+    except records_errors.RecordsError as error:
+        raise as_protocol_error(error, label) from error
+    for entry in prepared.entries:
+        check_size(entry.size, config, label)
+    check_size(len(prepared.data), config.with_changes(max_message_bytes=len(prepared.data)), label)
+    return prepared
+
+
+def _upgraded_wrapper(records: memoryview, config: LogConfig, now_ms: int, origin: Origin) -> PreparedSet | None:
+    """A compressed message alone, for a topic of v2, in one pass; None where that is not so, or is to be refused."""
+    if config.message_format < MAGIC or len(records) < MIN_ENTRY_SIZE or records[MAGIC_AT] >= MAGIC:
+        return None
+    headers = list(islice(iter_entries(records), 2))
+    if len(headers) != 1:
+        return None
+    header = headers[0][1]
+    if not header.attributes & CODEC_MASK or header.is_log_append_time:
+        return None
+    if header.size > min(config.max_message_bytes, config.segment_bytes):
+        return None
+    verify_any_crc(records, 0, header)
+    source_codec = codec_of(header)
+    messages = wrapped_set(records, 0, header)
+    if len(messages) >= upgrade.COMPILED_FROM:
+        upgrade.load_in_background()
+    section = upgrade.upgraded_section(header, messages, max_size=DEFAULT_MAX_SIZE)
+    if section is None or (section.null_keys and config.compact and origin is Origin.CLIENT):
+        return None
+    if config.message_timestamp_type != LOG_APPEND_TIME and section.earliest != NO_TIMESTAMP:
+        early = now_ms - section.earliest > config.message_timestamp_before_max_ms
+        if early or section.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+            return None
+    codec = source_codec if config.compression_type == "producer" else TARGET_CODECS[config.compression_type]
+    latest = section.max_timestamp
+    count = section.records_count
+    wanted = BatchHeader(0, 0, -1, MAGIC, 0, int(codec), count - 1, section.base_timestamp, latest, -1, -1, -1, count)
+    batch = pack_header(wanted, compress(codec, section.body))
+    stated = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else latest
+    return PreparedSet(batch, MAGIC, count, count, stated)
+
+
+@dataclass(slots=True)
+class _Source:
+    """What was sent: the records, as they were, of whatever format."""
+
+    data: memoryview
+    magic: int
+    codec: Codec
+    headers: list[tuple[int, BatchHeader]]
+    records: list[Record]
+
+
+def _check_old(records: memoryview, config: LogConfig, origin: Origin, label: str) -> _Source | None:
+    headers = list(iter_entries(records))
+    if not headers:
+        return None
+    codec = Codec.NONE
+    for pos, header in headers:
+        check_size(header.size, config, label)
+        verify_any_crc(records, pos, header)
+        codec = codec_of(header) or codec
+    if codec and len(headers) > 1:
+        raise InvalidRecordError(f"Compressed outer record has more than one batch in the append to {label}")
+    magic = headers[0][1].magic
+    found: list[Record] = []
+    for pos, header in headers:
+        if header.magic != magic:
+            raise InvalidRecordError(
+                f"Batch magic {header.magic} is not the same as the first batch's magic byte {magic} in topic "
+                f"partition {label}"
+            )
+        if header.is_log_append_time and origin is not Origin.REPLICATION:
+            refuse_append_time(label)
+        found += decode_entry(records, pos, header, same_magic=True)
+    end = headers[-1][0] + headers[-1][1].size
+    return _Source(records[:end], magic, codec, headers, found)
+
+
+def _check_new(records: memoryview, config: LogConfig, origin: Origin, label: str) -> _Source:
+    """A batch of v2 for a topic of an older format."""
+    if len(records) < HEADER_SIZE:
+        raise InvalidRecordError(f"{len(records)} bytes sent to {label} are no record batch")
+    header = read_any_header(records)
+    if header.size != len(records):
+        refuse_length(header.size, len(records), label)
+    check_size(header.size, config, label)
+    from_client = origin is Origin.CLIENT
+    if from_client and header.base_offset:
+        raise InvalidRecordError(
+            f"The baseOffset of the record batch in the append to {label} should be 0, but it is {header.base_offset}"
+        )
+    check_batch(records, allow_control=not from_client)
+    for flag, kind in ((header.is_transactional, "Transactional"), (header.has_producer_id, "Idempotent")):
+        if flag:
+            raise UnsupportedForMessageFormatError(
+                f"{kind} records cannot be used with magic version {config.message_format}, which "
+                f"message.format.version of the topic of {label} asks for"
+            )
+    if header.is_control:
+        raise UnsupportedForMessageFormatError(f"Control records cannot be used in {label}, by its message format")
+    if header.is_log_append_time:
+        refuse_append_time(label)
+    if header.codec is Codec.ZSTD and config.compression_type in ("producer", "zstd"):
+        raise UnsupportedCompressionTypeError(
+            f"ZStandard compression is not supported for magic {config.message_format}, the message format of {label}"
+        )
+    found = decode_batch(records, check_crc=False)[1]
+    if any(record.headers for record in found):
+        raise UnsupportedForMessageFormatError(
+            f"Magic v{config.message_format} does not support record headers, so {label} cannot take records with any"
+        )
+    return _Source(records, MAGIC, header.codec, [(0, header)], found)
+
+
+def _check_records(source: _Source, config: LogConfig, now_ms: int, origin: Origin, label: str) -> None:
+    rules = RecordRules.of(config, now_ms, label, from_client=origin is Origin.CLIENT)
+    facts = [(record.key is not None, record.timestamp) for record in source.records]
+    # A message of an old format that is not compressed is a batch of its own, and the first that is refused decides.
+    together = source.magic == MAGIC or source.codec
+    for batch in [facts] if together else ([fact] for fact in facts):
+        rejection = rules.rejection(batch)
+        if rejection is not None:
+            raise rejection
+
+
+def _as_stored(source: _Source, config: LogConfig, now_ms: int) -> PreparedSet:
+    target, count = config.message_format, len(source.records)
+    codec = source.codec if config.compression_type == "producer" else TARGET_CODECS[config.compression_type]
+    append_time = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else None
+    if target and append_time is not None:
+        latest = append_time
+    else:
+        latest = max(record.timestamp for record in source.records) if target else -1
+    if codec == source.codec and source.magic == target and (not codec or _counts(source)):
+        _stamp(source, append_time, latest)
+        return PreparedSet(source.data, target, count, 0, latest, _entries(source.headers, count, append_time, latest))
+    records = [record._replace(offset=at) for at, record in enumerate(source.records)]
+    if target == MAGIC:
+        # What the broker's clock says is set when it is appended.
+        return PreparedSet(
+            encode_batch(records, codec=codec, level=config.compression_level), MAGIC, count, count, latest
+        )
+    if codec and target == MAGIC_V0:
+        return PreparedSet(bytearray(), target, count, count, latest, [], (records, codec, config.compression_level))
+    data = encode_message_set(
+        records, magic=target, codec=codec, level=config.compression_level, log_append_time=append_time
+    )
+    return PreparedSet(
+        data, target, count, count, latest, _entries(list(iter_entries(data)), count, append_time, latest)
+    )
+
+
+def _counts(source: _Source) -> bool:
+    """Whether the offsets of a compressed set are of v1 and count from 0, so that setting the wrapper's is enough."""
+    return source.magic != MAGIC_V0 and all(record.offset == at for at, record in enumerate(source.records))
+
+
+def _stamp(source: _Source, append_time: int | None, latest: int) -> None:
+    """Timestamps of what is appended as it came: a wrapper's is the largest within, the broker's clock is all's."""
+    if source.magic == MAGIC_V0:
+        return
+    for pos, header in source.headers:
+        wanted = latest if append_time is not None or source.codec else header.max_timestamp
+        if append_time is not None or header.max_timestamp != wanted:
+            set_timestamp(source.data, pos, wanted, log_append_time=append_time is not None)
+
+
+def _entries(headers: list[tuple[int, BatchHeader]], count: int, append_time: int | None, latest: int) -> list[Entry]:
+    if len(headers) == 1:
+        pos, header = headers[0]
+        return [Entry(pos, header.size, count - 1, latest)]
+    return [
+        Entry(pos, header.size, at, header.max_timestamp if append_time is None or not header.magic else append_time)
+        for at, (pos, header) in enumerate(headers)
+    ]

@@ -1,0 +1,253 @@
+"""Appending to a log, as its leader or as a follower."""
+
+from __future__ import annotations
+
+import logging
+
+from broker.log.append.append_info import AppendInfo
+from broker.log.append.validation import CheckedBatch, Origin, as_protocol_error, check_transaction, prepare
+from broker.log.directories.partition_directory import PartitionDirectory
+from broker.log.files.file_ops import FileOps
+from broker.log.flusher import Flusher
+from broker.log.index.index_file import CorruptIndexError
+from broker.log.leader_epoch_cache import LeaderEpochCache
+from broker.log.log_config import LOG_APPEND_TIME, LogConfig
+from broker.log.log_offsets import LogOffsets
+from broker.log.producer_state.control_batches import parse_marker
+from broker.log.producer_state.producer_state_manager import SEQUENCE_MASK, ProducerStateManager
+from broker.log.recovery.producer_replay import note_producer
+from broker.log.recovery.segment_recovery import rebuild_transaction_index
+from broker.log.roller import Roller
+from broker.log.segment.segment_list import SegmentList
+from broker.log.storage_errors import StorageErrors
+from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
+from kafkalog.records.any_format import iter_any_headers, verify_any_crc
+from kafkalog.records.batch import MAGIC, BatchHeader, assign_offsets
+from kafkalog.records.errors import RecordsError
+
+logger = logging.getLogger(__name__)
+
+
+class LogAppender:
+    """See the module. On the loop's thread.
+
+    Attributes:
+        config: of the log; only the log replaces it.
+    """
+
+    __slots__ = (
+        "_directory", "_epochs", "_errors", "_flusher", "_offsets", "_ops", "_producers", "_roller", "_segments",
+        "config",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        segments: SegmentList,
+        offsets: LogOffsets,
+        epochs: LeaderEpochCache,
+        producers: ProducerStateManager,
+        flusher: Flusher,
+        roller: Roller,
+        errors: StorageErrors,
+        config: LogConfig,
+        ops: FileOps,
+    ) -> None:
+        self._directory = directory
+        self._segments = segments
+        self._offsets = offsets
+        self._epochs = epochs
+        self._producers = producers
+        self._flusher = flusher
+        self._roller = roller
+        self._errors = errors
+        self._ops = ops
+        self.config = config
+
+    def assign_epoch(self, epoch: int) -> None:
+        """Note that the leader of ``epoch`` begins at the log end offset; nothing to do for the current epoch.
+
+        Nor for a topic that stores v0 or v1, whose messages carry no epoch.
+        """
+        if self.config.message_format < MAGIC:
+            return
+        try:
+            self._epochs.announce(epoch, self._offsets.end)
+        except OSError as error:
+            # It is in force all the same; the next append writes it, or answers that it cannot.
+            logger.warning("Cannot write the leader epochs of %s: %s", self._directory.label, error)
+
+    # -- appending -------------------------------------------------------------------------------------------
+
+    def append_batch(
+        self,
+        records: memoryview | CheckedBatch,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin,
+        in_transaction: bool,
+    ) -> AppendInfo:
+        """Append a batch of message format v2 as the leader: check it, give it offsets, write it.
+
+        Args:
+            records: exactly one batch; writable: offsets, leader epoch and, for LogAppendTime, timestamp are set in
+                place. Or one that a worker has checked already.
+            leader_epoch: of the leader that appends.
+            in_transaction: the producer's transaction is known to cover this partition.
+
+        Raises:
+            KafkaError: the batch is refused and the log unchanged; or KafkaStorageError, the disk failed.
+        """
+        if self._errors.offline is not None:
+            raise self._errors.offline_error()
+        config = self.config
+        label = self._directory.label
+        if isinstance(records, CheckedBatch):
+            header = records.header
+            records = records.records
+            check_transaction(header, origin, label, in_transaction=in_transaction)
+        else:
+            records, header = prepare(records, config, now_ms, origin, label, in_transaction=in_transaction)
+        producer_id = header.producer_id
+        if producer_id >= 0:
+            duplicate = self._check_producer(records, header, origin)
+            if duplicate is not None:
+                return duplicate
+        first = self._offsets.end
+        last = first + header.last_offset_delta
+        timestamp = header.max_timestamp
+        try:
+            if self._segments.active.should_roll(len(records), last, timestamp, now_ms):
+                self._roller.roll(first, now_ms)
+            epochs = self._epochs
+            if leader_epoch != epochs.latest_epoch or epochs.dirty:
+                epochs.assign(leader_epoch, first)
+            assign_offsets(records, 0, first, leader_epoch)
+            self._segments.active.append(records, first, last, timestamp)
+        except OSError as error:
+            raise self._errors.report("append to", error) from error
+        self._producers.end_offset = self._offsets.end = last + 1
+        if producer_id >= 0:
+            self._update_producer(records, header, first, last)
+        self._flusher.appended(first, now_ms)
+        append_time = timestamp if config.message_timestamp_type == LOG_APPEND_TIME else -1
+        return AppendInfo(first, last, timestamp, append_time, self._offsets.start, False)
+
+    def forget_epochs(self, magic: int) -> None:
+        """Clear the leader epochs, which messages of v0 and v1 do not carry.
+
+        From here on followers go by the high watermark, as in Kafka.
+        """
+        if self._epochs.latest_epoch >= 0:
+            label = self._directory.label
+            logger.warning("Clearing the leader epochs of %s, which stores message format v%d now", label, magic)
+            self._epochs.clear()
+
+    def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendInfo | None:
+        """Append whole batches as the leader wrote them, byte for byte; an incomplete last one is left out.
+
+        Returns:
+            What was appended, or None when there was no whole batch.
+
+        Raises:
+            CorruptMessageError: a batch is damaged.
+            OffsetOutOfRangeError: the batches do not follow the log end offset.
+            KafkaStorageError: the disk failed.
+        """
+        if self._errors.offline is not None:
+            raise self._errors.offline_error()
+        info: AppendInfo | None = None
+        try:
+            for position, header in iter_any_headers(records):
+                verify_any_crc(records, position, header)
+                if header.base_offset < self._offsets.end:
+                    raise OffsetOutOfRangeError(
+                        f"Unexpected offset in append to {self._directory.label}: {header.base_offset} is less than "
+                        f"the next offset {self._offsets.end}"
+                    )
+                batch = records[position : position + header.size]
+                self._append_replicated(batch, header, now_ms)
+                first = info.first_offset if info else header.base_offset
+                info = AppendInfo(first, header.last_offset, header.max_timestamp, -1, self._offsets.start, False)
+        except RecordsError as error:
+            raise as_protocol_error(error, self._directory.label) from error
+        except OSError as error:
+            raise self._errors.report("append to", error) from error
+        return info
+
+    def _append_replicated(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+        last = header.last_offset
+        if self._segments.active.should_roll(len(batch), last, header.max_timestamp, now_ms):
+            # A wrapper of v0 or v1 tells its last offset only.
+            self._roller.roll(header.base_offset if header.magic == MAGIC else self._offsets.end, now_ms)
+        if header.magic < MAGIC:
+            self.forget_epochs(header.magic)
+        if header.partition_leader_epoch >= 0:
+            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+        self._segments.active.append(batch, header.base_offset, last, header.max_timestamp)
+        self._flusher.appended(self._offsets.end, now_ms)
+        self._offsets.end = last + 1
+        self._note_producer(header, batch)
+
+    def _check_producer(self, records: memoryview, header: BatchHeader, origin: Origin) -> AppendInfo | None:
+        if origin is not Origin.CLIENT:
+            if not header.is_control:
+                self._producers.check_fenced(header.producer_id, header.producer_epoch)
+                return None
+            marker = parse_marker(records)
+            if marker is not None:
+                self._producers.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch)
+            return None
+        duplicate = self._producers.check(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK,
+            transactional=header.is_transactional,
+        )
+        if duplicate is None:
+            return None
+        append_time = duplicate.timestamp if self.config.message_timestamp_type == LOG_APPEND_TIME else -1
+        return AppendInfo(
+            duplicate.first_offset,
+            duplicate.last_offset,
+            duplicate.timestamp,
+            append_time,
+            self._offsets.start,
+            True,
+        )
+
+    def _update_producer(self, records: memoryview, header: BatchHeader, first: int, last: int) -> None:
+        if header.is_control:
+            self._note_producer(header._replace(base_offset=first), records)
+            return
+        self._producers.update(
+            header.producer_id,
+            header.producer_epoch,
+            (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK,
+            first,
+            last,
+            header.max_timestamp,
+            header.is_transactional,
+        )
+
+    def _note_producer(self, header: BatchHeader, batch: memoryview) -> None:
+        try:
+            if note_producer(self._producers, header, batch, self._segments.active):
+                # The next flush, or a clean stop, must not vouch for a file whose name is not safe.
+                self._flusher.names_unsynced = True
+        except CorruptIndexError as error:
+            logger.warning("Rebuilding the transaction index of %s: %s", self._segments.active, error)
+            self._rebuild_transactions()
+        except OSError as error:
+            # The marker is in the log, but readers of committed records would not learn of it: recovery indexes it.
+            self._errors.go_offline(f"cannot index an aborted transaction: {error}")
+            raise KafkaStorageError(f"Cannot append to {self._directory.label}: {error}") from error
+
+    def _rebuild_transactions(self) -> None:
+        """Write the active segment's transaction index anew; the marker, which is in the log by now, is among it."""
+        try:
+            rebuild_transaction_index(self._segments.all, self._segments.active, self._ops)
+        except (OSError, RecordsError) as error:
+            self._errors.go_offline(f"cannot index an aborted transaction: {error}")
+            raise KafkaStorageError(f"Cannot append to {self._directory.label}: {error}") from error

@@ -1,0 +1,242 @@
+"""What a leader checks of a produced batch before it assigns offsets, and what it may change in it.
+
+For what is of message format v2 and stays so; the others are for `legacy`. In Apache Kafka's order: one batch,
+its size, its CRC and records (by the kernel), what only the broker may write (control batches, transactional ones until
+their transaction is known here), timestamps; then the topic's codec and timestamp type are applied. Everything is
+decided before the log changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+
+from broker.log.append.rejection import RecordRules, RejectedRecordsError
+from broker.log.log_config import LOG_APPEND_TIME, LogConfig
+from kafkalog.protocol.errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    InvalidTxnStateError,
+    MessageTooLargeError,
+    RecordListTooLargeError,
+    UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
+)
+from kafkalog.records import errors as records_errors
+from kafkalog.records.batch import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    pack_header,
+    read_header,
+    records_section,
+    set_create_time,
+    set_log_append_time,
+)
+from kafkalog.records.compression import DEFAULT_MAX_SIZE, Codec, compress
+from kafkalog.records.validate import check_batch, keys_and_timestamps
+
+_PREFIX = Struct(">qiib")
+
+
+class Origin(IntEnum):
+    """Who appends: a client's produce, a coordinator of this broker, or replication."""
+
+    CLIENT = 0
+    COORDINATOR = 1
+    REPLICATION = 2
+
+
+TARGET_CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+
+
+def prepare(
+    records: memoryview,
+    config: LogConfig,
+    now_ms: int,
+    origin: Origin,
+    label: str,
+    *,
+    in_transaction: bool = False,
+) -> tuple[memoryview, BatchHeader]:
+    """Check a produced batch and apply the topic's timestamp type and codec to it.
+
+    Args:
+        records: the batch; changed in place for LogAppendTime, so it must be writable.
+        label: of the partition, for messages.
+        in_transaction: the caller knows that the producer has a transaction open that covers this partition.
+
+    Returns:
+        The batch to append (``records``, or a new one when it was recompressed) and its header.
+
+    Raises:
+        KafkaError: the batch is refused; the subclass is the answer to the client.
+    """
+    size = len(records)
+    if size < HEADER_SIZE:
+        _refuse_short(records, label)
+    base_offset, length, _, magic = _PREFIX.unpack_from(records)
+    if magic != 2:
+        _refuse_magic(magic, label)
+    if LOG_OVERHEAD + length != size:
+        refuse_length(LOG_OVERHEAD + length, size, label)
+    if size > config.max_message_bytes or size > config.segment_bytes:
+        check_size(size, config, label)
+    from_client = origin is Origin.CLIENT
+    if from_client and base_offset != 0:
+        raise InvalidRecordError(
+            f"The baseOffset of the record batch in the append to {label} should be 0, but it is {base_offset}"
+        )
+    try:
+        header, earliest, latest = check_batch(
+            records, require_keys=config.compact and from_client, allow_control=not from_client
+        )
+    except records_errors.MissingKeyError:
+        raise _without_keys(records, RecordRules.of(config, now_ms, label, from_client=from_client)) from None
+    except records_errors.RecordsError as error:
+        raise as_protocol_error(error, label) from error
+    attributes = header.attributes
+    if attributes & TRANSACTIONAL_FLAG:
+        check_transaction(header, origin, label, in_transaction=in_transaction)
+    if attributes & LOG_APPEND_TIME_FLAG:
+        refuse_append_time(label)
+    if config.message_timestamp_type == LOG_APPEND_TIME:
+        records, header = _to_codec(records, header, config, label)
+        set_log_append_time(records, 0, now_ms)
+        return records, header._replace(max_timestamp=now_ms, attributes=header.attributes | LOG_APPEND_TIME_FLAG)
+    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    if now_ms - earliest > before or latest - now_ms > after:
+        rules = RecordRules.of(config, now_ms, label, from_client=from_client)
+        if not rules.takes_all_between(earliest, latest):
+            rejection = rules.rejection(keys_and_timestamps(records))
+            if rejection is not None:
+                raise rejection
+    if latest != header.max_timestamp:
+        set_create_time(records, 0, latest)
+        header = header._replace(max_timestamp=latest)
+    return _to_codec(records, header, config, label)
+
+
+def check_size(size: int, config: LogConfig, label: str) -> None:
+    """Raises MessageTooLargeError or RecordListTooLargeError for a batch the topic does not take."""
+    if size > config.max_message_bytes:
+        raise MessageTooLargeError(
+            f"The record batch size in the append to {label} is {size} bytes which exceeds the maximum configured "
+            f"value of {config.max_message_bytes}."
+        )
+    if size > config.segment_bytes:
+        raise RecordListTooLargeError(
+            f"Message batch size is {size} bytes in append to partition {label}, which exceeds the maximum configured "
+            f"segment size of {config.segment_bytes}."
+        )
+
+
+def _refuse_short(records: memoryview, label: str) -> None:
+    raise InvalidRecordError(f"{len(records)} bytes sent to {label} are no record batch")
+
+
+def _refuse_magic(magic: int, label: str) -> None:
+    raise CorruptMessageError(f"Unknown magic {magic} in the record batch sent to {label}")
+
+
+def refuse_length(stated: int, size: int, label: str) -> None:
+    """Raises CorruptMessageError or InvalidRecordError for records that are not exactly one batch."""
+    if stated < HEADER_SIZE or stated > size:
+        raise CorruptMessageError(f"A record batch sent to {label} states {stated} of {size} bytes")
+    raise InvalidRecordError(
+        f"The records sent to {label} must be exactly one batch, but one of {stated} bytes came in {size} bytes"
+    )
+
+
+def refuse_append_time(label: str) -> None:
+    """Raises InvalidTimestampError for records that claim to have the broker's timestamps."""
+    raise InvalidTimestampError(
+        f"Invalid timestamp type in the batch sent to {label}: a producer should not set it to LogAppendTime"
+    )
+
+
+def _without_keys(records: memoryview, rules: RecordRules) -> Exception:
+    """The error of a batch with records that lack a key: a later record may be damaged, or its timestamp wrong."""
+    try:
+        _, earliest, latest = check_batch(records)
+    except records_errors.RecordsError as error:
+        return as_protocol_error(error, rules.label)
+    if rules.takes_all_between(earliest, latest):
+        return RejectedRecordsError(rules)
+    return rules.rejection(keys_and_timestamps(records)) or RejectedRecordsError(rules)
+
+
+def _to_codec(
+    records: memoryview, header: BatchHeader, config: LogConfig, label: str
+) -> tuple[memoryview, BatchHeader]:
+    """The batch under the topic's codec: itself, unless ``compression.type`` names another than the
+    producer's.
+    """
+    if config.compression_type == "producer" or header.attributes & CONTROL_FLAG:
+        return records, header
+    target = TARGET_CODECS[config.compression_type]
+    if target == header.codec:
+        return records, header
+    records = recompress(records, header, target, config.compression_level)
+    check_size(len(records), config, label)
+    return records, read_header(records)
+
+
+def recompress(records: memoryview, header: BatchHeader, target: Codec, level: int | None = None) -> memoryview:
+    """The same records, byte for byte, in a new batch under another codec; of the header only what must change."""
+    section, start, end = records_section(records, 0, header, DEFAULT_MAX_SIZE)
+    body = compress(target, memoryview(section)[start:end], level)
+    attributes = header.attributes & ~CODEC_MASK | target
+    return memoryview(pack_header(header._replace(attributes=attributes), body))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedBatch:
+    """A batch that ``prepare`` has checked, for an append that comes later, and its header.
+
+    Whether its transaction, if it has one, covers the partition is yet to be seen.
+    """
+
+    records: memoryview
+    header: BatchHeader
+
+
+def prepare_ahead(records: memoryview, config: LogConfig, now_ms: int, origin: Origin, label: str) -> CheckedBatch:
+    """Do on a worker what ``prepare`` does. It changes nothing but ``records``.
+
+    Raises:
+        KafkaError: the batch is refused.
+    """
+    return CheckedBatch(*prepare(records, config, now_ms, origin, label, in_transaction=True))
+
+
+def check_transaction(header: BatchHeader, origin: Origin, label: str, *, in_transaction: bool) -> None:
+    """Raises InvalidTxnStateError for a client's transactional batch whose transaction does not cover the partition."""
+    if header.attributes & TRANSACTIONAL_FLAG and origin is Origin.CLIENT and not in_transaction:
+        raise InvalidTxnStateError(f"Record was not part of an ongoing transaction in topic partition {label}")
+
+
+def as_protocol_error(error: records_errors.RecordsError, label: str) -> Exception:
+    """The protocol's error for one of the records room's."""
+    message = f"{error} in topic partition {label}"
+    if isinstance(error, records_errors.CorruptRecordError):
+        return CorruptMessageError(message)
+    if isinstance(error, records_errors.UnsupportedCompressionTypeError):
+        return UnsupportedCompressionTypeError(message)
+    if isinstance(error, records_errors.RecordTooLargeError):
+        return MessageTooLargeError(message)
+    if isinstance(error, records_errors.UnsupportedMagicError):
+        return UnsupportedForMessageFormatError(message)
+    return InvalidRecordError(message)

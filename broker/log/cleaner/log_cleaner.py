@@ -1,0 +1,330 @@
+"""The log cleaner: each of its threads cleans the dirtiest log there is, and then the next one.
+
+What is to be cleaned is chosen on the event loop, the cleaning runs on a worker's thread of its own, and the segments
+it wrote are put in place on the loop again: no lock, and the loop never waits. Before anything is replaced, what it
+was judged by is on the device, and the recovery point behind it is written: a power failure cannot take a key's
+latest record and have left no other.
+
+A log that cannot be cleaned (a damaged segment, a failing disk) is told once and left alone until the next start;
+others go on. A full disk is no such failure: it is tried again, for cleaning is what may help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker import compiler_pages
+from broker.log.cleaner.cleaner_config import CleanerConfig
+from broker.log.cleaner.job import CleaningAbortedError, CleaningJob, CleaningStats, facts_of, make_job
+from broker.log.cleaner.selection import Cleanable, examine, filthiest
+from broker.log.cleaner.throttle import Throttle
+from broker.log.files.file_ops import OS, FileOps
+from broker.log.log import Log
+from broker.log.log_manager import LogManager
+from broker.log.segment.segment import Segment
+from broker.workers import Workers
+from kafkalog.protocol.errors import KafkaStorageError
+
+logger = logging.getLogger("kafkalog.broker.cleaner")
+
+MAX_THREADS = 64
+MEGABYTE = 1 << 20
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_YIELD_EVERY = 64
+"""Logs that are looked at before others get their turn on the loop."""
+
+
+@dataclass(slots=True)
+class CleanerMetrics:
+    """Under Kafka's names; of each thread its last cleaning counts."""
+
+    last: dict[int, CleaningStats] = field(default_factory=dict)
+    delays_ms: dict[int, int] = field(default_factory=dict)
+    dead_thread_count: int = 0
+    """kafka.log:type=LogCleaner,name=DeadThreadCount"""
+    dirtiest_ratio: float = 0.0
+    last_run_ms: int = 0
+
+    @property
+    def max_buffer_utilization_percent(self) -> int:
+        """kafka.log:type=LogCleaner,name=max-buffer-utilization-percent"""
+        return int(100 * max((stats.buffer_utilization for stats in self.last.values()), default=0))
+
+    @property
+    def cleaner_recopy_percent(self) -> int:
+        """kafka.log:type=LogCleaner,name=cleaner-recopy-percent"""
+        read = sum(stats.bytes_read for stats in self.last.values())
+        return int(100 * sum(stats.bytes_written for stats in self.last.values()) / max(read, 1))
+
+    @property
+    def max_clean_time_secs(self) -> int:
+        """kafka.log:type=LogCleaner,name=max-clean-time-secs"""
+        return int(max((stats.seconds for stats in self.last.values()), default=0))
+
+    @property
+    def max_compaction_delay_secs(self) -> int:
+        """kafka.log:type=LogCleaner,name=max-compaction-delay-secs"""
+        return max(self.delays_ms.values(), default=0) // 1000
+
+    @property
+    def max_dirty_percent(self) -> int:
+        """kafka.log:type=LogCleanerManager,name=max-dirty-percent"""
+        return int(100 * self.dirtiest_ratio)
+
+
+class LogCleaner:
+    """See the module. ``start`` and ``stop`` on the loop's thread.
+
+    Args:
+        workers: where the cleaner takes threads of its own from.
+        config: the settings in force; asked anew each time.
+        clock: milliseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        logs: LogManager,
+        loop: asyncio.AbstractEventLoop,
+        workers: Workers,
+        config: Callable[[], CleanerConfig],
+        clock: Callable[[], int],
+        ops: FileOps = OS,
+    ) -> None:
+        self.metrics = CleanerMetrics(last_run_ms=clock())
+        self._logs = logs
+        self._loop = loop
+        self._config = config
+        self._clock = clock
+        self._ops = ops
+        self._throttle = Throttle(config().io_max_bytes_per_second, logs.resources.seconds)
+        self._stopping = asyncio.Event()
+        self._uncleanable: dict[Log, str] = {}
+        self._threads: dict[int, asyncio.Task[None]] = {}
+        self._supervisor: asyncio.Task[None] | None = None
+        self._pool = workers.pool(MAX_THREADS, "kafkalog-cleaner")
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin, unless ``log.cleaner.enable`` is off."""
+        if self._config().enabled:
+            self._supervisor = self._loop.create_task(self._supervise())
+
+    async def stop(self) -> None:
+        """Stop; a cleaning under way ends soon, and what it has replaced is in place."""
+        self._stopping.set()
+        tasks = [*self._threads.values(), *([self._supervisor] if self._supervisor else [])]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._pool.close(wait=False)
+
+    async def _supervise(self) -> None:
+        """Keep as many threads as are configured; that may change while the broker runs."""
+        while not self._stopping.is_set():
+            config = self._config()
+            self._throttle.rate = config.io_max_bytes_per_second
+            for number in range(min(config.threads, MAX_THREADS)):
+                if number not in self._threads:
+                    self._threads[number] = self._loop.create_task(self._run(number))
+            await self._pause(config.backoff_ms)
+
+    async def _pause(self, milliseconds: int) -> None:
+        # Even without a backoff others get their turn.
+        try:
+            await asyncio.wait_for(self._stopping.wait(), max(milliseconds / 1000, 0.001))
+        except TimeoutError:
+            return
+
+    async def _run(self, number: int) -> None:
+        try:
+            while not self._stopping.is_set() and number < self._config().threads:
+                if not await self._clean_filthiest(number):
+                    await self._pause(self._config().backoff_ms)
+            del self._threads[number]
+        except Exception:
+            # Its entry stays, so no other takes its place: as in Kafka, a thread that is dead is seen to be.
+            self.metrics.dead_thread_count += 1
+            logger.exception("Log cleaner thread %d died", number)
+
+    # -- choosing --------------------------------------------------------------------------------------------
+
+    def is_uncleanable(self, log: Log) -> bool:
+        """Whether cleaning the log has failed."""
+        return log in self._uncleanable
+
+    def uncleanable_partitions_count(self, directory: Path) -> int:
+        """kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count,logDirectory=…"""
+        return sum(log.log_dir == directory for log in list(self._uncleanable))
+
+    def uncleanable_bytes(self, directory: Path) -> int:
+        """kafka.log:type=LogCleanerManager,name=uncleanable-bytes,logDirectory=…; any thread may ask."""
+        now_ms = self._clock()
+        total = 0
+        for log in list(self._uncleanable):
+            if log.log_dir != directory or log.offline is not None or log.being_moved:
+                continue
+            try:
+                total += examine(facts_of(log), now_ms).cleanable_bytes
+            except Exception:
+                # What cannot be read cannot be cleaned: all of it counts.
+                total += log.size
+        return total
+
+    def time_since_last_run_ms(self) -> int:
+        """kafka.log:type=LogCleanerManager,name=time-since-last-run-ms"""
+        return self._clock() - self.metrics.last_run_ms
+
+    def _may_be_cleaned(self, log: Log) -> bool:
+        busy = log.being_cleaned or log.being_moved
+        return log.config.compact and log.offline is None and not busy and log not in self._uncleanable
+
+    async def _grab(self, number: int) -> tuple[Log, Cleanable] | None:
+        """The log to clean next, marked as being cleaned."""
+        now_ms = self._clock()
+        self.metrics.last_run_ms = now_ms
+        found: list[tuple[Log, Cleanable]] = []
+        reset = False
+        looked_at = 0
+        for log in self._logs:
+            if not self._may_be_cleaned(log):
+                continue
+            looked_at += 1
+            if looked_at % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+            try:
+                cleanable = examine(facts_of(log), now_ms)
+            except Exception as error:
+                self._give_up(log, error)
+                continue
+            if cleanable.checkpoint_is_wrong:
+                log.cleaned_offset = cleanable.first_dirty_offset
+                reset = True
+            found.append((log, cleanable))
+        if reset:
+            await self._pool.run(self._logs.checkpoint_cleaned_offsets)
+        # Others may have taken or lost some meanwhile.
+        found = [(log, cleanable) for log, cleanable in found if self._may_be_cleaned(log)]
+        self.metrics.dirtiest_ratio = max((cleanable.ratio for _, cleanable in found), default=0.0)
+        self.metrics.delays_ms[number] = max((cleanable.compaction_delay_ms for _, cleanable in found), default=0)
+        index = filthiest([cleanable for _, cleanable in found])
+        if index is None:
+            return None
+        found[index][0].being_cleaned = True
+        return found[index]
+
+    # -- cleaning --------------------------------------------------------------------------------------------
+
+    async def _clean_filthiest(self, number: int) -> bool:
+        """Clean the dirtiest log; whether there was one and it could be. Then retention, of all compacted logs."""
+        grabbed = await self._grab(number)
+        cleaned = False
+        if grabbed is not None:
+            log, cleanable = grabbed
+            try:
+                cleaned = await self._clean(number, log, cleanable)
+            finally:
+                log.being_cleaned = False
+        await self._retain()
+        return cleaned
+
+    async def _clean(self, number: int, log: Log, cleanable: Cleanable) -> bool:
+        try:
+            job = make_job(log, cleanable, self._clock(), self._stopping.is_set)
+            end, stats = await self._pool.run(self._work, log, job)
+        except CleaningAbortedError as error:
+            logger.info("Cleaning of %s-%d was aborted: %s", log.topic, log.partition, error)
+            return False
+        except KafkaStorageError as error:
+            logger.warning("Cleaning of %s-%d was aborted: %s", log.topic, log.partition, error)
+            return False
+        except OSError as error:
+            if log.offline is None and error.errno in _FULL:
+                logger.error("Cannot clean %s now; it is tried again: %s", log.dir, error)
+            elif log.offline is None:
+                self._give_up(log, error)
+            return False
+        except Exception as error:
+            if log.offline is None:
+                self._give_up(log, error)
+            return False
+        if log.truncations == job.truncations:
+            log.cleaned_offset = end
+        await self._pool.run(self._logs.checkpoint_cleaned_offsets)
+        self.metrics.last[number] = stats
+        self._report(number, job, end, stats)
+        return True
+
+    def _work(self, log: Log, job: CleaningJob) -> tuple[int, CleaningStats]:
+        """On a worker's thread."""
+        # Here, for it imports numpy, which only brokers with compacted topics need at once.
+        from broker.log.cleaner.clean import LogCleaning
+
+        self._load_kernels(job)
+        log.flush(job.first_uncleanable_offset)
+        if not self._logs.checkpoint_recovery_points():
+            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: the recovery points could not be written")
+
+        def swap(new: Segment, old: Sequence[Segment]) -> None:
+            if not self._pool.on_loop(self._replace(log, job, new, old)):
+                raise CleaningAbortedError("its segments have changed")
+            self._ops.fsync_dir(job.directory)
+
+        run = LogCleaning(
+            job, self._config(), self._throttle, swap, sleep=self._pool.sleep, resources=self._logs.resources
+        )
+        end = run.run()
+        return end, run.stats
+
+    def _load_kernels(self, job: CleaningJob) -> None:
+        """Load what only brokers with compacted topics need; a broker that stops does not wait until it is compiled."""
+        from kafkalog.records import cleaning
+
+        if not cleaning.loaded():
+            loading = threading.Thread(target=cleaning.load, name="load-cleaning-kernels", daemon=True)
+            loading.start()
+            while loading.is_alive():
+                loading.join(0.1)
+                job.check()
+            compiler_pages.release()
+
+    async def _replace(self, log: Log, job: CleaningJob, new: Segment, old: Sequence[Segment]) -> bool:
+        job.check()
+        return log.replace_segments(new, old, self._clock())
+
+    def _give_up(self, log: Log, error: Exception) -> None:
+        self._uncleanable[log] = str(error)
+        logger.error(
+            "Cleaning of %s failed; it is not tried again before the next start: %s: %s",
+            log.dir, type(error).__name__, error, exc_info=not isinstance(error, OSError),
+        )  # fmt: skip
+
+    async def _retain(self) -> None:
+        """Retention of compacted logs, as in Kafka the cleaner's: so it never takes segments from under a cleaning."""
+        now_ms = self._clock()
+        for gone in [log for log in self._uncleanable if self._logs.get(log.topic, log.partition) is not log]:
+            del self._uncleanable[gone]
+        for index, log in enumerate([log for log in self._logs if self._may_be_cleaned(log)], 1):
+            if index % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+            if self._may_be_cleaned(log):
+                self._logs.apply_retention(log, now_ms)
+
+    def _report(self, number: int, job: CleaningJob, end: int, stats: CleaningStats) -> None:
+        seconds = max(stats.seconds, 1e-9)
+        logger.info(
+            "Log cleaner thread %d cleaned log %s (dirty section = [%d, %d]): %.1f MB of log processed in %.1f seconds "
+            "(%.1f MB/sec), of which %.1f MB indexed in %.1f seconds; %.1f MB and %d records left of %.1f MB and %d "
+            "records, %d segments of %d; buffer utilization %.1f%%",
+            number, job.name, job.first_dirty_offset, end, stats.bytes_read / MEGABYTE, stats.seconds,
+            stats.bytes_read / MEGABYTE / seconds, stats.map_bytes_read / MEGABYTE, stats.index_seconds,
+            stats.bytes_written / MEGABYTE, stats.records_written, stats.bytes_read / MEGABYTE, stats.records_read,
+            stats.segments_after, stats.segments_before, 100 * stats.buffer_utilization,
+        )  # fmt: skip
+        if stats.records_without_key:
+            logger.warning("%s: %d records without a key were dropped", job.name, stats.records_without_key)

@@ -1,0 +1,100 @@
+"""Offset checkpoints of several log directories, written one after the other, and which partitions they name.
+
+A checkpoint's rows name a topic, not which of the topics of that name. So who makes a partition asks whether a
+checkpoint still has a row of it, left by a deleted topic: read after a crash, that row would vouch for, or hide,
+records of the new one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence, Set
+from pathlib import Path
+
+from broker.log.directories.log_dir import LogDir
+from broker.log.files.file_ops import NO_SPACE
+from broker.log.files.out_of_descriptors import OUT_OF_DESCRIPTORS
+from broker.log.log import Log
+
+logger = logging.getLogger(__name__)
+
+TopicPartition = tuple[str, int]
+Write = Callable[[LogDir, Mapping[TopicPartition, int]], None]
+"""One of `LogDir`'s methods that write a checkpoint: it stands for the kind of checkpoint."""
+
+
+class CheckpointWriter:
+    """See the module. May be used by several threads.
+
+    Args:
+        log_dirs: those that are offline are left out.
+        fail: told the path of a directory that cannot be written to, and why.
+    """
+
+    def __init__(self, log_dirs: Sequence[LogDir], fail: Callable[[Path, str], None]) -> None:
+        self._log_dirs = log_dirs
+        self._fail = fail
+        self._writing = threading.Lock()
+        self._rows: dict[Write, Set[TopicPartition]] = {}
+        self._read: dict[TopicPartition, int] = {}
+
+    def note(self, write: Write, rows: Mapping[TopicPartition, int]) -> None:
+        """A file of this kind was read, and has these rows."""
+        self._rows[write] = self._rows.get(write, frozenset()) | rows.keys()
+        for key, offset in rows.items():
+            if offset > self._read.get(key, 0):
+                self._read[key] = offset
+
+    def known_offset(self, key: TopicPartition) -> int:
+        """The largest offset that a file that was read has of this partition; 0 where none has a row of it."""
+        return self._read.get(key, 0)
+
+    def mentions(self, key: TopicPartition) -> bool:
+        """Whether any file may have a row of this partition."""
+        with self._writing:
+            return any(key in rows for rows in self._rows.values())
+
+    def write(
+        self,
+        write: Write,
+        logs: Mapping[TopicPartition, Log],
+        value: Callable[[Log], int | None],
+    ) -> bool:
+        """Write the rows of all logs that have a value; whether every directory that is online had room for them."""
+        with self._writing:
+            return self._write(write, logs, value)
+
+    def _write(
+        self,
+        write: Write,
+        logs: Mapping[TopicPartition, Log],
+        value: Callable[[Log], int | None],
+    ) -> bool:
+        rows: dict[Path, dict[TopicPartition, int]] = {directory.path: {} for directory in self._log_dirs}
+        for key, log in list(logs.items()):
+            offset = value(log)
+            if offset is not None:
+                rows[log.log_dir][key] = offset
+                if (also := log.also_in) is not None:
+                    rows[also][key] = offset
+        still: Set[TopicPartition] = frozenset()
+        full = False
+        for directory in self._log_dirs:
+            if directory.offline is not None:
+                continue
+            try:
+                write(directory, rows[directory.path])
+            except OSError as error:
+                if error.errno not in NO_SPACE | OUT_OF_DESCRIPTORS:
+                    self._fail(directory.path, f"cannot write a checkpoint: {error}")
+                    continue
+                # The older one says less, and nothing that is wrong: appends go on when there is room again.
+                logger.error(
+                    "Cannot write a checkpoint in %s: %s. The one before stays in force; make room, or a crash will "
+                    "have more to check", directory.path, error,
+                )  # fmt: skip
+                still = self._rows.get(write, frozenset())
+                full = True
+        self._rows[write] = frozenset(still).union(*rows.values())
+        return not full

@@ -1,0 +1,157 @@
+"""Reading and writing the small files of a log directory: checkpoints, topic ids, identity, the clean-stop marker.
+
+Their formats stand in `kafkalog.storage.checkpoints` and `kafkalog.storage.properties`. Each is written to
+``<name>.tmp``, synced and renamed, so that a crash leaves the old or the new one.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from broker.log.files.file_ops import OS, FileOps, write_all, write_file_atomically
+from kafkalog.storage import checkpoints, names, properties
+from kafkalog.storage.checkpoints import CorruptCheckpointError, Salvaged
+
+_T = TypeVar("_T")
+
+
+def _read(path: str, parse: Callable[[bytes], _T], without: _T) -> _T:
+    """What ``parse`` makes of the file; ``without`` where there is none.
+
+    Raises:
+        CorruptCheckpointError: the file does not read; the message begins with its path.
+        OSError: it cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return without
+    try:
+        return parse(data)
+    except CorruptCheckpointError as error:
+        raise CorruptCheckpointError(f"{path}: {error}") from error
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def read_offsets(path: str) -> dict[tuple[str, int], int]:
+    """``{(topic, partition): offset}`` of an offset checkpoint; empty when there is no file.
+
+    Raises:
+        CorruptCheckpointError: the file, or a row of it, does not read.
+    """
+    return _read(path, checkpoints.parse_offsets, {})
+
+
+def salvage_offsets(path: str) -> Salvaged:
+    """The rows of an offset checkpoint that read; none when there is no file.
+
+    Raises:
+        CorruptCheckpointError: the file is no table.
+    """
+    return _read(path, checkpoints.salvage_offsets, Salvaged({}, []))
+
+
+def write_offsets(path: str, offsets: Mapping[tuple[str, int], int], ops: FileOps = OS) -> None:
+    """Write an offset checkpoint, atomically.
+
+    Raises:
+        ValueError: a topic's name cannot stand in a row.
+        OSError: the file cannot be written.
+    """
+    write_file_atomically(ops, path, checkpoints.format_offsets(offsets))
+
+
+def read_epochs(path: str) -> list[tuple[int, int]]:
+    """``(leader epoch, start offset)`` rows of a leader-epoch checkpoint; empty when there is no file.
+
+    Raises:
+        CorruptCheckpointError: the file does not read as one.
+    """
+    return _read(path, checkpoints.parse_epochs, [])
+
+
+def write_epochs(path: str, epochs: Iterable[tuple[int, int]], ops: FileOps = OS, *, durably: bool = True) -> None:
+    """Write a leader-epoch checkpoint, atomically; without ``durably`` simply in its place."""
+    data = checkpoints.format_epochs(epochs)
+    if durably:
+        write_file_atomically(ops, path, data)
+        return
+    fd = ops.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        write_all(ops, fd, data, 0)
+    finally:
+        os.close(fd)
+
+
+# -- partition.metadata ------------------------------------------------------------------------------------------------
+
+
+def read_partition_metadata(directory: str) -> uuid.UUID | None:
+    """Topic id of the partition in ``directory``, or None when no file says.
+
+    An empty file says nothing: it is what a power failure leaves of one that had not been forced to the device.
+
+    Raises:
+        CorruptCheckpointError: the file does not read as one.
+    """
+    return _read(os.path.join(directory, names.PARTITION_METADATA), properties.parse_partition_metadata, None)
+
+
+def write_partition_metadata(directory: str, topic_id: uuid.UUID, ops: FileOps = OS) -> None:
+    """Record the topic id of the partition in ``directory``.
+
+    Not forced to the device here, which for a topic of a thousand partitions would take seconds: the log's first
+    flush does it (`sync_partition_metadata`), as in Kafka.
+    """
+    path = os.path.join(directory, names.PARTITION_METADATA)
+    write_file_atomically(ops, path, properties.format_partition_metadata(topic_id), sync=False)
+
+
+def sync_partition_metadata(directory: str, ops: FileOps = OS) -> None:
+    """Force the file to the device, if there is one. The directory is the caller's to sync."""
+    try:
+        fd = ops.open(os.path.join(directory, names.PARTITION_METADATA), os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        ops.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+# -- .kafka_cleanshutdown and meta.properties --------------------------------------------------------------------------
+
+
+def take_clean_shutdown(directory: str, ops: FileOps = OS) -> bool:
+    """Whether the log directory was shut down cleanly; removes the marker, so that a crash from now on is
+    seen.
+    """
+    path = os.path.join(directory, names.CLEAN_SHUTDOWN)
+    if not os.path.exists(path):
+        return False
+    ops.unlink(path)
+    ops.fsync_dir(directory)
+    return True
+
+
+def write_clean_shutdown(directory: str, broker_epoch: int = -1, ops: FileOps = OS) -> None:
+    """Leave the marker that says: everything here is flushed and checkpointed."""
+    path = os.path.join(directory, names.CLEAN_SHUTDOWN)
+    write_file_atomically(ops, path, properties.format_clean_shutdown(broker_epoch))
+
+
+def read_meta_properties(directory: str) -> dict[str, str]:
+    """Keys of ``meta.properties`` (``cluster.id``, ``broker.id``, …); empty when there is no file."""
+    return _read(os.path.join(directory, names.META_PROPERTIES), properties.parse_meta_properties, {})
+
+
+def write_meta_properties(directory: str, values: Mapping[str, str], ops: FileOps = OS) -> None:
+    """Write ``meta.properties``, atomically."""
+    path = os.path.join(directory, names.META_PROPERTIES)
+    write_file_atomically(ops, path, properties.format_meta_properties(values))

@@ -1,0 +1,70 @@
+"""The log directories of a broker, as ``log.dirs`` names them: locked together, and of use as long as one is."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from broker.log.directories.log_dir import LogDir, LogDirUnusableError
+from broker.log.files.file_ops import FileOps
+
+logger = logging.getLogger(__name__)
+
+
+def lock_all(paths: Sequence[Path], ops: FileOps) -> list[LogDir]:
+    """Lock every log directory, made if it is not there; one that cannot be used is offline.
+
+    Raises:
+        LogDirLockedError: another broker uses one of them; none is locked.
+        LogDirUnusableError: none of them can be used, or one is named twice; none is locked.
+    """
+    directories: list[LogDir] = []
+    try:
+        _lock_each(paths, ops, directories)
+    except BaseException:
+        unlock_all(directories)
+        raise
+    return directories
+
+
+def _lock_each(paths: Sequence[Path], ops: FileOps, directories: list[LogDir]) -> None:
+    errors = []
+    used: set[str] = set()
+    for path in paths:
+        real = os.path.realpath(path)
+        if real in used:
+            raise LogDirUnusableError(f"log.dirs: Duplicate log directory found: {path}. Name each once")
+        used.add(real)
+        try:
+            directory = LogDir(path, ops)
+        except LogDirUnusableError as error:
+            logger.error("%s; its partitions are offline", error)
+            directory = LogDir.broken(path, str(error))
+            errors.append(error)
+        directories.append(directory)
+    if len(errors) == len(paths) == 1:
+        raise errors[0]
+    check_any_online(directories)
+
+
+def unlock_all(directories: Iterable[LogDir]) -> None:
+    """Let other brokers use them."""
+    for directory in directories:
+        directory.unlock()
+
+
+def check_any_online(directories: Sequence[LogDir]) -> None:
+    """Refuse to start without a log directory that can be used.
+
+    Raises:
+        LogDirUnusableError: every one is offline; the message says why each is.
+    """
+    if any(directory.offline is None for directory in directories):
+        return
+    reasons = "; ".join(f"{directory.path}: {directory.offline}" for directory in directories)
+    raise LogDirUnusableError(
+        "Shutdown broker because none of the specified log dirs from "
+        f"{', '.join(str(directory.path) for directory in directories)} can be created or validated: {reasons}"
+    )

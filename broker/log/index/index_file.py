@@ -1,0 +1,255 @@
+"""A sparse index file of fixed-size entries, sorted by construction: what the offset and the time index share.
+
+While its segment is active, an index file is preallocated to ``segment.index.bytes`` (rounded down to whole entries)
+and its tail reads as zeros; when the segment is rolled or closed it is trimmed to the entries it has. It is a cache of
+what the log says: after an unclean stop the indexes of every segment past the recovery point are rebuilt from the log.
+
+Entries are gathered in memory and written in blocks, and always before the segment is flushed, rolled or closed. They
+are written with ``pwrite``, never through a memory map: on a full disk a store into a hole of a mapped file kills the
+process with SIGBUS, a ``pwrite`` raises ENOSPC. Look-ups map the written part read-only, on first use, and the map may
+be dropped at any time (`open_files`).
+
+Everything runs on the loop's thread but :meth:`IndexFile.sync`, which a worker may call beside it: it writes what is in
+memory to where it belongs and changes nothing here. A lock keeps the file from being cut between the look at what is
+in memory and the write: that would put back entries that were cut off.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+from contextlib import suppress
+from threading import Lock
+from typing import Any
+
+from broker import page_cache
+from broker.log.files.file_ops import NO_SPACE, write_all
+from broker.log.resources import LogResources
+
+# Entries are written to the file when this many bytes of them have gathered.
+BLOCK_BYTES = 4096
+
+RESIDENT_SECONDS = 1.0
+"""For so long an index that was in memory is taken to be there still."""
+_MMAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+
+
+class NoSpaceError(OSError):
+    """There was no room for what was to be written, and nothing is unknown for it."""
+
+
+class CorruptIndexError(Exception):
+    """An index file that cannot be what we wrote; it is rebuilt from the log."""
+
+
+class IndexFile:
+    """Entries of ``ENTRY_SIZE`` bytes: the written ones in the file, the newest ones in memory.
+
+    Args:
+        path: the file; made by :meth:`create`, or present and taken over by :meth:`load`.
+        base_offset: the segment's.
+        max_bytes: what the file is preallocated to, ``segment.index.bytes``.
+        resources: those of the broker: its files, its clock, and the budget that maps of it count towards.
+    """
+
+    ENTRY_SIZE = 0
+
+    __slots__ = (
+        "__weakref__", "_cutting", "_map", "_ops", "_resident_until", "_resources", "_tail", "_unsynced",
+        "base_offset", "max_entries", "path", "used",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        path: str,
+        base_offset: int,
+        max_bytes: int,
+        resources: LogResources | None = None,
+    ) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // self.ENTRY_SIZE
+        resources = resources or LogResources()
+        self._resources = resources
+        self._ops = resources.ops
+        # Bytes of entries in the file, and the entries after them. The pair is replaced as one; the bytearray grows.
+        self._tail = (0, bytearray())
+        self._map: Any = None
+        self.used = False
+        self._resident_until = 0.0
+        self._unsynced = False
+        self._cutting = Lock()
+
+    @property
+    def entries(self) -> int:
+        """How many entries there are, written or not."""
+        written, pending = self._tail
+        return (written + len(pending)) // self.ENTRY_SIZE
+
+    @property
+    def written(self) -> int:
+        """Bytes of entries in the file; the others are in memory."""
+        return self._tail[0]
+
+    def relocate(self, path: str) -> None:
+        """A copy of the file, with what was written to it, is at ``path``; that is the file from now on."""
+        self.path = path
+        self._map = None
+        self._unsynced = True
+
+    # -- life of the file --------------------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """Make the file anew, empty and preallocated."""
+        fd = self._ops.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        try:
+            self._ops.ftruncate(fd, self.max_entries * self.ENTRY_SIZE)
+        finally:
+            os.close(fd)
+        self._tail = (0, bytearray())
+        self._map = None
+        self._unsynced = True
+
+    def load(self) -> None:
+        """Take over the entries of a trimmed file.
+
+        Raises:
+            CorruptIndexError: the size is not whole entries, or the last entry cannot be one.
+            FileNotFoundError: there is no file.
+        """
+        size = os.stat(self.path).st_size
+        if size % self.ENTRY_SIZE:
+            raise CorruptIndexError(f"{self.path}: {size} bytes are not whole entries of {self.ENTRY_SIZE}")
+        self._tail = (size, bytearray())
+        self._map = None
+        self._check_loaded()
+
+    def _check_loaded(self) -> None:
+        raise TypeError("an index checks its entries")
+
+    def resize_to_max(self) -> None:
+        """Preallocate again, when a trimmed file's segment becomes active."""
+        self._set_size(self.max_entries * self.ENTRY_SIZE)
+
+    def trim(self) -> None:
+        """Write what is in memory and cut the file to its entries.
+
+        Where the disk is full, entries stay in memory: look-ups find them there, and :meth:`sync` asks for room again.
+
+        Raises:
+            OSError: that failed for another reason.
+        """
+        try:
+            self.write_pending()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+        self._set_size(self._tail[0])
+
+    def _set_size(self, size: int) -> None:
+        fd = self._ops.open(self.path, os.O_RDWR)
+        try:
+            self._ops.ftruncate(fd, size)
+        finally:
+            os.close(fd)
+        self._map = None
+        self._unsynced = True
+
+    # -- entries -----------------------------------------------------------------------------------------------------
+
+    def _spill(self) -> None:
+        """A block has gathered: write it, or keep it in memory when the disk is full; a flush will say so."""
+        with suppress(OSError):
+            self.write_pending()
+
+    def write_pending(self) -> None:
+        """Write gathered entries to the file.
+
+        Raises:
+            OSError: they could not be written, and are kept.
+        """
+        written, pending = self._tail
+        if pending:
+            self._write(bytes(pending), written)
+            self._unsynced = True
+            self._tail = (written + len(pending), bytearray())
+
+    def sync(self) -> None:
+        """Have every entry in the file and the file on the device. May run on a worker's thread.
+
+        Raises:
+            NoSpaceError: there is no room for the entries; they are kept, and a later call may succeed.
+            OSError: that could not be done.
+        """
+        if not (self._tail[1] or self._unsynced):
+            return
+        self._unsynced = False
+        try:
+            fd = self._ops.open(self.path, os.O_RDWR)
+        except OSError:
+            self._unsynced = True
+            raise
+        try:
+            with self._cutting:
+                written, pending = self._tail
+                if pending:
+                    try:
+                        write_all(self._ops, fd, bytes(pending), written)
+                    except OSError as error:
+                        if error.errno not in NO_SPACE:
+                            raise
+                        self._unsynced = True
+                        raise NoSpaceError(error.errno, f"{error.strerror}: {self.path}") from error
+            self._ops.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _write(self, data: bytes, at: int) -> None:
+        fd = self._ops.open(self.path, os.O_RDWR)
+        try:
+            write_all(self._ops, fd, data, at)
+        finally:
+            os.close(fd)
+
+    def truncate_entries(self, count: int) -> None:
+        """Keep the first ``count`` entries; the file is preallocated afterwards, its tail zeros."""
+        keep = count * self.ENTRY_SIZE
+        written, pending = self._tail
+        with self._cutting:
+            self._tail = (min(written, keep), pending[: max(keep - written, 0)])
+            # Cut, then preallocate: the old entries must not come back as the new tail.
+            self._set_size(self._tail[0])
+        self.resize_to_max()
+
+    def _view(self) -> tuple[Any, int, bytearray]:
+        """``(map of the file, bytes of entries in it, entries in memory)``."""
+        written, pending = self._tail
+        view = self._map
+        if written and (view is None or len(view) < written):
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                view = mmap.mmap(fd, 0, access=mmap.ACCESS_READ, **_MMAP_OPTIONS)
+            finally:
+                os.close(fd)
+            if len(view) < written:
+                raise CorruptIndexError(f"{self.path}: {len(view)} bytes where {written} were written")
+            self._map = view
+            self._resources.open_files.admit(self)
+        self.used = True
+        return view, written, pending
+
+    def resident(self) -> bool:
+        """Whether a look-up finds every page it may touch in memory."""
+        now = self._resources.seconds()
+        if now < self._resident_until:
+            return True
+        written = self._tail[0]
+        if written and not page_cache.file_resident(self.path, written):
+            return False
+        self._resident_until = now + RESIDENT_SECONDS
+        return True
+
+    def close_idle(self) -> None:
+        """Let go of the map; the next look-up maps the file again."""
+        self._map = None

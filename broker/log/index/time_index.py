@@ -1,0 +1,125 @@
+"""The time index of a segment, as a file: `kafkalog.storage.index_entries` has its format."""
+
+from __future__ import annotations
+
+from broker.log.index.index_file import BLOCK_BYTES, CorruptIndexError, IndexFile
+from broker.log.resources import LogResources
+from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET, TIME_ENTRY
+
+NO_TIMESTAMP = -1
+
+
+class TimeIndex(IndexFile):
+    """Time index of one segment. Entries are in the order of their timestamps."""
+
+    ENTRY_SIZE = TIME_ENTRY.size
+
+    __slots__ = ("_last",)
+
+    def __init__(
+        self,
+        path: str,
+        base_offset: int,
+        max_bytes: int,
+        resources: LogResources | None = None,
+    ) -> None:
+        super().__init__(path, base_offset, max_bytes, resources)
+        # The last entry: an append compares with it, and must not fail for a map that the system refuses.
+        self._last: tuple[int, int] | None = None
+
+    def create(self) -> None:
+        super().create()
+        self._last = None
+
+    def load(self) -> None:
+        self._last = None
+        super().load()
+
+    def truncate_entries(self, count: int) -> None:
+        self._last = None
+        super().truncate_entries(count)
+
+    def _check_loaded(self) -> None:
+        """Raises CorruptIndexError for a last entry that no trimmed index can end with."""
+        count = self.entries
+        if count == 0:
+            return
+        timestamp, relative = self._entry(count - 1)
+        first, _ = self._entry(0)
+        # Zeros alone are an entry that was lost; should it have been one of 1970, it is found again in the log.
+        if timestamp < first or relative < 0 or (count > 1 and timestamp == first) or (timestamp, relative) == (0, 0):
+            raise CorruptIndexError(f"{self.path}: last of {count} entries is ({timestamp}, {relative})")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether only the slot kept for the closing entry is left."""
+        return self.entries >= self.max_entries - 1
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry if ``timestamp`` is later than the last one.
+
+        Raises:
+            CorruptIndexError: ``offset`` does not lie within the segment's range.
+        """
+        if timestamp <= self.last()[0]:
+            return
+        relative = offset - self.base_offset
+        if not 0 <= relative <= MAX_RELATIVE_OFFSET:
+            raise CorruptIndexError(f"{self.path}: offset {offset} cannot be relative to {self.base_offset}")
+        self._last = timestamp, offset
+        pending = self._tail[1]
+        pending += TIME_ENTRY.pack(timestamp, relative)
+        if len(pending) >= BLOCK_BYTES:
+            self._spill()
+
+    def lookup(self, timestamp: int) -> tuple[int, int]:
+        """``(timestamp, offset)`` of the last entry at or before ``timestamp``, or ``(NO_TIMESTAMP, base
+        offset)``.
+        """
+        low, high = 0, self.entries
+        while low < high:
+            middle = (low + high) >> 1
+            if self._entry(middle)[0] <= timestamp:
+                low = middle + 1
+            else:
+                high = middle
+        if low == 0:
+            return NO_TIMESTAMP, self.base_offset
+        found, relative = self._entry(low - 1)
+        return found, self.base_offset + relative
+
+    def last(self) -> tuple[int, int]:
+        """``(timestamp, offset)`` of the last entry, or ``(NO_TIMESTAMP, base offset)``."""
+        last = self._last
+        if last is None:
+            last = NO_TIMESTAMP, self.base_offset
+            if count := self.entries:
+                timestamp, relative = self._entry(count - 1)
+                last = timestamp, self.base_offset + relative
+            self._last = last
+        return last
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries that vouch for ``offset`` or later ones."""
+        low, high = 0, self.entries
+        target = offset - self.base_offset
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry(middle)[1] < target:
+                low = middle + 1
+            else:
+                high = middle
+        self.truncate_entries(low)
+
+    def items(self) -> list[tuple[int, int]]:
+        """Every ``(timestamp, offset)``, in order."""
+        base = self.base_offset
+        return [(timestamp, base + relative) for timestamp, relative in map(self._entry, range(self.entries))]
+
+    def _entry(self, slot: int) -> tuple[int, int]:
+        view, written, pending = self._view()
+        at = slot * 12
+        timestamp, relative = (
+            TIME_ENTRY.unpack_from(view, at) if at < written else TIME_ENTRY.unpack_from(pending, at - written)
+        )
+        return timestamp, relative

@@ -1,0 +1,98 @@
+"""The transaction index of a segment, as a file: `kafkalog.storage.transaction_entries` has its format."""
+
+from __future__ import annotations
+
+import os
+
+from broker.log.files.file_ops import OS, FileOps, write_all
+from broker.log.index.index_file import CorruptIndexError
+from kafkalog.storage.transaction_entries import (
+    ENTRY_SIZE,
+    AbortedTransaction,
+    CorruptEntryError,
+    encode_aborted,
+    parse_aborted,
+)  # fmt: skip
+
+
+class TransactionIndex:
+    """The rows of one segment's file. Rows are few, so they are read and written whole."""
+
+    __slots__ = ("_ops", "base_offset", "path")
+
+    def __init__(self, path: str, base_offset: int, ops: FileOps = OS) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self._ops = ops
+
+    def append(self, transaction: AbortedTransaction) -> bool:
+        """Add a row at the end; whether it is the first, so that the file may be new.
+
+        Raises:
+            CorruptIndexError: its last offset does not follow the last row's.
+        """
+        rows = self.items()
+        if rows and rows[-1].last_offset >= transaction.last_offset:
+            raise CorruptIndexError(f"{self.path}: {transaction} does not follow {rows[-1]}")
+        fd = self._ops.open(self.path, os.O_WRONLY | os.O_CREAT)
+        try:
+            write_all(self._ops, fd, encode_aborted(transaction), len(rows) * ENTRY_SIZE)
+        finally:
+            os.close(fd)
+        return not rows
+
+    def items(self) -> list[AbortedTransaction]:
+        """Every row, in order; empty when there is no file.
+
+        Raises:
+            CorruptIndexError: a row of an unknown version, or one that ends before the segment begins.
+        """
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        try:
+            return parse_aborted(data, self.base_offset)
+        except CorruptEntryError as error:
+            raise CorruptIndexError(f"{self.path}: {error}") from error
+
+    def collect(self, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
+        """Rows that touch offsets [start, end), and whether later segments need not be asked."""
+        found = []
+        for row in self.items():
+            if row.last_offset >= start and row.first_offset < end:
+                found.append(row)
+            if row.last_stable_offset >= end:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the rows of transactions that ended at or after ``offset``."""
+        rows = self.items()
+        keep = sum(row.last_offset < offset for row in rows)
+        if keep < len(rows):
+            self._set_size(keep * ENTRY_SIZE)
+
+    def reset(self) -> None:
+        """Drop every row: the start of a rebuild."""
+        if os.path.exists(self.path):
+            self._set_size(0)
+
+    def sync(self) -> None:
+        """Force the file to the device, if there is one."""
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            self._ops.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _set_size(self, size: int) -> None:
+        fd = self._ops.open(self.path, os.O_RDWR)
+        try:
+            self._ops.ftruncate(fd, size)
+        finally:
+            os.close(fd)

@@ -1,0 +1,510 @@
+"""All the logs of a broker, over its log directories.
+
+A partition lives in one log directory; a new one goes to the directory with the fewest. Loading opens every
+partition (in parallel, for recovery reads whole segments); shutting down closes every log, writes the
+checkpoints and, only if all of a directory went well, its clean-shutdown marker.
+
+A directory that fails goes offline alone, with every log in it, as in Apache Kafka: at the start when it cannot be
+made, locked or read, or one of its logs cannot be loaded; later when a checkpoint cannot be written or a log in it no
+longer knows what its files hold. It stays offline until the next start, and no log is made anew elsewhere for a
+partition that may lie in it.
+
+The periodic acts (``run_flushes``, ``run_retention``, the checkpoints) are the broker's to schedule, on its
+loop or on a worker. Checkpoints may be asked for by several threads: they are written one after the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from uuid import UUID
+
+from broker.log.alter_dirs.future_log import FutureLog
+from broker.log.alter_dirs.futures import Futures
+from broker.log.alter_dirs.startup import forget_moves, settle_moves
+from broker.log.directories.checkpoint_writer import CheckpointWriter, Write
+from broker.log.directories.deletions import Deletions
+from broker.log.directories.log_dir import LogDir
+from broker.log.directories.log_dirs import check_any_online, lock_all, unlock_all
+from broker.log.files.file_ops import OS, FileOps
+from broker.log.files.open_files import OpenFiles
+from broker.log.files.out_of_descriptors import RoomMakingOps
+from broker.log.log import Log
+from broker.log.log_config import LogConfig
+from broker.log.recovery.loading import LogLoader
+from broker.log.resources import LogResources
+from broker.log.retention.retention_policy import TIME_AND_SIZE, RetentionPolicy
+from kafkalog.protocol.errors import KafkaError, KafkaStorageError
+from kafkalog.storage import names
+
+logger = logging.getLogger(__name__)
+
+TopicPartition = tuple[str, int]
+
+
+class LogManager:
+    """See the module.
+
+    Args:
+        log_dirs: locked now, made if they are not there.
+        default_config: of topics without settings of their own.
+        clock: milliseconds since the epoch.
+        num_recovery_threads: how many partitions of each log directory are recovered at once.
+        open_files: the budget of descriptors.
+        seconds: a clock that goes on evenly. Called on any thread.
+
+    Attributes:
+        resources: what all its logs share.
+        futures: the copies that moves to other log directories are making.
+        on_directory_failure: called with its path, on whichever thread it happened, when a directory goes offline.
+
+    Raises:
+        LogDirLockedError: another broker uses one of the directories.
+        LogDirUnusableError: none of them can be used, or one is named twice.
+    """
+
+    def __init__(
+        self,
+        log_dirs: Sequence[Path | str],
+        default_config: LogConfig,
+        *,
+        clock: Callable[[], int],
+        num_recovery_threads: int = 4,
+        ops: FileOps = OS,
+        open_files: OpenFiles | None = None,
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.default_config = default_config
+        self.retention_policy: RetentionPolicy = TIME_AND_SIZE
+        self._clock = clock
+        self._threads = max(1, num_recovery_threads)
+        open_files = open_files or OpenFiles()
+        ops = RoomMakingOps(ops, open_files)
+        self._ops = ops
+        self.resources = LogResources(ops, open_files, seconds=seconds)
+        # Where a log is that could not be made whole: there it is tried again, for a partition has one directory.
+        self._begun: dict[TopicPartition, Path] = {}
+        self._logs: dict[TopicPartition, Log] = {}
+        self._counts: Counter[Path] = Counter()
+        self._failing = threading.Lock()
+        self.on_directory_failure: Callable[[Path], None] = lambda path: None
+        self._unclean: set[Path] = set()
+        self.log_dirs = lock_all([Path(path).absolute() for path in log_dirs], ops)
+        self._checkpoints = CheckpointWriter(self.log_dirs, self.fail_directory)
+        self._deletions = Deletions(ops, self.fail_directory)
+        self.futures = Futures(ops, self._deletions, clock)
+
+    @property
+    def recovered(self) -> frozenset[TopicPartition]:
+        """Partitions whose log was opened after an unclean stop: what was not on the device may be gone."""
+        return frozenset(key for key, log in self._logs.items() if log.log_dir in self._unclean)
+
+    @property
+    def online_dirs(self) -> list[LogDir]:
+        """The log directories in service, in the order of ``log.dirs``."""
+        return [directory for directory in self.log_dirs if directory.offline is None]
+
+    @property
+    def offline_dirs(self) -> list[LogDir]:
+        """The log directories that have failed."""
+        return [directory for directory in self.log_dirs if directory.offline is not None]
+
+    def unlock(self) -> None:
+        """Let other brokers use the directories, after a start that failed; ``shutdown`` does it after one
+        that did not.
+        """
+        unlock_all(self.log_dirs)
+
+    # -- identity --------------------------------------------------------------------------------------------
+
+    def claim(self, cluster_id: str, broker_id: int) -> None:
+        """Check that every log directory belongs to this cluster and broker; fresh ones are marked as such.
+
+        Raises:
+            InconsistentClusterIdError: one belongs to another.
+            LogDirUnusableError: none of them could be marked.
+        """
+        for directory in self.online_dirs:
+            try:
+                directory.claim(cluster_id, broker_id)
+            except OSError as error:
+                self.fail_directory(directory.path, f"cannot write {names.META_PROPERTIES}: {error}")
+        check_any_online(self.log_dirs)
+
+    def stored_cluster_id(self) -> str | None:
+        """Cluster id that a log directory was marked with, or None when all are fresh."""
+        found = (directory.identity().get("cluster.id") for directory in self.log_dirs)
+        return next((cluster_id for cluster_id in found if cluster_id), None)
+
+    def stored_broker_id(self) -> int | None:
+        """Broker id that a log directory was marked with, or None when all are fresh."""
+        found = (directory.identity().get("broker.id") for directory in self.log_dirs)
+        return next((int(broker_id) for broker_id in found if broker_id and broker_id.isdigit()), None)
+
+    # -- loading ---------------------------------------------------------------------------------------------
+
+    def load_all(self, configs_by_topic: Mapping[str, LogConfig] | None = None) -> None:
+        """Open every partition in the log directories.
+
+        Raises:
+            DuplicateLogError: a partition lies in two directories.
+            LogDirUnusableError: no directory is left whose logs could be read or repaired.
+        """
+        offline = [directory.path for directory in self.offline_dirs]
+        self.futures.found = settle_moves(self.online_dirs, offline, self._ops, self.fail_directory)
+        loader = LogLoader(
+            configs_by_topic or {},
+            self.default_config,
+            self._checkpoints,
+            self._deletions,
+            clock=self._clock,
+            num_threads=self._threads,
+            resources=self.resources,
+            fail=self.fail_directory,
+        )
+        loader.load(self.online_dirs, self._logs)
+        self._unclean |= loader.unclean
+        self._counts = Counter(log.log_dir for log in self)
+        check_any_online(self.log_dirs)
+        if not self.offline_dirs:
+            unclean = [str(log.dir) for log in self if log.log_dir in self._unclean]
+            forget_moves(unclean, self._ops, self.fail_directory)
+        if loader.lowered:
+            self._lower_recovery_points()
+            self.checkpoint_cleaned_offsets()
+
+    # -- the logs --------------------------------------------------------------------------------------------
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        """The log of a partition, or None."""
+        return self._logs.get((topic, partition))
+
+    def holds(self, log: Log) -> bool:
+        """Whether ``log`` has not been taken out of service."""
+        return self._logs.get((log.topic, log.partition)) is log
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(list(self._logs.values()))
+
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: UUID | None = None,
+        config: LogConfig | None = None,
+        *,
+        is_new: bool = True,
+    ) -> Log:
+        """The log of a partition, made if there is none.
+
+        Without ``is_new`` the partition may have had a log before, and none is made while a log directory that may
+        hold it is offline.
+
+        Raises:
+            InconsistentTopicIdError: it exists under another topic id.
+            KafkaStorageError: the disk failed, its log directory is offline, or all are.
+        """
+        found = self._logs.get((topic, partition))
+        if found is not None:
+            if found.offline is not None:
+                raise KafkaStorageError(f"{topic}-{partition} is offline: {found.offline}")
+            if topic_id is not None:
+                found.assign_topic_id(topic_id)
+            return found
+        online = self.online_dirs
+        if not online:
+            raise KafkaStorageError("No log directory is online")
+        if not is_new and self.offline_dirs:
+            offline = ", ".join(str(directory.path) for directory in self.offline_dirs)
+            raise KafkaStorageError(
+                f"Can not create log for {topic}-{partition} because log directories {offline} are offline"
+            )
+        if not is_new and (known := self._checkpoints.known_offset((topic, partition))):
+            logger.warning(
+                "%s-%d is made anew, empty: a checkpoint knew of records up to offset %d, but no log directory has its "
+                "directory any more. If that was moved or not mounted, stop the broker before anything is written to "
+                "the partition, put the directory back in place of the new one, and start again. Otherwise its records "
+                "are lost, and its offsets begin at 0 again",
+                topic, partition, known,
+            )  # fmt: skip
+        directory = self._place((topic, partition), online)
+        self._forget_rows((topic, partition))
+        self._deletions.settle((topic, partition), besides=directory.path)
+        if directory.offline is not None:
+            raise KafkaStorageError(f"Cannot create {topic}-{partition}: {directory.path} is offline")
+        try:
+            log = Log.open(
+                directory.path / names.partition_dir(topic, partition),
+                config or self.default_config,
+                clean=False,
+                now_ms=self._clock(),
+                topic_id=topic_id,
+                resources=self.resources,
+            )
+        except OSError as error:
+            self._begun[topic, partition] = directory.path
+            raise KafkaStorageError(f"Cannot create {topic}-{partition} in {directory.path}: {error}") from error
+        self._begun.pop((topic, partition), None)
+        log.when_offline(self.fail_directory)
+        self._logs[topic, partition] = log
+        self._counts[log.log_dir] += 1
+        if directory.offline is not None:
+            # It failed on another thread meanwhile, before this log was there to be told.
+            log.offline = directory.offline
+            raise KafkaStorageError(f"Cannot create {topic}-{partition}: {directory.path} is offline")
+        return log
+
+    def _place(self, key: TopicPartition, online: Sequence[LogDir]) -> LogDir:
+        """Where a new log is made: where it was asked for, if that is online, or else in the one with the fewest."""
+        preferred = self._begun.get(key) or self.futures.take_preferred(key)
+        wanted = [directory for directory in online if directory.path == preferred]
+        return min(wanted or online, key=lambda directory: self._counts[directory.path])
+
+    def delete(self, topic: str, partition: int, *, sync: bool = True) -> None:
+        """Take a partition out of service: its directory is renamed now and removed ``file.delete.delay.ms``
+        later. Without ``sync`` the new name is safe after ``sync_directories``.
+
+        Raises:
+            KafkaStorageError: the disk failed; the log stays.
+        """
+        log = self._logs.get((topic, partition))
+        if log is None:
+            return
+        if log.offline is not None:
+            raise KafkaStorageError(f"{topic}-{partition} is offline: {log.offline}")
+        delay = log.config.file_delete_delay_ms
+        self.futures.cancel((topic, partition))
+        path = log.rename_for_delete(sync=sync)
+        if not sync:
+            self._deletions.renamed((topic, partition), path)
+        del self._logs[topic, partition]
+        self._counts[log.log_dir] -= 1
+        self._deletions.add(path, self._clock() + delay)
+
+    def sync_directories(self) -> None:
+        """Force the names of all partitions' directories to the device. Blocks: for a worker's thread.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        for directory in self.online_dirs:
+            self._deletions.sync(directory.path)
+
+    # -- moves to other log directories ----------------------------------------------------------------------
+
+    @property
+    def ops(self) -> FileOps:
+        """How files are written here."""
+        return self._ops
+
+    def replace_by_future(self, future: FutureLog, epochs: list[tuple[int, int]]) -> Path:
+        """Let the log be the copy that a move has made of it; returns the new name of its old directory.
+
+        Both log directories have rows of it in their checkpoints until the caller knows that the names are safe, and
+        resets ``log.also_in``.
+
+        Raises:
+            KafkaStorageError, OSError: as `Log.relocate`.
+        """
+        log, source = future.log, future.log.log_dir
+        doomed = log.relocate(future.dir, epochs)
+        log.also_in = source
+        self._counts[source] -= 1
+        self._counts[log.log_dir] += 1
+        self._deletions.renamed((log.topic, log.partition), doomed)
+        self.futures.done(future)
+        return doomed
+
+    def sync_directory(self, path: Path) -> None:
+        """Force the names of the partitions' directories in one log directory to the device. Blocks.
+
+        Raises:
+            KafkaStorageError: the disk failed, and the log directory with it.
+        """
+        self._deletions.sync(path)
+
+    def remove_later(self, path: Path, delay_ms: int) -> None:
+        """Have a directory that was renamed removed after a delay."""
+        self._deletions.add(path, self._clock() + delay_ms)
+
+    # -- removing --------------------------------------------------------------------------------------------
+
+    def set_aside(self, topic: str, partition: int) -> None:
+        """Take a log that belongs to no known topic out of service, and keep it: its directory is renamed
+        ``…-stray``.
+
+        Raises:
+            KafkaStorageError: the disk failed; the log stays.
+        """
+        log = self._logs.pop((topic, partition), None)
+        if log is not None:
+            self.futures.cancel((topic, partition))
+            self._counts[log.log_dir] -= 1
+            path = log.rename_for_delete(names.STRAY_DIR)
+            logger.warning("%s-%d belongs to no known topic; its log is kept as %s", topic, partition, path)
+
+    def run_deletions(self, now_ms: int) -> int:
+        """Remove the files of deleted segments and partitions whose time has come; returns how many. May be
+        slow.
+        """
+        removed = 0
+        for log in self:
+            if log.offline is not None:
+                continue
+            try:
+                removed += log.remove_deleted(now_ms)
+            except OSError as error:
+                logger.error("Cannot remove deleted segments of %s: %s", log.dir, error)
+        return removed + self._deletions.run(now_ms)
+
+    # -- periodic work ---------------------------------------------------------------------------------------
+
+    def run_retention(self, now_ms: int, logs: Iterable[Log] | None = None) -> int:
+        """Apply retention to every log, or to these; returns the number of segments taken out."""
+        gone = 0
+        for log in self if logs is None else logs:
+            if log.offline is None and not log.being_cleaned:
+                gone += self.apply_retention(log, now_ms)
+        return gone
+
+    def apply_retention(self, log: Log, now_ms: int) -> int:
+        """Apply retention to one log; returns the number of segments taken out. What goes wrong is logged."""
+        try:
+            return len(log.apply_retention(now_ms, self.retention_policy))
+        except KafkaError as error:
+            logger.error("Retention: %s", error)
+        except Exception:
+            logger.exception("The retention policy failed for %s; nothing of it is deleted", log.dir)
+        return 0
+
+    def run_flushes(self, now_ms: int) -> int:
+        """Flush the logs for which it is due; returns how many. Blocks on the device: for a worker's thread."""
+        flushed = 0
+        for log in self:
+            if log.needs_flush(now_ms):
+                try:
+                    log.flush(log.flush_due(now_ms))
+                    flushed += 1
+                except KafkaError as error:
+                    logger.error("Flush: %s", error)
+        return flushed
+
+    def checkpoint_recovery_points(self) -> bool:
+        """Write how far each log is on the device; whether every log directory that is online had room for it."""
+        return self._checkpoint(LogDir.write_recovery_points, lambda log: log.recovery_point)
+
+    def _lower_recovery_points(self) -> None:
+        """Checkpoint them after a log became shorter: none may vouch for what is appended past its end from now on."""
+        if self.checkpoint_recovery_points():
+            return
+        for directory in self.online_dirs:
+            try:
+                # That needs no room; after a crash the logs are checked from their beginning.
+                directory.forget_recovery_points()
+            except OSError as error:
+                self.fail_directory(directory.path, f"cannot remove {names.RECOVERY_POINT_CHECKPOINT}: {error}")
+
+    def checkpoint_all(self) -> bool:
+        """Write every checkpoint; whether every log directory that is online had room for them."""
+        results = (
+            self.checkpoint_recovery_points(), self.checkpoint_log_start_offsets(),
+            self.checkpoint_high_watermarks(), self.checkpoint_cleaned_offsets(),
+        )  # fmt: skip
+        return all(results)
+
+    def checkpoint_log_start_offsets(self) -> bool:
+        """Write where each log begins, for those that begin within their first segment.
+
+        And those whose segments may be back after a power failure, for nothing has forced their removal yet.
+        """
+
+        def value(log: Log) -> int | None:
+            start = log.log_start_offset
+            return start if start > log.segments[0].base_offset or (start and log.names_unsynced) else None
+
+        return self._checkpoint(LogDir.write_log_start_offsets, value)
+
+    def checkpoint_high_watermarks(self) -> bool:
+        """Write each log's high watermark."""
+        return self._checkpoint(LogDir.write_high_watermarks, lambda log: log.high_watermark)
+
+    def checkpoint_cleaned_offsets(self) -> bool:
+        """Write up to where each log was compacted, for those that were."""
+        return self._checkpoint(LogDir.write_cleaned_offsets, lambda log: log.cleaned_offset)
+
+    def _forget_rows(self, key: TopicPartition) -> None:
+        """Rewrite the checkpoints that have a row of a partition that is not there any more.
+
+        Raises:
+            KafkaStorageError: there is no room for it.
+        """
+        if not self._checkpoints.mentions(key):
+            return
+        self.checkpoint_all()
+        if self._checkpoints.mentions(key):
+            raise KafkaStorageError(f"Cannot create {key[0]}-{key[1]}: no space left for the checkpoints")
+
+    def _checkpoint(self, write: Write, value: Callable[[Log], int | None]) -> bool:
+        return self._checkpoints.write(write, self._logs, value)
+
+    def fail_directory(self, path: Path, reason: str) -> None:
+        """Take a log directory and every log in it out of service. On any thread; the first reason stays."""
+        with self._failing:
+            directory = next((item for item in self.online_dirs if item.path == path), None)
+            if directory is None:
+                return
+            directory.offline = reason
+        logger.error("Stopping serving logs in dir %s: %s", path, reason)
+        for log in self:
+            if log.log_dir == path and log.offline is None:
+                log.offline = reason
+        self.futures.fail(path)
+        self.on_directory_failure(path)
+
+    def truncate_to(self, topic: str, partition: int, offset: int) -> None:
+        """Truncate a log and write the recovery points: an older, higher one would vouch for records yet to
+        come.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        log = self._logs[topic, partition]
+        if log.truncate_to(offset, now_ms=self._clock()):
+            self._lower_recovery_points()
+            if log.cleaned_offset is not None:
+                self.checkpoint_cleaned_offsets()
+
+    def shutdown(self) -> bool:
+        """Close every log, write the checkpoints and the clean-shutdown markers, unlock; returns whether all
+        was clean.
+        """
+        dirty: set[Path] = set()
+        for log in self:
+            try:
+                log.close()
+            except (KafkaError, OSError) as error:
+                logger.error("Not closed cleanly: %s", error)
+                dirty.add(log.log_dir)
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_high_watermarks()
+        clean = True
+        for directory in self.log_dirs:
+            if directory.offline is not None or directory.path in dirty:
+                clean = False
+                continue
+            try:
+                directory.write_clean_shutdown()
+            except OSError as error:
+                logger.error("No clean-shutdown marker in %s: %s", directory.path, error)
+                clean = False
+        self.unlock()
+        self._logs.clear()
+        return clean

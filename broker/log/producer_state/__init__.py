@@ -1,0 +1,6 @@
+"""The idempotent and transactional producers of a partition (KIP-98).
+
+- ``producer_state_manager``  sequence numbers, epochs and open transactions of all producers
+- ``producer_snapshots``      reading and writing ``.snapshot`` files
+- ``control_batches``         transaction markers in control batches
+"""

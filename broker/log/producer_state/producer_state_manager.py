@@ -1,0 +1,451 @@
+"""What a partition remembers of its idempotent and transactional producers.
+
+Per producer id: its epoch, the last five batches (sequence range and offsets), and the first offset of the
+transaction it has open. From that follow, when a batch arrives (KIP-98):
+
+* an older epoch than the last seen: INVALID_PRODUCER_EPOCH, the producer was fenced;
+* the sequence range of one of the last five batches: a duplicate, answered with the first append's offsets;
+* a new epoch: must begin at sequence 0, unless nothing is known of the producer;
+* the same epoch: must begin right after the last sequence (which wraps from 2^31 - 1 to 0), else
+  OUT_OF_ORDER_SEQUENCE_NUMBER. A producer never seen may begin anywhere: its state may have expired.
+
+Replicas check nothing of sequences: they take what the leader took. The state is a function of the log;
+snapshots (`producer_snapshots`) only shorten its rebuilding. It keeps the last batch of each producer alone,
+so right after a restart a duplicate of an older one is out of order, as in Apache Kafka.
+
+The first unstable offset (the first offset of the oldest transaction that is open, or decided but not yet
+below the high watermark) is what bounds the last stable offset.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from broker.log.files.file_ops import OS, FileOps
+from broker.log.producer_state.producer_snapshots import read, write
+from kafkalog.protocol.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceNumberError,
+    TransactionCoordinatorFencedError,
+)
+from kafkalog.storage import names
+from kafkalog.storage.snapshots import CorruptSnapshotError, SnapshotEntry
+from kafkalog.storage.transaction_entries import AbortedTransaction
+
+logger = logging.getLogger(__name__)
+
+RETAINED_BATCHES = 5
+NO_EPOCH = -1
+NO_SEQUENCE = -1
+SEQUENCE_MASK = (1 << 31) - 1
+
+
+class BatchMetadata(NamedTuple):
+    """One appended batch of a producer."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequence number of its first record."""
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MASK
+
+    @property
+    def first_offset(self) -> int:
+        """Offset of its first record."""
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry:
+    """State of one producer id."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp",
+        "next_sequence",
+        "transaction_first_offset",
+    )
+
+    def __init__(self) -> None:
+        self.epoch = NO_EPOCH
+        self.coordinator_epoch = -1
+        self.last_timestamp = -1
+        self.transaction_first_offset = -1
+        # Oldest first, at most RETAINED_BATCHES, all of the current epoch.
+        self.batches: list[BatchMetadata] = []
+        self.next_sequence = 0
+
+    def add_batch(self, epoch: int, last_sequence: int, last_offset: int, delta: int, timestamp: int) -> None:
+        """Remember an appended batch."""
+        self.set_epoch(epoch)
+        batches = self.batches
+        batches.append(BatchMetadata(last_sequence, last_offset, delta, timestamp))
+        if len(batches) > RETAINED_BATCHES:
+            del batches[0]
+        self.next_sequence = (last_sequence + 1) & SEQUENCE_MASK
+        self.last_timestamp = timestamp
+
+    def set_epoch(self, epoch: int) -> None:
+        """Take over an epoch; batches of another are forgotten."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+            self.next_sequence = 0
+
+    def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
+        """The remembered batch with exactly this sequence range, if there is one."""
+        if epoch == self.epoch:
+            for batch in self.batches:
+                if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
+                    return batch
+        return None
+
+
+class ProducerStateManager:
+    """Producers of one partition, and its snapshot files.
+
+    Args:
+        directory: of the partition.
+        expiration_ms: ``producer.id.expiration.ms``; a producer silent for so long is forgotten.
+        snapshots: offsets of the snapshot files present.
+    """
+
+    __slots__ = (
+        "_directory", "_label", "_ops", "_snapshot_offset", "_snapshots", "_unreplicated", "_unsynced",
+        "end_offset", "expiration_ms", "ongoing", "producers",
+    )  # fmt: skip
+
+    def __init__(self, directory: str, expiration_ms: int, snapshots: Iterable[int] = (), ops: FileOps = OS) -> None:
+        self._directory = directory
+        self._label = os.path.basename(directory)
+        self._ops = ops
+        self.expiration_ms = expiration_ms
+        self.producers: dict[int, ProducerEntry] = {}
+        # Open transactions by first offset: producer id. Decided ones not yet below the high watermark: last offset.
+        self.ongoing: dict[int, int] = {}
+        self._unreplicated: dict[int, int] = {}
+        self._snapshots = sorted(snapshots)
+        self._unsynced: list[str] = []
+        self.end_offset = 0
+        self._snapshot_offset = 0
+
+    # -- checks and updates ----------------------------------------------------------------------------------
+
+    def check(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+        *,
+        transactional: bool = False,
+    ) -> BatchMetadata | None:
+        """Check a client's batch before it is appended.
+
+        Returns:
+            The earlier append when this batch is a duplicate, None when it may be appended.
+
+        Raises:
+            InvalidProducerEpochError: the producer was fenced by a newer epoch.
+            OutOfOrderSequenceNumberError: the sequence does not follow.
+            InvalidTxnStateError: a non-transactional batch within the producer's transaction.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            return None
+        if entry.epoch == epoch and entry.next_sequence == first_sequence:
+            self._check_transaction(entry, producer_id, transactional)
+            return None
+        duplicate = entry.duplicate_of(epoch, first_sequence, last_sequence)
+        if duplicate is not None:
+            return duplicate
+        self._check_epoch(entry, producer_id, epoch)
+        if entry.epoch == NO_EPOCH:
+            return None
+        if epoch != entry.epoch:
+            if first_sequence != 0:
+                raise OutOfOrderSequenceNumberError(
+                    f"Invalid sequence number for new epoch of producer {producer_id} in partition {self._label}: "
+                    f"{epoch} (request epoch), {first_sequence} (seq. number), {entry.epoch} (current producer epoch)"
+                )
+        else:
+            last = entry.batches[-1].last_sequence if entry.batches else NO_SEQUENCE
+            raise OutOfOrderSequenceNumberError(
+                f"Out of order sequence number for producer {producer_id} in partition {self._label}: "
+                f"{first_sequence} (incoming seq. number), {last} (current end sequence number)"
+            )
+        self._check_transaction(entry, producer_id, transactional)
+        return None
+
+    def check_fenced(self, producer_id: int, epoch: int) -> None:
+        """Check what a coordinator appends for a producer: its sequence is the coordinator's affair.
+
+        Raises:
+            InvalidProducerEpochError: the producer was fenced by a newer epoch.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is not None:
+            self._check_epoch(entry, producer_id, epoch)
+
+    def _check_epoch(self, entry: ProducerEntry, producer_id: int, epoch: int) -> None:
+        if epoch < entry.epoch:
+            raise InvalidProducerEpochError(
+                f"Epoch of producer {producer_id} in {self._label} is {epoch}, which is smaller than the last seen "
+                f"epoch {entry.epoch}"
+            )
+
+    def _check_transaction(self, entry: ProducerEntry, producer_id: int, transactional: bool) -> None:
+        if entry.transaction_first_offset >= 0 and not transactional:
+            raise InvalidTxnStateError(f"Expected transactional write from producer {producer_id} in {self._label}")
+
+    def update(
+        self,
+        producer_id: int,
+        epoch: int,
+        last_sequence: int,
+        first_offset: int,
+        last_offset: int,
+        timestamp: int,
+        transactional: bool = False,
+    ) -> None:
+        """Remember a data batch that was appended."""
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry()
+        entry.add_batch(epoch, last_sequence, last_offset, last_offset - first_offset, timestamp)
+        if transactional and entry.transaction_first_offset < 0:
+            entry.transaction_first_offset = first_offset
+            self.ongoing[first_offset] = producer_id
+
+    def note_epoch(self, producer_id: int, epoch: int, timestamp: int) -> None:
+        """Remember a producer's epoch, of which nothing else is left in the log."""
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry()
+        entry.set_epoch(epoch)
+        entry.last_timestamp = timestamp
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+        """Check a transaction marker from a coordinator before it is appended.
+
+        Raises:
+            InvalidProducerEpochError: the producer was fenced by a newer epoch.
+            TransactionCoordinatorFencedError: an older coordinator than the last that wrote a marker.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            return
+        self._check_epoch(entry, producer_id, epoch)
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise TransactionCoordinatorFencedError(
+                f"Invalid coordinator epoch for producerId {producer_id} in partition {self._label}: "
+                f"{coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)"
+            )
+
+    def complete(
+        self,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        offset: int,
+        timestamp: int,
+        *,
+        aborted: bool,
+    ) -> AbortedTransaction | None:
+        """Remember a transaction marker that was appended at ``offset``; the row to index if it aborts
+        something.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry()
+        first = entry.transaction_first_offset
+        entry.set_epoch(epoch)
+        entry.coordinator_epoch = coordinator_epoch
+        entry.last_timestamp = timestamp
+        entry.transaction_first_offset = -1
+        if first < 0:
+            return None
+        self.ongoing.pop(first, None)
+        self._unreplicated[first] = offset
+        if not aborted:
+            return None
+        return AbortedTransaction(producer_id, first, offset, min(self.ongoing, default=offset + 1))
+
+    # -- offsets that depend on transactions -----------------------------------------------------------------
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """First offset of the oldest transaction that is open or not yet decided below the high watermark."""
+        if not self.ongoing and not self._unreplicated:
+            return None
+        return min((*self.ongoing, *self._unreplicated))
+
+    def on_high_watermark(self, offset: int) -> None:
+        """Transactions whose marker lies below the high watermark are stable."""
+        if self._unreplicated:
+            self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= offset}
+
+    def on_log_start_offset(self, offset: int) -> None:
+        """Records before ``offset`` are gone."""
+        self.on_high_watermark(offset)
+        self.end_offset = max(self.end_offset, offset)
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forget producers silent for the expiration time, unless in a transaction. Returns how many."""
+        gone = [
+            producer_id
+            for producer_id, entry in self.producers.items()
+            if entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
+        ]
+        for producer_id in gone:
+            del self.producers[producer_id]
+        return len(gone)
+
+    # -- snapshots -------------------------------------------------------------------------------------------
+
+    @property
+    def snapshot_offsets(self) -> Sequence[int]:
+        """Offsets of the snapshot files, ascending."""
+        return self._snapshots
+
+    def take_snapshot(self, *, sync: bool) -> None:
+        """Write ``<end offset>.snapshot``, unless the newest one is as new."""
+        offset = self.end_offset
+        if offset <= self._snapshot_offset:
+            return
+        path = self._path(offset)
+        write(path, self.rows(), sync=sync, ops=self._ops)
+        if not sync:
+            self._unsynced.append(path)
+        self._snapshot_offset = offset
+        if offset not in self._snapshots:
+            insort(self._snapshots, offset)
+
+    def sync_snapshots(self) -> None:
+        """Force the snapshots written without ``sync`` to the device. May run on a worker's thread."""
+        while self._unsynced:
+            path = self._unsynced.pop(0)
+            try:
+                fd = self._ops.open(path, os.O_RDWR)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                self._unsynced.insert(0, path)
+                raise
+            try:
+                self._ops.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def rows(self) -> list[SnapshotEntry]:
+        """The state as rows of a snapshot."""
+        rows = []
+        for producer_id, entry in self.producers.items():
+            last = entry.batches[-1] if entry.batches else BatchMetadata(NO_SEQUENCE, -1, 0, -1)
+            rows.append(
+                SnapshotEntry(
+                    producer_id, entry.epoch, last.last_sequence, last.last_offset, last.offset_delta,
+                    entry.last_timestamp, entry.coordinator_epoch, entry.transaction_first_offset,
+                )
+            )  # fmt: skip
+        return rows
+
+    def reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Start from the newest good snapshot at or before ``log_end_offset``.
+
+        Afterwards ``end_offset`` says up to where the state is known; the caller replays the batches from
+        there. Snapshots past the log's end or not past its start are removed, and so are those that do not
+        read well.
+        """
+        for offset in [o for o in self._snapshots if o > log_end_offset or o <= log_start_offset]:
+            self.remove_snapshot(offset)
+        self._clear()
+        while self._snapshots:
+            offset = self._snapshots[-1]
+            try:
+                rows = read(self._path(offset))
+            except (CorruptSnapshotError, FileNotFoundError) as error:
+                logger.warning(
+                    "Removing the producer snapshot %s: %s. The producers are learnt from an older one and the log",
+                    self._path(offset), error,
+                )  # fmt: skip
+                self.remove_snapshot(offset)
+                continue
+            for row in rows:
+                self._load(row, now_ms)
+            self._snapshot_offset = self.end_offset = offset
+            return
+        self._snapshot_offset = self.end_offset = log_start_offset
+
+    def start_at(self, offset: int) -> None:
+        """Forget everything, snapshots too: the log begins anew at ``offset``."""
+        self._clear()
+        for snapshot in list(self._snapshots):
+            self.remove_snapshot(snapshot)
+        self._snapshot_offset = 0
+        self.end_offset = offset
+
+    def remove_snapshot(self, offset: int) -> None:
+        """Remove a snapshot file."""
+        self._snapshots.remove(offset)
+        self._ops.unlink(self._path(offset))
+
+    def detach_snapshot(self, offset: int) -> str | None:
+        """Rename a snapshot file for later removal; its new path, or None if there was none."""
+        if offset not in self._snapshots:
+            return None
+        self._snapshots.remove(offset)
+        path = self._path(offset)
+        try:
+            self._ops.rename(path, path + names.DELETED)
+        except FileNotFoundError:
+            return None
+        return path + names.DELETED
+
+    def remove_stray_snapshots(self, base_offsets: Iterable[int]) -> None:
+        """Remove snapshots that begin no segment, but for the newest one past the last segment's base offset."""
+        bases = set(base_offsets)
+        last_base = max(bases, default=-1)
+        strays = [offset for offset in self._snapshots if offset not in bases]
+        for offset in strays:
+            if offset != strays[-1] or offset < last_base:
+                self.remove_snapshot(offset)
+
+    def relocate(self, directory: str) -> None:
+        """Copies of all snapshots are in ``directory``, on the device where the originals are, and those are the
+        snapshots from now on.
+        """
+        self._directory = directory
+        self._unsynced = [os.path.join(directory, os.path.basename(path)) for path in self._unsynced]
+
+    def _load(self, row: SnapshotEntry, now_ms: int) -> None:
+        if row.transaction_first_offset < 0 and now_ms - row.timestamp >= self.expiration_ms:
+            return
+        entry = ProducerEntry()
+        if row.last_offset >= 0:
+            entry.add_batch(row.epoch, row.last_sequence, row.last_offset, row.offset_delta, row.timestamp)
+        entry.set_epoch(row.epoch)
+        entry.last_timestamp = row.timestamp
+        entry.coordinator_epoch = row.coordinator_epoch
+        entry.transaction_first_offset = row.transaction_first_offset
+        self.producers[row.producer_id] = entry
+        if row.transaction_first_offset >= 0:
+            self.ongoing[row.transaction_first_offset] = row.producer_id
+
+    def _clear(self) -> None:
+        self.producers.clear()
+        self.ongoing.clear()
+        self._unreplicated.clear()
+
+    def _path(self, offset: int) -> str:
+        return os.path.join(self._directory, names.segment_name(offset, names.SNAPSHOT))

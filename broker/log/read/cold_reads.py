@@ -1,0 +1,90 @@
+"""What a worker has to read in before a look-up in a segment gets by without the disk.
+
+Asking does not wait for the disk, and answers one step: an index file, then the part of the log that the index leads
+to. So ask, let a worker do what is answered, and ask again, until the answer is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from broker import page_cache
+from broker.log.index.index_file import CorruptIndexError
+from broker.log.index.time_index import TimeIndex
+from broker.log.segment.batch_scan import find_batch
+from broker.log.segment.segment import Segment
+from kafkalog.records.errors import CorruptRecordError
+from kafkalog.storage import names
+
+LOOK_UP_BYTES = 32 << 10
+"""Read in around a header that is not in memory, if no more is wanted."""
+SEARCH_BYTES = 256 << 10
+"""What a search for a timestamp reads of the log, but for batches larger than that."""
+
+Step = Callable[[], None]
+
+
+def missing(segment: Segment, offset: int, max_bytes: int) -> Step | None:
+    """The next step before ``segment.read(offset, max_bytes, ...)``.
+
+    Raises:
+        CorruptIndexError, RecordsError, OSError: as the read would.
+    """
+    if segment.remembers(offset):
+        return None
+    path = segment.index_on_disk(names.INDEX)
+    if path is not None:
+        return partial(page_cache.read_in_file, path)
+    start = at = segment.offset_index.lookup(offset)[1]
+    file = segment.file
+
+    def pread(fd: int, length: int, position: int) -> bytes:
+        nonlocal at
+        at = position
+        return page_cache.pread_resident(fd, length, position)
+
+    try:
+        found = find_batch(file.fd, at, segment.size, offset, pread=pread)
+    except BlockingIOError:
+        length = min(max(LOOK_UP_BYTES, max_bytes), segment.size - at)
+        file.missed(at, length)
+        # With the file itself, not its descriptor, which may be another's by then.
+        return lambda: page_cache.read_in(file.fd, at, length)
+    except CorruptRecordError:
+        # It may be the index: the read itself sees to that.
+        return None
+    if found is not None and segment.fits(offset, start, found):
+        segment.note_position(offset, found[1])
+    return None
+
+
+def missing_for_time(segment: Segment, timestamp: int, start_offset: int) -> Step | None:
+    """The next step before ``time_search.find_in_segment``.
+
+    Raises:
+        CorruptIndexError, RecordsError, OSError: as the search would.
+    """
+    path = segment.index_on_disk(names.TIME_INDEX, names.INDEX)
+    if path is not None:
+        return partial(page_cache.read_in_file, path)
+    offset = max(segment.time_index.lookup(timestamp)[1], start_offset)
+    position = segment.offset_index.lookup(offset)[1]
+    file = segment.file
+    length = min(SEARCH_BYTES, segment.size - position)
+    if page_cache.resident(file.fd, position, length):
+        return None
+    return lambda: page_cache.read_in(file.fd, position, length)
+
+
+def read_largest_timestamp(segment: Segment) -> tuple[int, int] | None:
+    """What ``segment.learn`` wants to be told, from the time index's file; None where that does not tell.
+
+    For a worker's thread: it may wait for the disk, and changes nothing.
+    """
+    index = TimeIndex(segment.path(names.TIME_INDEX), segment.base_offset, segment.config.segment_index_bytes)
+    try:
+        index.load()
+        return index.last()
+    except (CorruptIndexError, OSError):
+        return None

@@ -1,0 +1,279 @@
+"""Reading a log: slices by offset, offsets by time and epoch, aborted transactions. Changes nothing."""
+
+from __future__ import annotations
+
+import logging
+import os
+from bisect import bisect_right
+from collections.abc import Callable
+
+from broker.log.directories.partition_directory import PartitionDirectory
+from broker.log.files.file_ops import FileOps
+from broker.log.index.index_file import CorruptIndexError
+from broker.log.index.transaction_index import TransactionIndex
+from broker.log.leader_epoch_cache import LeaderEpochCache
+from broker.log.log_offsets import LogOffsets
+from broker.log.read import cold_reads
+from broker.log.read.time_search import TimestampOffset, find_in_segment
+from broker.log.recovery.segment_recovery import rebuild_transaction_index
+from broker.log.segment.file_slices import FileSlice, ReadResult
+from broker.log.segment.segment import UNKNOWN_TIMESTAMP, Segment
+from broker.log.segment.segment_list import SegmentList
+from kafkalog.protocol.errors import CorruptMessageError, KafkaStorageError, OffsetOutOfRangeError
+from kafkalog.records.errors import RecordsError
+from kafkalog.storage import names
+from kafkalog.storage.transaction_entries import AbortedTransaction
+
+logger = logging.getLogger(__name__)
+
+
+class LogReader:
+    """See the module. On the loop's thread, but `aborted_transactions` and what `missing` returns on any."""
+
+    __slots__ = ("_directory", "_epochs", "_offsets", "_ops", "_segments")
+
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        segments: SegmentList,
+        offsets: LogOffsets,
+        epochs: LeaderEpochCache,
+        ops: FileOps,
+    ) -> None:
+        self._directory = directory
+        self._segments = segments
+        self._offsets = offsets
+        self._epochs = epochs
+        self._ops = ops
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, max_offset: int, min_one: bool) -> ReadResult:
+        """Slices of the log from the batch that holds ``offset`` on.
+
+        Args:
+            max_bytes: the most to return; the last batch may be cut off by it.
+            max_offset: nothing at or after it is returned: the high watermark, last stable offset or log end
+                offset.
+            min_one: return the first batch whole even if it is larger than ``max_bytes``.
+
+        Raises:
+            OffsetOutOfRangeError: ``offset`` lies before the log start offset or after the log end offset.
+            CorruptMessageError: the log does not read as batches there.
+            KafkaStorageError: the disk failed.
+        """
+        offsets = self._offsets
+        end = offsets.end
+        if not offsets.start <= offset <= end:
+            raise OffsetOutOfRangeError(
+                f"Received request for offset {offset} for partition {self._directory.label}, but we only have log "
+                f"segments in the range {offsets.start} to {end}."
+            )
+        if offset >= max_offset or offset == end:
+            return ReadResult([], 0)
+        try:
+            segment = self._segments.active
+            if offset >= segment.base_offset:
+                limit = segment.size if max_offset >= end else segment.limit_for(max_offset)
+                piece = segment.read(offset, max_bytes, limit, min_one=min_one)
+                if piece is None or not piece.length:
+                    return ReadResult([], 0)
+                return ReadResult([piece], piece.length)
+            return self._read_across(offset, max_bytes, max_offset, min_one)
+        except RecordsError as error:
+            raise CorruptMessageError(f"{self._directory.label}: {error}") from error
+        except OSError as error:
+            raise KafkaStorageError(f"Cannot read {self._directory.label}: {error}") from error
+
+    def is_in_older_segment(self, offset: int, end: int) -> bool:
+        """Whether ``offset`` lies in an older segment than ``end``, up to which one may read."""
+        segments = self._segments
+        if offset >= segments.active.base_offset or offset >= end:
+            return False
+        return bisect_right(segments.bases, offset) < bisect_right(segments.bases, end)
+
+    def missing(self, offset: int, max_bytes: int) -> Callable[[], None] | None:
+        """What a worker has to read in before ``read`` gets by without the disk; None when nothing is missing.
+
+        One step of it: ask again afterwards. A failure is for ``read`` to tell.
+        """
+        if not self._offsets.start <= offset < self._offsets.end:
+            return None
+        segment = self._segments.active
+        if offset < segment.base_offset:
+            segment = self._segments.all[self._segments.index_of(offset)]
+        try:
+            return cold_reads.missing(segment, offset, max_bytes)
+        except (OSError, CorruptIndexError, RecordsError):
+            return None
+
+    def _read_across(self, offset: int, max_bytes: int, max_offset: int, min_one: bool) -> ReadResult:
+        segments, bases = self._segments.all, self._segments.bases
+        slices: list[FileSlice] = []
+        size = 0
+        for i in range(self._segments.index_of(offset), len(segments)):
+            segment = segments[i]
+            if segment.base_offset >= max_offset or (slices and size >= max_bytes):
+                break
+            following = bases[i + 1] if i + 1 < len(bases) else self._offsets.end
+            limit = segment.size if max_offset >= following else segment.limit_for(max_offset)
+            start = max(offset, segment.base_offset)
+            piece = segment.read(start, max_bytes - size, limit, min_one=min_one and not slices)
+            if piece is None:
+                continue
+            if piece.length:
+                slices.append(piece)
+                size += piece.length
+            if piece.position + piece.length < segment.size:
+                break
+        return ReadResult(slices, size)
+
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
+        """Aborted transactions that touch offsets [start, end), for a reader of committed records.
+
+        An index that cannot be right is rebuilt from the log.
+
+        Raises:
+            CorruptMessageError: the log does not read as batches there.
+            KafkaStorageError: the disk failed.
+        """
+        found: list[AbortedTransaction] = []
+        for segment in self._segments.all[self._segments.index_of(start) :]:
+            try:
+                rows, complete = segment.aborted.collect(start, end)
+            except CorruptIndexError as error:
+                logger.warning("Rebuilding the transaction index of %s: %s", segment, error)
+                rows, complete = self._rebuilt_transactions(segment).collect(start, end)
+            except OSError as error:
+                raise KafkaStorageError(f"Cannot read {self._directory.label}: {error}") from error
+            found += rows
+            if complete:
+                break
+        return found
+
+    def aborted_within(self, start: int, result: ReadResult, max_offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions that touch what ``read(start, ..., max_offset=max_offset)`` returned.
+
+        The index tells where the slices end without reading them, so a few that begin after them may be among these.
+
+        Raises:
+            CorruptMessageError: the log does not read as batches there.
+            KafkaStorageError: the disk failed.
+        """
+        if not result.slices:
+            return []
+        last = result.slices[-1]
+        segments, bases = self._segments.all, self._segments.bases
+        for i in range(self._segments.index_of(start), len(segments)):
+            segment = segments[i]
+            if segment.file is last.file:
+                following = segment.offset_index.lookup_position_after(last.position + last.length)
+                if following is None and i + 1 < len(bases):
+                    following = bases[i + 1]
+                if following is not None:
+                    max_offset = min(max_offset, following)
+                break
+        return self.aborted_transactions(start, max_offset)
+
+    def _rebuilt_transactions(self, segment: Segment) -> TransactionIndex:
+        try:
+            rebuild_transaction_index(self._segments.all, segment, self._ops)
+        except RecordsError as error:
+            raise CorruptMessageError(f"{self._directory.label}: {error}") from error
+        except OSError as error:
+            raise KafkaStorageError(f"Cannot read {self._directory.label}: {error}") from error
+        return segment.aborted.index
+
+    # -- looking up offsets ----------------------------------------------------------------------------------
+
+    def earliest_offset(self) -> TimestampOffset:
+        """The log start offset, with the epoch it was written in if that is known (ListOffsets -2)."""
+        entries = self._epochs.entries()
+        epoch = entries[0][0] if entries and entries[0][1] <= self._offsets.start else -1
+        return TimestampOffset(-1, self._offsets.start, epoch)
+
+    def latest_offset(self) -> TimestampOffset:
+        """The log end offset and the latest epoch (ListOffsets -1, before it is bounded by the high
+        watermark).
+        """
+        return TimestampOffset(-1, self._offsets.end, self._epochs.latest_epoch)
+
+    def segments_of_unknown_time(self) -> list[Segment]:
+        """Segments whose largest timestamp has not been read yet: `cold_reads.read_largest_timestamp` does it."""
+        return [segment for segment in self._segments.all if segment.max_timestamp == UNKNOWN_TIMESTAMP]
+
+    def missing_for_time(self, timestamp: int) -> Callable[[], None] | None:
+        """What a worker has to read in before ``offset_for_timestamp`` gets by without the disk, or, below zero,
+        ``max_timestamp_offset``; None when nothing is missing.
+
+        One step of it: ask again afterwards. A failure is for the search to tell.
+        """
+        try:
+            if timestamp < 0:
+                segment = max(self._segments.all, key=Segment.largest_timestamp)
+                return cold_reads.missing_for_time(segment, segment.largest_timestamp(), segment.base_offset)
+            for segment in self._segments.all:
+                if segment.retention_timestamp() >= timestamp:
+                    return cold_reads.missing_for_time(segment, timestamp, self._offsets.start)
+        except (OSError, CorruptIndexError, RecordsError):
+            pass
+        return None
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp of the log's segments (ListOffsets -3); None when no record
+        has one.
+
+        As in Kafka it may lie before the log start offset: DeleteRecords leaves the batch until its segment goes.
+        """
+        segment = max(self._segments.all, key=Segment.largest_timestamp)
+        largest = segment.largest_timestamp()
+        return None if largest < 0 else self._timestamp_search(segment, largest, segment.base_offset)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record at or after ``timestamp``; None when there is none.
+
+        Raises:
+            CorruptMessageError: the log does not read as batches there.
+            KafkaStorageError: the disk failed.
+        """
+        for segment in self._segments.all:
+            if segment.retention_timestamp() >= timestamp:
+                found = self._timestamp_search(segment, timestamp, self._offsets.start)
+                if found is not None:
+                    return found
+        return None
+
+    def _timestamp_search(self, segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
+        try:
+            return find_in_segment(segment, timestamp, start_offset)
+        except RecordsError as error:
+            raise CorruptMessageError(f"{self._directory.label}: {error}") from error
+        except OSError as error:
+            raise KafkaStorageError(f"Cannot read {self._directory.label}: {error}") from error
+
+    def legacy_offsets_before(self, timestamp: int, max_count: int, now_ms: int) -> list[int]:
+        """Offsets at which segments begin, last changed at or before ``timestamp``, newest first (ListOffsets
+        v0).
+        """
+        rows = [
+            (
+                max(segment.base_offset, self._offsets.start),
+                os.stat(segment.path(names.LOG)).st_mtime_ns // 1_000_000,
+            )
+            for segment in self._segments.all
+        ]
+        if self._segments.active.size:
+            rows.append((self._offsets.end, now_ms))
+        if timestamp == -1:
+            last = len(rows) - 1
+        elif timestamp == -2:
+            last = 0
+        else:
+            last = max((i for i, (_, changed) in enumerate(rows) if changed <= timestamp), default=-1)
+        return sorted((offset for offset, _ in rows[max(last + 1 - max_count, 0) : last + 1]), reverse=True)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """``(epoch found, end offset)`` of the largest epoch at or below ``epoch``; ``(-1, -1)`` when
+        unknown.
+        """
+        return self._epochs.end_offset_for(epoch, self._offsets.end)

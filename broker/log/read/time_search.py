@@ -1,0 +1,83 @@
+"""From a timestamp to a record: the search behind ListOffsets."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from broker.log.segment.batch_scan import headers
+from broker.log.segment.segment import Segment
+from kafkalog.records.any_format import decode_any
+from kafkalog.records.batch import MAGIC, BatchHeader, records_section
+from kafkalog.records.compression import DEFAULT_MAX_SIZE
+from kafkalog.records.errors import CorruptRecordError
+from kafkalog.records.varint import read_varint, read_varlong
+
+
+class TimestampOffset(NamedTuple):
+    """A record found: its timestamp (-1 when not asked for), offset, and leader epoch (-1 when unknown)."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+def find_in_segment(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
+    """The first record of ``segment`` at or after both ``timestamp`` and ``start_offset``.
+
+    The time index gives an offset before which no record is that late, the offset index a position near it;
+    from there batch headers are walked, and the one batch that can hold the record is decoded.
+
+    Raises:
+        CorruptRecordError: the log does not read as batches there.
+        OSError: it cannot be read.
+    """
+    offset = segment.time_index.lookup(timestamp)[1]
+    position = segment.offset_index.lookup(max(offset, start_offset))[1]
+    file = segment.file
+    fd = file.fd
+    for at, header in headers(fd, position, segment.size):
+        if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+            batch = os.pread(fd, header.size, at)
+            if len(batch) < header.size:
+                raise CorruptRecordError(f"batch at position {at} is cut off")
+            found = first_with_timestamp(header, batch, timestamp, start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def first_with_timestamp(
+    header: BatchHeader, batch: bytes, timestamp: int, start_offset: int
+) -> TimestampOffset | None:
+    """The first record in ``batch`` at or after both ``timestamp`` and ``start_offset``."""
+    if header.magic < MAGIC:
+        return _first_in_message(header, batch, timestamp, start_offset)
+    epoch = header.partition_leader_epoch
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    if append_time is not None and header.records_count == header.last_offset_delta + 1:
+        return TimestampOffset(append_time, max(header.base_offset, start_offset), epoch)
+    # Of each record no more is read than is asked for: a batch may hold many thousands.
+    section, at, end = records_section(batch, 0, header, DEFAULT_MAX_SIZE)
+    least, first = timestamp - header.base_timestamp, start_offset - header.base_offset
+    for _ in range(header.records_count):
+        length, body = read_varint(section, at, end)
+        at = body + length
+        if not body < at <= end:
+            raise CorruptRecordError(f"a record of {length} bytes in a batch at offset {header.base_offset}")
+        # After its attributes, one byte.
+        timestamp_delta, body = read_varlong(section, body + 1, at)
+        if append_time is not None or timestamp_delta >= least:
+            offset_delta, _ = read_varint(section, body, at)
+            if offset_delta >= first:
+                found = header.base_timestamp + timestamp_delta if append_time is None else append_time
+                return TimestampOffset(found, header.base_offset + offset_delta, epoch)
+    return None
+
+
+def _first_in_message(header: BatchHeader, batch: bytes, timestamp: int, start_offset: int) -> TimestampOffset | None:
+    """`first_with_timestamp` in a message of format v0, which has no timestamp, or v1."""
+    for record in decode_any(batch, check_crc=False)[1]:
+        if record.timestamp >= timestamp and record.offset >= start_offset:
+            return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+    return None

@@ -1,0 +1,182 @@
+"""Opening the logs of all log directories when a broker starts: in parallel, for recovery reads whole segments.
+
+What each directory says of its logs, its checkpoints and whether the last stop was clean, decides how much of them is
+checked. A directory that cannot be read, or one of whose logs cannot be repaired, fails alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+from broker.log.directories.checkpoint_writer import CheckpointWriter
+from broker.log.directories.deletions import Deletions
+from broker.log.directories.log_dir import LogDir
+from broker.log.files.file_ops import NO_SPACE
+from broker.log.log import Log
+from broker.log.log_config import LogConfig
+from broker.log.resources import LogResources
+from kafkalog.records.errors import RecordsError
+from kafkalog.storage import names
+from kafkalog.storage.checkpoints import CorruptCheckpointError
+
+logger = logging.getLogger(__name__)
+
+TopicPartition = tuple[str, int]
+
+FAILURES = (OSError, CorruptCheckpointError, RecordsError)
+"""What takes a log directory offline when its logs are loaded."""
+
+
+class DuplicateLogError(Exception):
+    """A partition was found in two log directories; one must be removed by hand."""
+
+
+def _why(error: Exception) -> str:
+    """Say why the logs of a directory cannot be loaded and, where it is known, the remedy."""
+    reason = f"cannot load its logs: {error}"
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
+        reason += ". Make room on its file system and start the broker again; nothing that was acknowledged is lost"
+    return reason
+
+
+class LogLoader:
+    """See the module. Used once.
+
+    Args:
+        configs: of topics that have settings of their own.
+        default_config: of the others.
+        checkpoints: told which rows the checkpoint files have.
+        deletions: told of the directories that were marked for removal.
+        num_threads: how many logs of each directory are recovered at once.
+        fail: told the path of a log directory that fails, and why; on any thread.
+
+    Attributes:
+        unclean: the log directories that were not left by a clean stop.
+        lowered: whether a log ends before the recovery point, or cleaned offset, that a checkpoint has of it.
+    """
+
+    def __init__(
+        self,
+        configs: Mapping[str, LogConfig],
+        default_config: LogConfig,
+        checkpoints: CheckpointWriter,
+        deletions: Deletions,
+        *,
+        clock: Callable[[], int],
+        num_threads: int,
+        resources: LogResources,
+        fail: Callable[[Path, str], None],
+    ) -> None:
+        self.unclean: set[Path] = set()
+        self.lowered = False
+        self._configs = configs
+        self._default_config = default_config
+        self._checkpoints = checkpoints
+        self._deletions = deletions
+        self._clock = clock
+        self._threads = num_threads
+        self._resources = resources
+        self._fail = fail
+
+    def load(self, directories: Sequence[LogDir], logs: dict[TopicPartition, Log]) -> None:
+        """Open every partition in the log directories; ``logs`` gets those of one directory after the other.
+
+        Raises:
+            DuplicateLogError: a partition lies in two directories.
+        """
+        loading: list[tuple[LogDir, Iterator[Log]]] = []
+        with ExitStack() as pools:
+            for directory in directories:
+                pool = pools.enter_context(ThreadPoolExecutor(self._threads, thread_name_prefix="log-recovery"))
+                try:
+                    loading.append((directory, self._begin(directory, pool)))
+                except FAILURES as error:
+                    self._fail(directory.path, _why(error))
+            for directory, coming in loading:
+                try:
+                    loaded = list(coming)
+                except FAILURES as error:
+                    self._fail(directory.path, _why(error))
+                    continue
+                if loaded:
+                    logger.info("Loaded %d logs from %s", len(loaded), directory.path)
+                for log in loaded:
+                    other = logs.setdefault((log.topic, log.partition), log)
+                    if other is not log:
+                        raise DuplicateLogError(
+                            f"Duplicate log directories for {log.topic}-{log.partition} are found in both {log.dir} "
+                            f"and {other.dir}; remove one of them"
+                        )
+
+    def _begin(self, directory: LogDir, pool: ThreadPoolExecutor) -> Iterator[Log]:
+        """The logs of a directory, as they are loaded: after an unclean stop by the pool, from now on."""
+        now_ms = self._clock()
+        clean = directory.take_clean_shutdown()
+        if not clean:
+            self.unclean.add(directory.path)
+            # Names that the process gave before it was killed may not have come to the device.
+            self._resources.ops.fsync_dir(str(directory.path))
+        points = directory.read_recovery_points()
+        starts = directory.read_log_start_offsets()
+        watermarks = directory.read_high_watermarks()
+        cleaned = directory.read_cleaned_offsets()
+        self._checkpoints.note(LogDir.write_recovery_points, points)
+        self._checkpoints.note(LogDir.write_log_start_offsets, starts)
+        self._checkpoints.note(LogDir.write_high_watermarks, watermarks)
+        self._checkpoints.note(LogDir.write_cleaned_offsets, cleaned)
+
+        def load(found: tuple[str, TopicPartition]) -> Log:
+            path, key = found
+            config = self._configs.get(key[0], self._default_config)
+            # What was compacted has gaps, whatever the topic's policy is now or, in a directory without a registry,
+            # is not known to be.
+            keeps_gaps = key in cleaned and not config.compact
+            log = Log.open(
+                path,
+                config.with_changes(cleanup_policy=(*config.cleanup_policy, "compact")) if keeps_gaps else config,
+                clean=clean,
+                log_start_offset=starts.get(key, 0),
+                recovery_point=points.get(key, 0),
+                now_ms=now_ms,
+                resources=self._resources,
+            )
+            if keeps_gaps:
+                log.config = config
+            log.high_watermark = watermarks.get(key, log.log_start_offset)
+            log.cleaned_offset = cleaned.get(key)
+            if log.cleaned_offset is not None and log.cleaned_offset > log.log_end_offset:
+                # As in Kafka it is not believed at all. The row stays, for it tells that there may be gaps.
+                log.cleaned_offset = log.log_start_offset
+                self.lowered = True
+            log.when_offline(self._fail)
+            if log.recovery_point < points.get(key, 0):
+                self.lowered = True
+            return log
+
+        found = list(self._partition_dirs(directory, now_ms))
+        # Threads help recovery, which waits for the disk; after a clean stop they only take turns.
+        if found:
+            stop = "a clean stop" if clean else "a stop that was not clean: what may not be on the device is checked"
+            logger.info("Loading %d logs from %s after %s", len(found), directory.path, stop)
+        else:
+            logger.info("There are no logs in %s", directory.path)
+        return (map if clean else pool.map)(load, found)
+
+    def _partition_dirs(self, directory: LogDir, now_ms: int) -> Iterator[tuple[str, TopicPartition]]:
+        with os.scandir(directory.path) as entries:
+            found = sorted((entry.name, entry.path) for entry in entries if entry.is_dir())
+        for name, path in found:
+            key = names.parse_partition_dir(name)
+            if key is None:
+                logger.warning("Ignoring %s, which is not named topic-partition", path)
+            elif name.endswith(names.DELETE_DIR):
+                self._deletions.add(Path(path), now_ms)
+            elif name.endswith(names.STRAY_DIR):
+                logger.warning("Ignoring %s, a replica that is not in use", path)
+            elif not name.endswith(names.FUTURE_DIR):
+                yield path, key

@@ -1,0 +1,92 @@
+"""Rebuild the producer state from the batches of the log."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from broker.log.producer_state.control_batches import parse_marker
+from broker.log.producer_state.producer_state_manager import SEQUENCE_MASK, ProducerStateManager
+from broker.log.segment.batch_scan import headers
+from broker.log.segment.segment import Segment
+from kafkalog.records.batch import BatchHeader
+from kafkalog.records.errors import RecordsError
+from kafkalog.storage import names
+
+logger = logging.getLogger(__name__)
+
+
+def replay(segments: list[Segment], producers: ProducerStateManager, end: int, *, strict: bool = False) -> None:
+    """Bring the producer state from where it stands up to ``end`` by the batch headers of the log.
+
+    What is damaged is told and passed over, to the next segment, unless ``strict``: records are lost there, and what
+    producers were known by; the log is no less usable for it.
+
+    Raises:
+        RecordsError: a segment does not read as batches, and ``strict``.
+        OSError: one cannot be read.
+    """
+    start = producers.end_offset
+    for i, segment in enumerate(segments):
+        following = segments[i + 1].base_offset if i + 1 < len(segments) else end
+        if following <= start or segment.base_offset >= end:
+            continue
+        try:
+            _replay_segment(segment, producers, start, end)
+        except RecordsError as error:
+            if strict:
+                raise
+            logger.warning(
+                "%s is damaged where the state of producers was to be learnt: %s. Producers that wrote there and "
+                "nowhere after may append a batch twice if they try again", segment.path(names.LOG), error,
+            )  # fmt: skip
+    producers.end_offset = max(end, start)
+
+
+def _replay_segment(segment: Segment, producers: ProducerStateManager, start: int, end: int) -> None:
+    position = segment.position_of(start) if start > segment.base_offset else 0
+    if position is None:
+        return
+    file = segment.file
+    for at, header in headers(file.fd, position, segment.size):
+        if header.base_offset >= end:
+            break
+        # A log start offset may lie within a batch, which is known nonetheless.
+        if header.producer_id >= 0 and header.last_offset >= start:
+            batch = os.pread(file.fd, header.size, at) if header.is_control else b""
+            note_producer(producers, header, memoryview(batch), None)
+
+
+def note_producer(
+    producers: ProducerStateManager, header: BatchHeader, batch: memoryview, segment: Segment | None
+) -> bool:
+    """Take a batch of the log into the producer state; with ``segment``, index the transaction that it aborts.
+
+    Returns whether that was the first of the segment's transaction index, whose file may be new.
+    """
+    producers.end_offset = header.last_offset + 1
+    if header.producer_id < 0:
+        return False
+    if not header.is_control:
+        producers.update(
+            header.producer_id,
+            header.producer_epoch,
+            (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK,
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+            header.is_transactional,
+        )
+        return False
+    if header.records_count == 0:
+        # What compaction leaves of a marker whose transaction is gone, for its producer's epoch.
+        producers.note_epoch(header.producer_id, header.producer_epoch, header.max_timestamp)
+        return False
+    marker = parse_marker(batch)
+    if marker is None:
+        return False
+    aborted = producers.complete(
+        header.producer_id, header.producer_epoch, marker.coordinator_epoch, header.base_offset, marker.timestamp,
+        aborted=marker.aborted,
+    )  # fmt: skip
+    return aborted is not None and segment is not None and segment.aborted.add(aborted)

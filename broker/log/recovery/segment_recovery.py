@@ -1,0 +1,112 @@
+"""Check every batch of a segment after an unclean stop, cut the segment at the first bad one, rebuild its indexes."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+from broker.log.files.file_ops import NO_SPACE, OS, FileOps
+from broker.log.leader_epoch_cache import LeaderEpochCache
+from broker.log.producer_state.producer_state_manager import ProducerStateManager
+from broker.log.recovery.producer_replay import note_producer, replay
+from broker.log.segment.batch_scan import headers, is_zero, verified_batches
+from broker.log.segment.segment import Segment
+from kafkalog.records.batch import HEADER_SIZE, BatchHeader
+from kafkalog.records.errors import CorruptRecordError, RecordsError
+from kafkalog.storage import names
+from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
+
+logger = logging.getLogger(__name__)
+
+
+def recover_segment(
+    segment: Segment, producers: ProducerStateManager, epochs: LeaderEpochCache, before_cut: Callable[[int], None]
+) -> int:
+    """Check every batch, cut the segment at the first bad one, rebuild its indexes; returns the offset after
+    the last.
+
+    ``before_cut`` is called with that offset if there is something to be cut off.
+
+    Raises:
+        OSError: it cannot be read or cut.
+    """
+    segment.reset_indexes()
+    segment.aborted.index.reset()
+    file = segment.file
+    file_size = os.fstat(file.fd).st_size
+    segment.size = file_size
+    valid, next_offset = 0, segment.base_offset
+    try:
+        for position, header, batch in verified_batches(file.fd, 0, file_size):
+            last = header.last_offset
+            if header.base_offset < next_offset or not header.base_offset <= last <= _largest(segment):
+                raise CorruptRecordError(
+                    f"offsets {header.base_offset} to {last} at position {position} do not follow {next_offset}"
+                )
+            segment.note_batch(position, len(batch), header.base_offset, last, header.max_timestamp)
+            if header.partition_leader_epoch > epochs.latest_epoch:
+                _assign_epoch(epochs, header)
+            note_producer(producers, header, batch, segment)
+            valid, next_offset = position + len(batch), last + 1
+    except RecordsError as error:
+        logger.warning("%s: no valid record batch at position %d: %s", segment.path(names.LOG), valid, error)
+    if valid < segment.size:
+        before_cut(next_offset)
+    segment.cut(valid)
+    segment.finish()
+    # The recovery point may vouch for all of it already, and nobody would miss what is not in this index.
+    segment.aborted.index.sync()
+    return next_offset
+
+
+def _assign_epoch(epochs: LeaderEpochCache, header: BatchHeader) -> None:
+    """Note the epoch of a batch. On a full disk the file stays behind, and the next append sees to it."""
+    try:
+        epochs.assign(header.partition_leader_epoch, header.base_offset)
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+
+
+def give_back_reserved(segment: Segment) -> None:
+    """Cut the space off that was reserved for a segment which was rolled but not flushed after that.
+
+    Its records had been forced to the device before, so the recovery point does not tell.
+
+    Raises:
+        OSError: it cannot be read or cut.
+    """
+    file = segment.file
+    if not segment.config.preallocate and any(os.pread(file.fd, HEADER_SIZE, max(segment.size - HEADER_SIZE, 0))):
+        return
+    end = 0
+    with suppress(RecordsError):
+        for position, header in headers(file.fd, 0, segment.size):
+            end = position + header.size
+    if is_zero(file.fd, end, segment.size):
+        segment.cut(end)
+
+
+def rebuild_transaction_index(segments: list[Segment], segment: Segment, ops: FileOps = OS) -> None:
+    """Write a segment's transaction index anew from the markers of the log.
+
+    Raises:
+        RecordsError: the log does not read as batches.
+        OSError: it cannot be read, or the index not be written.
+    """
+    # A state of its own, from the log's first batch on: a transaction may have begun in any earlier segment.
+    producers = ProducerStateManager(segment.directory, 0, (), ops)
+    producers.end_offset = segments[0].base_offset
+    replay(segments, producers, segment.base_offset, strict=True)
+    segment.aborted.index.reset()
+    file = segment.file
+    for position, header in headers(file.fd, 0, segment.size):
+        batch = os.pread(file.fd, header.size, position) if header.is_control else b""
+        note_producer(producers, header, memoryview(batch), segment)
+    segment.aborted.index.sync()
+
+
+def _largest(segment: Segment) -> int:
+    return segment.base_offset + MAX_RELATIVE_OFFSET

@@ -1,0 +1,189 @@
+"""Taking records out of a log's beginning and middle: by offset, by retention, and by compaction.
+
+The files of whole segments go ``file.delete.delay.ms`` later, for somebody may still be reading them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+
+from broker.log.directories.partition_directory import PartitionDirectory
+from broker.log.files.file_ops import FileOps
+from broker.log.flusher import Flusher
+from broker.log.leader_epoch_cache import LeaderEpochCache
+from broker.log.log_config import LogConfig
+from broker.log.log_offsets import LogOffsets
+from broker.log.producer_state.producer_state_manager import ProducerStateManager
+from broker.log.retention.retention_policy import TIME_AND_SIZE, RetentionPolicy, deletable
+from broker.log.roller import Roller
+from broker.log.segment.segment import Segment
+from broker.log.segment.segment_list import SegmentList
+from broker.log.storage_errors import StorageErrors
+from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
+from kafkalog.storage import names
+
+
+class LogRemover:
+    """See the module. On the loop's thread, but `remove_deleted` on a worker's.
+
+    Attributes:
+        config: of the log; only the log replaces it.
+    """
+
+    __slots__ = (
+        "_deletions", "_directory", "_epochs", "_errors", "_flusher", "_offsets", "_ops", "_producers", "_roller",
+        "_segments", "config",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        segments: SegmentList,
+        offsets: LogOffsets,
+        epochs: LeaderEpochCache,
+        producers: ProducerStateManager,
+        flusher: Flusher,
+        roller: Roller,
+        errors: StorageErrors,
+        config: LogConfig,
+        ops: FileOps,
+    ) -> None:
+        self._directory = directory
+        self._segments = segments
+        self._offsets = offsets
+        self._epochs = epochs
+        self._producers = producers
+        self._flusher = flusher
+        self._roller = roller
+        self._errors = errors
+        self._ops = ops
+        self.config = config
+        # When to remove which files of segments that were taken out.
+        self._deletions: deque[tuple[int, list[str]]] = deque()
+
+    def delete_records(self, before_offset: int) -> int:
+        """Move the log start offset up to ``before_offset`` (-1: the high watermark); returns the log start
+        offset.
+
+        Raises:
+            OffsetOutOfRangeError: it lies after the high watermark.
+        """
+        offset = self._offsets.high_watermark if before_offset == -1 else before_offset
+        if offset > self._offsets.high_watermark or offset < 0:
+            raise OffsetOutOfRangeError(
+                f"Cannot increment the log start offset to {offset} of partition {self._directory.label} since it is "
+                f"larger than the high watermark {self._offsets.high_watermark}"
+            )
+        if offset > self._offsets.start:
+            self._raise_log_start(offset)
+        return self._offsets.start
+
+    def _raise_log_start(self, offset: int) -> None:
+        # The recovery point stays: what is gone from here on may be back after a power failure, to be checked then.
+        self._offsets.raise_start(offset)
+        self._producers.on_log_start_offset(offset)
+        self._epochs.truncate_from_start(offset)
+
+    def apply_retention(self, now_ms: int, policy: RetentionPolicy = TIME_AND_SIZE) -> list[Segment]:
+        """Take the segments that retention no longer wants out of the log; their files go
+        ``file.delete.delay.ms`` later.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+            Exception: whatever a policy of somebody's own raises.
+        """
+        segments = self._segments.all
+        try:
+            count = deletable(
+                segments,
+                self.config,
+                log_start_offset=self._offsets.start,
+                log_end_offset=self._offsets.end,
+                high_watermark=self._offsets.high_watermark,
+                now_ms=now_ms,
+                policy=policy,
+            )
+            if count == 0:
+                return []
+            if count == len(segments):
+                self._roller.roll(self._offsets.end, now_ms)
+            gone = segments[:count]
+            for segment in gone:
+                self._flusher.names_unsynced = True
+                self._segments.replace(self._segments.all[1:])
+                self._raise_log_start(max(self._offsets.start, self._segments.bases[0]))
+                self._deletions.append((now_ms + self.config.file_delete_delay_ms, self._detach(segment)))
+            # Once more: a flush beside it may have found the names before they changed.
+            self._flusher.names_unsynced = True
+        except OSError as error:
+            raise self._errors.report("apply retention to", error) from error
+        return gone
+
+    def replace_segments(self, new: Segment, old: Sequence[Segment], now_ms: int) -> bool:
+        """Let ``new``, whose files end with ``.cleaned`` and are on the device, take the place of ``old``.
+
+        Whoever reads the old ones goes on; their files go ``file.delete.delay.ms`` later. The names are safe once the
+        caller has forced the directory to the device, and before that a crash leaves the old or the new ones: see
+        `recovery.directory_scan`.
+
+        Returns:
+            Whether it did: not when ``old`` are no longer in the log one after another, or the log is offline.
+
+        Raises:
+            KafkaStorageError: files could not be renamed; the log is offline, and its next opening completes it.
+        """
+        segments = self._segments.all
+        at = bisect_left(self._segments.bases, old[0].base_offset)
+        after = at + len(old)
+        same = [segment is wanted for segment, wanted in zip(segments[at:after], old, strict=False)]
+        if self._errors.offline is not None or after >= len(segments) or len(same) < len(old) or not all(same):
+            return False
+        # Held: a flush beside this must not look for the file under a name that it has no more.
+        held = new.file
+        paths: list[str] = []
+        try:
+            new.rename_to(names.SWAP)
+            self._segments.replace([*segments[:at], new, *segments[after:]])
+            for segment in old:
+                paths += segment.mark_deleted()
+                snapshot = self._producers.detach_snapshot(segment.base_offset) if segment is not old[0] else None
+                if snapshot:
+                    paths.append(snapshot)
+            new.rename_to("")
+        except OSError as error:
+            self._errors.go_offline(f"cannot replace segments of it: {error}")
+            raise KafkaStorageError(f"Cannot compact {self._directory.label}: {error}") from error
+        finally:
+            del held
+        self._deletions.append((now_ms + self.config.file_delete_delay_ms, paths))
+        return True
+
+    def _detach(self, segment: Segment) -> list[str]:
+        paths = segment.mark_deleted()
+        snapshot = self._producers.detach_snapshot(segment.base_offset)
+        return [*paths, snapshot] if snapshot else paths
+
+    def remove_deleted(self, now_ms: int) -> int:
+        """Unlink the files of deleted segments whose time has come; returns how many. May be slow on some
+        disks.
+        """
+        removed = 0
+        while (paths := self._due_deletion(now_ms)) is not None:
+            for path in paths:
+                self._ops.unlink(path)
+                removed += 1
+        return removed
+
+    def forget_deleted(self) -> None:
+        """The directory is out of service, and with it go the files of segments that were taken out."""
+        self._deletions.clear()
+
+    def _due_deletion(self, now_ms: int) -> list[str] | None:
+        # On a worker: the loop's thread may delete the log, and empty the queue, at any moment.
+        with suppress(IndexError):
+            if self._deletions[0][0] <= now_ms:
+                return self._deletions.popleft()[1]
+        return None

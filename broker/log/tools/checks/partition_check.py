@@ -1,0 +1,256 @@
+"""The segments of a partition against each other, and the files beside them: what one segment alone cannot tell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from broker.log.directories.checkpoints import read_epochs, read_offsets, read_partition_metadata
+from broker.log.index.index_file import CorruptIndexError
+from broker.log.index.transaction_index import TransactionIndex
+from broker.log.producer_state import producer_snapshots
+from broker.log.tools.checks.findings import Finding, Level, Remedy
+from broker.log.tools.checks.segment_check import SegmentReport
+from broker.log.tools.targets import PartitionDir, is_segment_file
+from kafkalog.storage import names
+from kafkalog.storage.checkpoints import CorruptCheckpointError
+from kafkalog.storage.snapshots import CorruptSnapshotError, SnapshotEntry
+from kafkalog.storage.transaction_entries import ENTRY_SIZE
+
+
+@dataclass
+class PartitionReport:
+    """What was found of a partition; ``findings`` has the segments' too."""
+
+    partition: PartitionDir
+    segments: list[SegmentReport] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    wrong_transaction_indexes: list[int] = field(default_factory=list)
+    """Base offsets of the segments whose transaction index is not what the log says."""
+    wrong_snapshots: list[str] = field(default_factory=list)
+    wrong_epochs: bool = False
+
+    @property
+    def next_offset(self) -> int:
+        """Offset after the last sound batch; 0 where there is no segment."""
+        return self.segments[-1].next_offset if self.segments else 0
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def damaged(self) -> bool:
+        """Whether a ``.log`` file is."""
+        return any(segment.damages for segment in self.segments)
+
+
+def check_partition(partition: PartitionDir, segments: list[SegmentReport], *, live: bool = False) -> PartitionReport:
+    """Judge a partition by the reports of its segments, which are in the order of their offsets.
+
+    With ``live``, what is about the last segment is left out, since a broker writes there.
+
+    Raises OSError where a file cannot be read.
+    """
+    report = PartitionReport(partition, segments)
+    for segment in segments:
+        report.findings += segment.findings
+    report.findings += _gaps(partition, segments)
+    report.findings += _metadata(partition)
+    report.findings += _epochs(report, live)
+    report.findings += _leftovers(partition)
+    # What producers did cannot be told from a log with holes, or one without its first segments' batches.
+    if not report.damaged:
+        _Producers(report, live).check()
+    return report
+
+
+# -- offsets -------------------------------------------------------------------------------------------------
+
+
+def _gaps(partition: PartitionDir, segments: list[SegmentReport]) -> Iterator[Finding]:
+    compacted = _may_be_compacted(partition) or any(segment.thinned for segment in segments)
+    missing = 0
+    for before, segment in zip([None, *segments], segments, strict=False):
+        gaps = [] if segment.damages else segment.gaps
+        path = partition.file(segment.base, names.LOG)
+        if before is not None and not before.damages:
+            if segment.base < before.next_offset:
+                yield Finding(
+                    path, f"the segment before it goes on to offset {before.next_offset - 1}", Remedy.RESTORE,
+                    offset=segment.base,
+                )  # fmt: skip
+            elif segment.base > before.next_offset:
+                gaps = [(before.next_offset, segment.base), *gaps]
+                missing += segment.base - before.next_offset
+        missing += 0 if segment.damages else segment.missing_offsets
+        if not compacted:
+            for start, end in gaps:
+                text = f"offsets {start} to {end - 1} are in no batch, and no compaction is known of"
+                yield Finding(path, text, Remedy.RESTORE, offset=start)
+    if missing and compacted:
+        yield Finding(partition.path, f"{missing} offsets are in no batch, as compaction leaves it", level=Level.NOTE)
+
+
+def _may_be_compacted(partition: PartitionDir) -> bool:
+    """Whether the log directory knows a compaction of it; a directory on its own knows of nothing."""
+    top = partition.log_dir
+    if not any(os.path.exists(os.path.join(top, name)) for name in names.OFFSET_CHECKPOINTS):
+        return True
+    try:
+        return partition.key in read_offsets(os.path.join(top, names.CLEANER_CHECKPOINT))
+    except (OSError, CorruptCheckpointError):
+        return True
+
+
+# -- files beside the segments -------------------------------------------------------------------------------
+
+
+def _metadata(partition: PartitionDir) -> Iterator[Finding]:
+    path = os.path.join(partition.path, names.PARTITION_METADATA)
+    try:
+        if names.PARTITION_METADATA in partition.files and read_partition_metadata(partition.path) is None:
+            yield Finding(path, "the file is empty: no topic id is known", level=Level.NOTE)
+    except CorruptCheckpointError as error:
+        yield Finding(path, _of(error, path), Remedy.RESTORE)
+
+
+def _epochs(report: PartitionReport, live: bool) -> Iterator[Finding]:
+    partition = report.partition
+    path = os.path.join(partition.path, names.LEADER_EPOCH_CHECKPOINT)
+    if names.LEADER_EPOCH_CHECKPOINT not in partition.files:
+        return
+    try:
+        rows = read_epochs(path)
+    except CorruptCheckpointError as error:
+        report.wrong_epochs = True
+        yield Finding(path, _of(error, path), Remedy.REBUILD_EPOCHS)
+        return
+    problem, offset = None, None
+    for (epoch, start), (later, later_start) in pairwise(rows):
+        if later <= epoch or later_start < start:
+            problem = f"epoch {later} from offset {later_start} does not follow epoch {epoch} from offset {start}"
+    if problem is None and rows:
+        for epoch, first in (entry for segment in report.segments for entry in segment.epochs):
+            known = max((row for row in rows if row[1] <= first), default=None)
+            if epoch >= 0 and known is not None and known[0] != epoch:
+                problem, offset = f"the batch has leader epoch {epoch}, the file says {known[0]}", first
+                break
+    if problem is not None and not live:
+        report.wrong_epochs = True
+        yield Finding(path, problem, Remedy.REBUILD_EPOCHS, offset=offset)
+
+
+def _leftovers(partition: PartitionDir) -> Iterator[Finding]:
+    leftovers = [name for name in partition.files if name.endswith(names.LEFTOVERS) and is_segment_file(name)]
+    if leftovers:
+        text = f"{len(leftovers)} files are left over from a compaction or deletion; a broker deals with them"
+        yield Finding(partition.path, text, level=Level.NOTE)
+    for name in sorted(partition.files):
+        if _is_index(name) and name not in leftovers and names.offset_of(name) not in partition.bases:
+            path = os.path.join(partition.path, name)
+            yield Finding(path, "an index without its log; a broker removes it", level=Level.NOTE)
+
+
+def _is_index(name: str) -> bool:
+    return is_segment_file(name) and not name.endswith((names.LOG, names.SNAPSHOT))
+
+
+# -- producers and transactions ------------------------------------------------------------------------------
+
+
+class _Producers:
+    """Follows producers through the segments and compares with what the files say of them."""
+
+    def __init__(self, report: PartitionReport, live: bool) -> None:
+        self._report = report
+        self._live = live
+        self._last: dict[int, int] = {}
+        self._open: dict[int, int] = {}
+
+    def check(self) -> None:
+        report = self._report
+        partition, segments = report.partition, report.segments
+        for segment in segments:
+            self._compare(segment.base)
+            aborted = self._follow(segment)
+            is_live = self._live and segment is segments[-1]
+            problem = None if is_live else self._transaction_index(segment, aborted)
+            if problem is not None:
+                report.wrong_transaction_indexes.append(segment.base)
+                path = partition.file(segment.base, names.TXN_INDEX)
+                report.findings.append(Finding(path, problem, Remedy.REBUILD_INDEX))
+        if segments and not self._live:
+            self._compare(report.next_offset)
+
+    def _follow(self, segment: SegmentReport) -> list[tuple[int, int, int]]:
+        """Take the segment's batches; the transactions aborted in it as (producer, first, last offset)."""
+        self._last.update(segment.producers)
+        aborted = []
+        for event in segment.transactions:
+            if event.aborted is None:
+                self._open.setdefault(event.producer_id, event.first_offset)
+                continue
+            first = self._open.pop(event.producer_id, None)
+            if event.aborted and first is not None:
+                aborted.append((event.producer_id, first, event.last_offset))
+        return aborted
+
+    def _transaction_index(self, segment: SegmentReport, aborted: list[tuple[int, int, int]]) -> str | None:
+        path = self._report.partition.file(segment.base, names.TXN_INDEX)
+        try:
+            rows = TransactionIndex(path, segment.base).items()
+            size = os.path.getsize(path) if os.path.exists(path) else 0
+        except CorruptIndexError as error:
+            return _of(error, path)
+        if size % ENTRY_SIZE:
+            return f"{size} bytes are not whole entries of {ENTRY_SIZE}"
+        said = {(row.producer_id, row.last_offset): row.first_offset for row in rows}
+        found = {(producer_id, last): first for producer_id, first, last in aborted}
+        for (producer_id, last), first in found.items():
+            if said.get((producer_id, last)) != first:
+                return f"the transaction of producer {producer_id} from {first} to {last}, aborted, is not in it"
+        # Markers of transactions whose data is gone, by retention or compaction, cannot be known for what they are.
+        markers = {(event.producer_id, event.last_offset) for event in segment.transactions if event.aborted}
+        for (producer_id, last), first in said.items():
+            if (producer_id, last) not in markers and not segment.thinned and not segment.missing_offsets:
+                return f"no marker at offset {last} aborts the transaction of producer {producer_id} from {first}"
+        return None
+
+    def _compare(self, offset: int) -> None:
+        """Compare the snapshot of this offset, if there is one, with what the log said up to it."""
+        partition = self._report.partition
+        name = names.segment_name(offset, names.SNAPSHOT)
+        if name not in partition.files:
+            return
+        path = os.path.join(partition.path, name)
+        problem = None
+        try:
+            for row in producer_snapshots.read(path):
+                problem = problem or self._row_problem(row, offset)
+        except (CorruptSnapshotError, OSError) as error:
+            problem = _of(error, path)
+        if problem is not None:
+            self._report.wrong_snapshots.append(name)
+            self._report.findings.append(Finding(path, problem, Remedy.REMOVE_SNAPSHOT))
+
+    def _row_problem(self, row: SnapshotEntry, offset: int) -> str | None:
+        if row.last_offset >= offset:
+            return (
+                f"producer {row.producer_id} wrote offset {row.last_offset}, says a snapshot of what is before {offset}"
+            )
+        last = self._last.get(row.producer_id)
+        if last is not None and row.last_offset >= 0 and row.last_offset != last:
+            return f"producer {row.producer_id} wrote offset {row.last_offset} last, the log says {last}"
+        first = self._open.get(row.producer_id)
+        if first is not None and row.transaction_first_offset != first:
+            said = row.transaction_first_offset
+            return f"producer {row.producer_id} has a transaction open from {said}, the log says {first}"
+        return None
+
+
+def _of(error: Exception, path: str) -> str:
+    """What an error says, without the path that a finding tells itself."""
+    return str(error).removeprefix(f"{path}: ")
