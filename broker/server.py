@@ -376,17 +376,19 @@ class Server:
         flush_check = min(FLUSH_CHECK_SECONDS, config["log.flush.scheduler.interval.ms"] / 1000)
         self._every(flush_check, lambda: self.logs.run_flushes(self.runtime.now_ms()))
         self._every(DELETION_CHECK_SECONDS, lambda: self.logs.run_deletions(self.runtime.now_ms()))
-        self._every(config["log.flush.offset.checkpoint.interval.ms"] / 1000, self.logs.checkpoint_recovery_points)
         self._every(
-            config["log.flush.start.offset.checkpoint.interval.ms"] / 1000,
-            self.logs.checkpoint_log_start_offsets,
+            config["log.flush.offset.checkpoint.interval.ms"] / 1000, self.logs.checkpoints.write_recovery_points
         )
         self._every(
-            config["replica.high.watermark.checkpoint.interval.ms"] / 1000, self.logs.checkpoint_high_watermarks
+            config["log.flush.start.offset.checkpoint.interval.ms"] / 1000,
+            self.logs.checkpoints.write_log_start_offsets,
+        )
+        self._every(
+            config["replica.high.watermark.checkpoint.interval.ms"] / 1000, self.logs.checkpoints.write_high_watermarks
         )
         expiry_check = config["producer.id.expiration.check.interval.ms"] / 1000
         self._every(expiry_check, self._expire_producers, on_loop=True)
-        self.broker.log_starts_changed = lambda: self._soon(self.logs.checkpoint_log_start_offsets)
+        self.broker.log_starts_changed = lambda: self._soon(self.logs.checkpoints.write_log_start_offsets)
 
     async def _retain(self) -> None:
         # Taking segments out changes state, which is the loop's; removing their files is a worker's (run_deletions),

@@ -6,7 +6,7 @@ from broker.api.context import Request
 from broker.api.errors import Answering, error_code
 from broker.controller.planning import check_topic_name
 from broker.coordinator.transaction.machine import STATES_BY_TITLE, TransactionMachine, TransactionState
-from broker.log.producer_state.producer_state_manager import NO_SEQUENCE, ProducerEntry
+from broker.log.producer_state.producer_entry import NO_SEQUENCE, ProducerEntry
 from kafkalog.protocol.errors import KafkaError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from kafkalog.protocol.messages import describe_transactions, list_transactions
 from kafkalog.protocol.messages.describe_producers import (

@@ -3,6 +3,7 @@
 One log:
 
 - ``log``                 `Log`: the log of one partition, made of the parts that follow
+- ``log_parts``           which part is made of which others
 - ``log_config``          the topic settings that a log obeys
 - ``log_offsets``         log start offset, log end offset, high watermark, last stable offset
 - ``segment/``            ``.log`` files: segments, their list, and the slices that readers get

@@ -50,33 +50,22 @@ from pathlib import Path
 from threading import Lock
 from uuid import UUID
 
+from broker.log.alter_dirs.extents import log_files
 from broker.log.alter_dirs.plan import Extent
 from broker.log.append.append_info import AppendInfo
-from broker.log.append.legacy.message_set_appender import LegacyAppender
 from broker.log.append.legacy.message_sets import PreparedSet
-from broker.log.append.log_appender import LogAppender
 from broker.log.append.validation import CheckedBatch, Origin
-from broker.log.directories.checkpoints import read_partition_metadata, write_partition_metadata
-from broker.log.directories.directory_move import DirectoryMove
-from broker.log.directories.partition_directory import PartitionDirectory
 from broker.log.files.file_ops import OS, FileOps
 from broker.log.files.out_of_descriptors import OUT_OF_DESCRIPTORS
-from broker.log.flusher import Flusher
 from broker.log.log_config import MAX_LONG, LogConfig
-from broker.log.log_offsets import LogOffsets
-from broker.log.read.log_reader import LogReader
+from broker.log.log_parts import LogParts
 from broker.log.read.time_search import TimestampOffset
-from broker.log.recovery.log_recovery import LoadedLog, load, load_new
+from broker.log.recovery.log_opening import open_parts
 from broker.log.resources import LogResources
-from broker.log.retention.log_remover import LogRemover
 from broker.log.retention.retention_policy import TIME_AND_SIZE, RetentionPolicy
-from broker.log.roller import Roller
 from broker.log.segment.file_slices import ReadResult
 from broker.log.segment.segment import Segment
-from broker.log.segment.segment_list import SegmentList
-from broker.log.storage_errors import StorageErrors
-from broker.log.truncation import Truncation
-from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
+from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
 from kafkalog.storage.transaction_entries import AbortedTransaction
 
@@ -100,45 +89,21 @@ class Log:
         "fetch_message_conversions", "offsets", "producers",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        directory: PartitionDirectory,
-        config: LogConfig,
-        loaded: LoadedLog,
-        resources: LogResources,
-        *,
-        created: bool,
-        clean: bool,
-    ) -> None:
-        ops, epochs, producers = resources.ops, loaded.epochs, loaded.producers
-        segments = SegmentList(loaded.segments)
-        offsets = LogOffsets(loaded.log_start_offset, loaded.log_end_offset, producers)
-        errors = StorageErrors(directory, resources.seconds)
-        flusher = Flusher(
-            directory, segments, offsets, producers, errors, config,
-            recovery_point=loaded.recovery_point, created=created, clean=clean,
-        )  # fmt: skip
-        roller = Roller(directory, segments, producers, flusher, config, resources)
-        self._directory = directory
-        self._segments = segments
-        self.offsets = offsets
-        self._errors = errors
-        self._flusher = flusher
-        self._roller = roller
-        self._reader = LogReader(directory, segments, offsets, epochs, ops)
-        self._appender = LogAppender(
-            directory, segments, offsets, epochs, producers, flusher, roller, errors, config, ops
-        )
-        self._legacy = LegacyAppender(
-            directory, segments, offsets, producers, flusher, roller, errors, self._appender, config
-        )
-        self._remover = LogRemover(
-            directory, segments, offsets, epochs, producers, flusher, roller, errors, config, ops
-        )
-        self._move = DirectoryMove(directory, segments, epochs, producers, flusher, self._remover, errors, ops)
-        self._truncation = Truncation(directory, segments, offsets, epochs, producers, flusher, roller, errors, ops)
-        self.epochs = epochs
-        self.producers = producers
+    def __init__(self, parts: LogParts) -> None:
+        self._directory = parts.directory
+        self._segments = parts.segments
+        self._errors = parts.errors
+        self._flusher = parts.flusher
+        self._roller = parts.roller
+        self._reader = parts.reader
+        self._appender = parts.appender
+        self._legacy = parts.legacy
+        self._remover = parts.remover
+        self._move = parts.move
+        self._truncation = parts.truncation
+        self.offsets = parts.offsets
+        self.epochs = parts.epochs
+        self.producers = parts.producers
         self.being_cleaned = False
         self.being_moved = False
         self.also_in: Path | None = None
@@ -171,39 +136,17 @@ class Log:
             OSError: the directory cannot be read, repaired or made.
             InconsistentTopicIdError: the directory belongs to another incarnation of the topic.
         """
-        resources = resources or LogResources(ops)
-        ops = resources.ops
-        path = Path(directory)
-        created = not path.exists()
-        if created:
-            ops.mkdir(str(path))
-        if created:
-            loaded = load_new(
-                str(path),
-                config,
-                log_start_offset=log_start_offset,
-                recovery_point=recovery_point,
-                now_ms=now_ms,
-                resources=resources,
-            )
-        else:
-            loaded = load(
-                str(path),
-                config,
-                clean=clean,
-                log_start_offset=log_start_offset,
-                recovery_point=recovery_point,
-                now_ms=now_ms,
-                resources=resources,
-            )
-        known = None if created else read_partition_metadata(str(path))
-        if known is not None and topic_id is not None and known != topic_id:
-            raise InconsistentTopicIdError(f"{path} belongs to topic id {known}, not {topic_id}")
-        if known is None and topic_id is not None:
-            write_partition_metadata(str(path), topic_id, ops)
-        return cls(
-            PartitionDirectory(path, known or topic_id, ops), config, loaded, resources, created=created, clean=clean
+        parts = open_parts(
+            Path(directory),
+            config,
+            clean=clean,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            now_ms=now_ms,
+            topic_id=topic_id,
+            resources=resources or LogResources(ops),
         )
+        return cls(parts)
 
     def __repr__(self) -> str:
         offsets = self.offsets
@@ -537,13 +480,7 @@ class Log:
 
     def files(self) -> dict[str, Extent]:
         """The files that make the log, by name, as they are now; of each segment the ``.log`` file last."""
-        found = dict(extent for segment in self._segments.all for extent in segment.extents())
-        for offset in self.producers.snapshot_offsets:
-            found[names.segment_name(offset, names.SNAPSHOT)] = Extent(None, ())
-        # What a truncation took away may have been written again, with the same length.
-        return {
-            name: extent._replace(stamp=(extent.stamp, self._flusher.truncations)) for name, extent in found.items()
-        }
+        return log_files(self._segments.all, self.producers.snapshot_offsets, self._flusher.truncations)
 
     def delete(self) -> None:
         """Remove the log and its directory, at once.

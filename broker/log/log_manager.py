@@ -26,8 +26,8 @@ from uuid import UUID
 from broker.log.alter_dirs.future_log import FutureLog
 from broker.log.alter_dirs.futures import Futures
 from broker.log.alter_dirs.startup import forget_moves, settle_moves
-from broker.log.directories.checkpoint_writer import CheckpointWriter, Write
 from broker.log.directories.deletions import Deletions
+from broker.log.directories.log_checkpoints import LogCheckpoints
 from broker.log.directories.log_dir import LogDir
 from broker.log.directories.log_dirs import check_any_online, lock_all, unlock_all
 from broker.log.files.file_ops import OS, FileOps
@@ -59,6 +59,7 @@ class LogManager:
 
     Attributes:
         resources: what all its logs share.
+        checkpoints: writes the offset checkpoints of all its logs.
         futures: the copies that moves to other log directories are making.
         on_directory_failure: called with its path, on whichever thread it happened, when a directory goes offline.
 
@@ -94,7 +95,7 @@ class LogManager:
         self.on_directory_failure: Callable[[Path], None] = lambda path: None
         self._unclean: set[Path] = set()
         self.log_dirs = lock_all([Path(path).absolute() for path in log_dirs], ops)
-        self._checkpoints = CheckpointWriter(self.log_dirs, self.fail_directory)
+        self.checkpoints = LogCheckpoints(self.log_dirs, self._logs, self.fail_directory)
         self._deletions = Deletions(ops, self.fail_directory)
         self.futures = Futures(ops, self._deletions, clock)
 
@@ -159,7 +160,7 @@ class LogManager:
         loader = LogLoader(
             configs_by_topic or {},
             self.default_config,
-            self._checkpoints,
+            self.checkpoints.writer,
             self._deletions,
             clock=self._clock,
             num_threads=self._threads,
@@ -174,8 +175,8 @@ class LogManager:
             unclean = [str(log.dir) for log in self if log.log_dir in self._unclean]
             forget_moves(unclean, self._ops, self.fail_directory)
         if loader.lowered:
-            self._lower_recovery_points()
-            self.checkpoint_cleaned_offsets()
+            self.checkpoints.lower_recovery_points()
+            self.checkpoints.write_cleaned_offsets()
 
     # -- the logs --------------------------------------------------------------------------------------------
 
@@ -221,21 +222,10 @@ class LogManager:
         online = self.online_dirs
         if not online:
             raise KafkaStorageError("No log directory is online")
-        if not is_new and self.offline_dirs:
-            offline = ", ".join(str(directory.path) for directory in self.offline_dirs)
-            raise KafkaStorageError(
-                f"Can not create log for {topic}-{partition} because log directories {offline} are offline"
-            )
-        if not is_new and (known := self._checkpoints.known_offset((topic, partition))):
-            logger.warning(
-                "%s-%d is made anew, empty: a checkpoint knew of records up to offset %d, but no log directory has its "
-                "directory any more. If that was moved or not mounted, stop the broker before anything is written to "
-                "the partition, put the directory back in place of the new one, and start again. Otherwise its records "
-                "are lost, and its offsets begin at 0 again",
-                topic, partition, known,
-            )  # fmt: skip
+        if not is_new:
+            self._check_nothing_is_missing(topic, partition)
         directory = self._place((topic, partition), online)
-        self._forget_rows((topic, partition))
+        self.checkpoints.forget((topic, partition))
         self._deletions.settle((topic, partition), besides=directory.path)
         if directory.offline is not None:
             raise KafkaStorageError(f"Cannot create {topic}-{partition}: {directory.path} is offline")
@@ -260,6 +250,26 @@ class LogManager:
             log.offline = directory.offline
             raise KafkaStorageError(f"Cannot create {topic}-{partition}: {directory.path} is offline")
         return log
+
+    def _check_nothing_is_missing(self, topic: str, partition: int) -> None:
+        """Check that a partition which may have had a log before can be made anew; warn if its records are lost.
+
+        Raises:
+            KafkaStorageError: a log directory that may hold the log is offline.
+        """
+        if self.offline_dirs:
+            offline = ", ".join(str(directory.path) for directory in self.offline_dirs)
+            raise KafkaStorageError(
+                f"Can not create log for {topic}-{partition} because log directories {offline} are offline"
+            )
+        if known := self.checkpoints.writer.known_offset((topic, partition)):
+            logger.warning(
+                "%s-%d is made anew, empty: a checkpoint knew of records up to offset %d, but no log directory has its "
+                "directory any more. If that was moved or not mounted, stop the broker before anything is written to "
+                "the partition, put the directory back in place of the new one, and start again. Otherwise its records "
+                "are lost, and its offsets begin at 0 again",
+                topic, partition, known,
+            )  # fmt: skip
 
     def _place(self, key: TopicPartition, online: Sequence[LogDir]) -> LogDir:
         """Where a new log is made: where it was asked for, if that is online, or else in the one with the fewest."""
@@ -396,64 +406,6 @@ class LogManager:
                     logger.error("Flush: %s", error)
         return flushed
 
-    def checkpoint_recovery_points(self) -> bool:
-        """Write how far each log is on the device; whether every log directory that is online had room for it."""
-        return self._checkpoint(LogDir.write_recovery_points, lambda log: log.recovery_point)
-
-    def _lower_recovery_points(self) -> None:
-        """Checkpoint them after a log became shorter: none may vouch for what is appended past its end from now on."""
-        if self.checkpoint_recovery_points():
-            return
-        for directory in self.online_dirs:
-            try:
-                # That needs no room; after a crash the logs are checked from their beginning.
-                directory.forget_recovery_points()
-            except OSError as error:
-                self.fail_directory(directory.path, f"cannot remove {names.RECOVERY_POINT_CHECKPOINT}: {error}")
-
-    def checkpoint_all(self) -> bool:
-        """Write every checkpoint; whether every log directory that is online had room for them."""
-        results = (
-            self.checkpoint_recovery_points(), self.checkpoint_log_start_offsets(),
-            self.checkpoint_high_watermarks(), self.checkpoint_cleaned_offsets(),
-        )  # fmt: skip
-        return all(results)
-
-    def checkpoint_log_start_offsets(self) -> bool:
-        """Write where each log begins, for those that begin within their first segment.
-
-        And those whose segments may be back after a power failure, for nothing has forced their removal yet.
-        """
-
-        def value(log: Log) -> int | None:
-            start = log.log_start_offset
-            return start if start > log.segments[0].base_offset or (start and log.names_unsynced) else None
-
-        return self._checkpoint(LogDir.write_log_start_offsets, value)
-
-    def checkpoint_high_watermarks(self) -> bool:
-        """Write each log's high watermark."""
-        return self._checkpoint(LogDir.write_high_watermarks, lambda log: log.high_watermark)
-
-    def checkpoint_cleaned_offsets(self) -> bool:
-        """Write up to where each log was compacted, for those that were."""
-        return self._checkpoint(LogDir.write_cleaned_offsets, lambda log: log.cleaned_offset)
-
-    def _forget_rows(self, key: TopicPartition) -> None:
-        """Rewrite the checkpoints that have a row of a partition that is not there any more.
-
-        Raises:
-            KafkaStorageError: there is no room for it.
-        """
-        if not self._checkpoints.mentions(key):
-            return
-        self.checkpoint_all()
-        if self._checkpoints.mentions(key):
-            raise KafkaStorageError(f"Cannot create {key[0]}-{key[1]}: no space left for the checkpoints")
-
-    def _checkpoint(self, write: Write, value: Callable[[Log], int | None]) -> bool:
-        return self._checkpoints.write(write, self._logs, value)
-
     def fail_directory(self, path: Path, reason: str) -> None:
         """Take a log directory and every log in it out of service. On any thread; the first reason stays."""
         with self._failing:
@@ -477,9 +429,9 @@ class LogManager:
         """
         log = self._logs[topic, partition]
         if log.truncate_to(offset, now_ms=self._clock()):
-            self._lower_recovery_points()
+            self.checkpoints.lower_recovery_points()
             if log.cleaned_offset is not None:
-                self.checkpoint_cleaned_offsets()
+                self.checkpoints.write_cleaned_offsets()
 
     def shutdown(self) -> bool:
         """Close every log, write the checkpoints and the clean-shutdown markers, unlock; returns whether all
@@ -492,9 +444,9 @@ class LogManager:
             except (KafkaError, OSError) as error:
                 logger.error("Not closed cleanly: %s", error)
                 dirty.add(log.log_dir)
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
-        self.checkpoint_high_watermarks()
+        self.checkpoints.write_recovery_points()
+        self.checkpoints.write_log_start_offsets()
+        self.checkpoints.write_high_watermarks()
         clean = True
         for directory in self.log_dirs:
             if directory.offline is not None or directory.path in dirty:

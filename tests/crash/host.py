@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from broker.config.server import BrokerConfig
 from broker.log.files.file_ops import Buffer, FileOps
 from broker.log.log import Log
-from broker.log.producer_state.producer_state_manager import SEQUENCE_MASK
+from broker.log.producer_state.producer_entry import SEQUENCE_MASK
 from broker.log.segment.batch_scan import verified_batches
 from broker.net.network import LoopNetwork
 from broker.replica.partition import Partition

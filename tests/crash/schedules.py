@@ -28,7 +28,7 @@ from pathlib import Path
 
 from broker.controller.planning import NewTopic
 from broker.log.append.validation import Origin
-from broker.log.producer_state.producer_state_manager import SEQUENCE_MASK
+from broker.log.producer_state.producer_entry import SEQUENCE_MASK
 from broker.replica.partition import Partition
 from kafkalog.records.batch import iter_headers
 from tests.crash import compacted
@@ -204,12 +204,12 @@ class Driver:
         self.host.server.logs.run_flushes(NOW)
 
     def checkpoint(self) -> None:
-        self.host.server.logs.checkpoint_recovery_points()
+        self.host.server.logs.checkpoints.write_recovery_points()
 
     def checkpoint_starts(self) -> None:
         before = {key: p.log.log_start_offset for key, p in self.host.partitions().items()}
-        self.host.server.logs.checkpoint_log_start_offsets()
-        self.host.server.logs.checkpoint_high_watermarks()
+        self.host.server.logs.checkpoints.write_log_start_offsets()
+        self.host.server.logs.checkpoints.write_high_watermarks()
         for key, partition in self.host.partitions().items():
             if before[key] > partition.log.segments[0].base_offset:
                 self.stored[key] = before[key]

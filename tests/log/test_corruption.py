@@ -297,9 +297,9 @@ def life(directory: Path, ops: FaultyOps) -> int:
             log.append_batch(batch((b"%050d" % i,), timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
             written += 1
         logs.run_flushes(NOW)
-        logs.checkpoint_recovery_points()
-        logs.checkpoint_log_start_offsets()
-        logs.checkpoint_high_watermarks()
+        logs.checkpoints.write_recovery_points()
+        logs.checkpoints.write_log_start_offsets()
+        logs.checkpoints.write_high_watermarks()
         logs.shutdown()
     finally:
         logs.unlock()

@@ -85,9 +85,9 @@ def test_checkpoint_files_have_kafkas_names_and_rows(tmp_path: Path, managers: l
     assert log is not None
     log.flush()
     log.delete_records(1)
-    manager.checkpoint_recovery_points()
-    manager.checkpoint_log_start_offsets()
-    manager.checkpoint_high_watermarks()
+    manager.checkpoints.write_recovery_points()
+    manager.checkpoints.write_log_start_offsets()
+    manager.checkpoints.write_high_watermarks()
     assert read_offsets(str(tmp_path / "recovery-point-offset-checkpoint")) == {("a", 0): 20, ("b", 1): 0}
     assert read_offsets(str(tmp_path / "log-start-offset-checkpoint")) == {("a", 0): 1}
     assert read_offsets(str(tmp_path / "replication-offset-checkpoint")) == {("a", 0): 20, ("b", 1): 4}
@@ -150,8 +150,8 @@ def test_a_topic_whose_name_would_break_rows_spoils_no_checkpoint(
     log = manager.get("a", 0)
     assert log is not None
     log.delete_records(13)
-    manager.checkpoint_all()
-    manager.checkpoint_all()
+    manager.checkpoints.write_all()
+    manager.checkpoints.write_all()
     assert len([entry for entry in caplog.records if "'x\\n'" in entry.message]) == 1
     manager.unlock()
     again = start(managers, tmp_path)
@@ -277,7 +277,7 @@ def test_a_directory_that_fails_goes_offline_alone(tmp_path: Path, managers: lis
     manager = start(managers, one, two, ops=FailsInOne())
     for partition in range(2):
         manager.create("t", partition)
-    manager.checkpoint_recovery_points()
+    manager.checkpoints.write_recovery_points()
     assert [directory.offline is not None for directory in manager.log_dirs] == [True, False]
     for log in manager:
         if log.dir.parent == one:
@@ -365,7 +365,7 @@ def test_truncation_lowers_the_checkpoint_of_the_recovery_point(tmp_path: Path, 
     log = manager.get("t", 0)
     assert log is not None
     log.flush()
-    manager.checkpoint_recovery_points()
+    manager.checkpoints.write_recovery_points()
     manager.truncate_to("t", 0, 6)
     assert read_offsets(str(tmp_path / "recovery-point-offset-checkpoint")) == {("t", 0): 6}
 
@@ -380,9 +380,9 @@ def test_a_topic_of_a_deleted_ones_name_is_not_read_by_the_old_ones_checkpoints(
     assert old is not None
     old.flush()
     old.delete_records(18)
-    manager.checkpoint_recovery_points()
-    manager.checkpoint_log_start_offsets()
-    manager.checkpoint_high_watermarks()
+    manager.checkpoints.write_recovery_points()
+    manager.checkpoints.write_log_start_offsets()
+    manager.checkpoints.write_high_watermarks()
     manager.delete("t", 0)
     fill(manager, "t", count=5)
     for name in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT):
@@ -401,7 +401,7 @@ def test_the_checkpoints_of_a_topic_deleted_before_a_restart_are_forgotten_too(
     log = manager.get("t", 0)
     assert log is not None
     log.delete_records(18)
-    manager.checkpoint_log_start_offsets()
+    manager.checkpoints.write_log_start_offsets()
     manager.delete("t", 0)
     manager.unlock()
     again = start(managers, tmp_path)
@@ -417,7 +417,7 @@ def test_a_topic_is_not_made_while_old_checkpoints_cannot_be_rewritten(
 ) -> None:
     manager = start(managers, tmp_path)
     fill(manager, "t")
-    manager.checkpoint_recovery_points()
+    manager.checkpoints.write_recovery_points()
     manager.delete("t", 0)
     (tmp_path / (names.RECOVERY_POINT_CHECKPOINT + ".tmp")).mkdir()
     with pytest.raises(KafkaStorageError):
@@ -431,7 +431,7 @@ def test_checkpoints_asked_for_by_many_threads_at_once_are_written_one_after_the
     manager = start(managers, tmp_path)
     fill(manager, "t")
     with ThreadPoolExecutor(8) as pool:
-        for done in [pool.submit(manager.checkpoint_recovery_points) for _ in range(400)]:
+        for done in [pool.submit(manager.checkpoints.write_recovery_points) for _ in range(400)]:
             done.result()
     assert manager.log_dirs[0].offline is None
     assert read_offsets(str(tmp_path / names.RECOVERY_POINT_CHECKPOINT)) == {("t", 0): 0}

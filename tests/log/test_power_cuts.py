@@ -245,10 +245,10 @@ def test_deleted_records_stay_deleted_when_their_segments_are_back(recorded: Rec
     fill(log, 30)
     log.flush()
     log.delete_records(20)
-    logs.checkpoint_log_start_offsets()
+    logs.checkpoints.write_log_start_offsets()
     logs.run_retention(NOW)
     assert log.segments[0].base_offset > 0
-    logs.checkpoint_log_start_offsets()
+    logs.checkpoints.write_log_start_offsets()
     logs.unlock()
     again = manager(recorded.cut() / "one", ops=NoSync()).get("t", 0)
     assert again is not None
@@ -261,7 +261,7 @@ def test_a_recovery_point_past_the_end_vouches_for_nothing_that_is_appended_late
     log = logs.create("t", 0)
     fill(log, 6)
     log.flush()
-    logs.checkpoint_recovery_points()
+    logs.checkpoints.write_recovery_points()
     logs.unlock()
     # The disk has lost what it had been given.
     os.truncate(log.active_segment.path(names.LOG), log.active_segment.size // 2)
@@ -280,14 +280,14 @@ def test_a_full_disk_keeps_no_recovery_point_past_the_end(tmp_path: Path) -> Non
     log = logs.create("t", 0)
     fill(log, 6)
     log.flush()
-    assert logs.checkpoint_recovery_points()
+    assert logs.checkpoints.write_recovery_points()
     assert read_offsets(str(tmp_path / names.RECOVERY_POINT_CHECKPOINT)) == {("t", 0): 6}
     ops.fail = {"pwrite": 1}
     logs.truncate_to("t", 0, 3)
     assert logs.offline_dirs == []
     assert not (tmp_path / names.RECOVERY_POINT_CHECKPOINT).exists()
     ops.heal()
-    assert logs.checkpoint_recovery_points()
+    assert logs.checkpoints.write_recovery_points()
     assert read_offsets(str(tmp_path / names.RECOVERY_POINT_CHECKPOINT)) == {("t", 0): 3}
     logs.unlock()
 
@@ -299,12 +299,12 @@ def test_a_full_disk_takes_no_checkpoint_and_no_log_directory_offline(tmp_path: 
     fill(logs.create("t", 0), 6)
     fill(logs.create("u", 0), 6)
     logs.run_flushes(NOW)
-    logs.checkpoint_recovery_points()
+    logs.checkpoints.write_recovery_points()
     before = read_offsets(str(tmp_path / names.RECOVERY_POINT_CHECKPOINT))
     assert set(before) == {("t", 0), ("u", 0)}
     ops.fail = {"pwrite": 1}
-    logs.checkpoint_recovery_points()
-    logs.checkpoint_high_watermarks()
+    logs.checkpoints.write_recovery_points()
+    logs.checkpoints.write_high_watermarks()
     assert logs.offline_dirs == []
     logs.delete("t", 0)
     with pytest.raises(KafkaStorageError, match="no space left for the checkpoints"):

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from broker.log.index.transaction_index import TransactionIndex
 from broker.log.producer_state import producer_snapshots
-from broker.log.producer_state.producer_state_manager import SEQUENCE_MASK, ProducerStateManager
+from broker.log.producer_state.producer_entry import SEQUENCE_MASK
+from broker.log.producer_state.producer_state_manager import ProducerStateManager
 from kafkalog.protocol.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,

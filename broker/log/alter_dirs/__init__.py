@@ -2,6 +2,7 @@
 
 - ``mover``       carries each move from its beginning to its end
 - ``plan``        what is to be copied next, when the copy may take the log's place, what a start finds: pure
+- ``extents``     the files of a log as they are at one moment
 - ``copier``      copies a log's files into a future directory, on a worker's thread
 - ``future_log``  one move under way
 - ``futures``     all moves under way, and where new partitions shall lie

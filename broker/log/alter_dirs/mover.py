@@ -222,7 +222,7 @@ class LogMover:
                     copier.sync(listing.directory, listing.files)
                     copier.settle(future.log.log_dir, listing.epochs, future.log.topic_id)
                     self._on_loop(self._also_in(future, future.log_dir))
-                    if not self._logs.checkpoint_all():
+                    if not self._logs.checkpoints.write_all():
                         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: no checkpoint could be written")
                 doomed = self._on_loop(self._swap(future, copier))
                 if doomed is not None:
@@ -241,7 +241,7 @@ class LogMover:
             self._logs.sync_directory(future.log_dir)
             self._logs.sync_directory(doomed.parent)
             self._on_loop(self._also_in(future, None))
-            self._logs.checkpoint_all()
+            self._logs.checkpoints.write_all()
             forget_moved_from(directory, self._ops)
         except KafkaStorageError as error:
             # That directory is offline now. Whichever names its next start finds, the marked log is the one.

@@ -14,7 +14,8 @@ from broker.log.leader_epoch_cache import LeaderEpochCache
 from broker.log.log_config import LOG_APPEND_TIME, LogConfig
 from broker.log.log_offsets import LogOffsets
 from broker.log.producer_state.control_batches import parse_marker
-from broker.log.producer_state.producer_state_manager import SEQUENCE_MASK, ProducerStateManager
+from broker.log.producer_state.producer_entry import SEQUENCE_MASK
+from broker.log.producer_state.producer_state_manager import ProducerStateManager
 from broker.log.recovery.producer_replay import note_producer
 from broker.log.recovery.segment_recovery import rebuild_transaction_index
 from broker.log.roller import Roller

@@ -207,7 +207,7 @@ class LogCleaner:
                 reset = True
             found.append((log, cleanable))
         if reset:
-            await self._pool.run(self._logs.checkpoint_cleaned_offsets)
+            await self._pool.run(self._logs.checkpoints.write_cleaned_offsets)
         # Others may have taken or lost some meanwhile.
         found = [(log, cleanable) for log, cleanable in found if self._may_be_cleaned(log)]
         self.metrics.dirtiest_ratio = max((cleanable.ratio for _, cleanable in found), default=0.0)
@@ -255,7 +255,7 @@ class LogCleaner:
             return False
         if log.truncations == job.truncations:
             log.cleaned_offset = end
-        await self._pool.run(self._logs.checkpoint_cleaned_offsets)
+        await self._pool.run(self._logs.checkpoints.write_cleaned_offsets)
         self.metrics.last[number] = stats
         self._report(number, job, end, stats)
         return True
@@ -267,7 +267,7 @@ class LogCleaner:
 
         self._load_kernels(job)
         log.flush(job.first_uncleanable_offset)
-        if not self._logs.checkpoint_recovery_points():
+        if not self._logs.checkpoints.write_recovery_points():
             raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: the recovery points could not be written")
 
         def swap(new: Segment, old: Sequence[Segment]) -> None:

@@ -23,9 +23,9 @@ import logging
 import os
 from bisect import insort
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from broker.log.files.file_ops import OS, FileOps
+from broker.log.producer_state.producer_entry import NO_EPOCH, NO_SEQUENCE, BatchMetadata, ProducerEntry
 from broker.log.producer_state.producer_snapshots import read, write
 from kafkalog.protocol.errors import (
     InvalidProducerEpochError,
@@ -38,77 +38,6 @@ from kafkalog.storage.snapshots import CorruptSnapshotError, SnapshotEntry
 from kafkalog.storage.transaction_entries import AbortedTransaction
 
 logger = logging.getLogger(__name__)
-
-RETAINED_BATCHES = 5
-NO_EPOCH = -1
-NO_SEQUENCE = -1
-SEQUENCE_MASK = (1 << 31) - 1
-
-
-class BatchMetadata(NamedTuple):
-    """One appended batch of a producer."""
-
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp: int
-
-    @property
-    def first_sequence(self) -> int:
-        """Sequence number of its first record."""
-        return (self.last_sequence - self.offset_delta) & SEQUENCE_MASK
-
-    @property
-    def first_offset(self) -> int:
-        """Offset of its first record."""
-        return self.last_offset - self.offset_delta
-
-
-class ProducerEntry:
-    """State of one producer id."""
-
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "epoch",
-        "last_timestamp",
-        "next_sequence",
-        "transaction_first_offset",
-    )
-
-    def __init__(self) -> None:
-        self.epoch = NO_EPOCH
-        self.coordinator_epoch = -1
-        self.last_timestamp = -1
-        self.transaction_first_offset = -1
-        # Oldest first, at most RETAINED_BATCHES, all of the current epoch.
-        self.batches: list[BatchMetadata] = []
-        self.next_sequence = 0
-
-    def add_batch(self, epoch: int, last_sequence: int, last_offset: int, delta: int, timestamp: int) -> None:
-        """Remember an appended batch."""
-        self.set_epoch(epoch)
-        batches = self.batches
-        batches.append(BatchMetadata(last_sequence, last_offset, delta, timestamp))
-        if len(batches) > RETAINED_BATCHES:
-            del batches[0]
-        self.next_sequence = (last_sequence + 1) & SEQUENCE_MASK
-        self.last_timestamp = timestamp
-
-    def set_epoch(self, epoch: int) -> None:
-        """Take over an epoch; batches of another are forgotten."""
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.batches.clear()
-            self.next_sequence = 0
-
-    def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The remembered batch with exactly this sequence range, if there is one."""
-        if epoch == self.epoch:
-            for batch in self.batches:
-                if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
-                    return batch
-        return None
 
 
 class ProducerStateManager:

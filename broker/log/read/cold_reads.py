@@ -33,7 +33,7 @@ def missing(segment: Segment, offset: int, max_bytes: int) -> Step | None:
     """
     if segment.remembers(offset):
         return None
-    path = segment.index_on_disk(names.INDEX)
+    path = segment.indexes.on_disk(names.INDEX)
     if path is not None:
         return partial(page_cache.read_in_file, path)
     start = at = segment.offset_index.lookup(offset)[1]
@@ -65,7 +65,7 @@ def missing_for_time(segment: Segment, timestamp: int, start_offset: int) -> Ste
     Raises:
         CorruptIndexError, RecordsError, OSError: as the search would.
     """
-    path = segment.index_on_disk(names.TIME_INDEX, names.INDEX)
+    path = segment.indexes.on_disk(names.TIME_INDEX, names.INDEX)
     if path is not None:
         return partial(page_cache.read_in_file, path)
     offset = max(segment.time_index.lookup(timestamp)[1], start_offset)

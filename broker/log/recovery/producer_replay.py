@@ -6,7 +6,8 @@ import logging
 import os
 
 from broker.log.producer_state.control_batches import parse_marker
-from broker.log.producer_state.producer_state_manager import SEQUENCE_MASK, ProducerStateManager
+from broker.log.producer_state.producer_entry import SEQUENCE_MASK
+from broker.log.producer_state.producer_state_manager import ProducerStateManager
 from broker.log.segment.batch_scan import headers
 from broker.log.segment.segment import Segment
 from kafkalog.records.batch import BatchHeader

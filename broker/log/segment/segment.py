@@ -14,20 +14,18 @@ import logging
 import os
 from zlib import crc32
 
-from broker import page_cache
-from broker.log.alter_dirs.plan import Extent
 from broker.log.files.file_ops import write_all
 from broker.log.index.aborted_transactions import AbortedTransactions
-from broker.log.index.index_file import CorruptIndexError, IndexFile
+from broker.log.index.index_file import CorruptIndexError
 from broker.log.index.offset_index import OffsetIndex
+from broker.log.index.segment_indexes import SegmentIndexes
 from broker.log.index.time_index import NO_TIMESTAMP, TimeIndex
 from broker.log.log_config import LogConfig
 from broker.log.resources import LogResources
 from broker.log.segment.batch_positions import BatchPositions
-from broker.log.segment.batch_scan import batch_size, find_batch, headers
+from broker.log.segment.batch_scan import batch_size, find_batch, headers, may_be_found
 from broker.log.segment.file_slices import FileSlice, SegmentFile
 from broker.log.segment.segment_files import SegmentFiles, SegmentWriteError
-from kafkalog.records.batch import MAGIC, MAGIC_AT
 from kafkalog.records.errors import CorruptRecordError
 from kafkalog.storage import names
 from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
@@ -46,13 +44,14 @@ class Segment:
         size: bytes of its batches.
         config: of the log; only the log replaces it.
         aborted: the aborted transactions whose markers it holds.
-        index_builds: how often its indexes were begun anew.
+        indexes: the offset index and the time index, as far as they are loaded.
+        writable: whether both are in memory and have room for what is appended.
     """
 
     __slots__ = (
-        "_distrusted", "_files", "_index", "_positions", "_resources", "_roll_timestamp", "_time_index", "_writable",
-        "aborted", "base_offset", "bytes_since_index", "config", "created_ms", "index_builds", "jitter_ms",
-        "max_timestamp", "max_timestamp_offset", "size",
+        "_distrusted", "_files", "_positions", "_resources", "_roll_timestamp", "aborted", "base_offset",
+        "bytes_since_index", "config", "created_ms", "indexes", "jitter_ms", "max_timestamp", "max_timestamp_offset",
+        "size", "writable",
     )  # fmt: skip
 
     def __init__(
@@ -69,10 +68,8 @@ class Segment:
         resources = resources or LogResources()
         self._resources = resources
         self._files = SegmentFiles(directory, base_offset, resources, suffix)
-        self._index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
-        # Whether both indexes are in memory, and have room for what is appended.
-        self._writable = False
+        self.indexes = SegmentIndexes(self._files, resources)
+        self.writable = False
         self.aborted = AbortedTransactions(self._files, resources.ops)
         self.size = size
         self.config = config
@@ -85,7 +82,6 @@ class Segment:
         self.max_timestamp_offset = base_offset
         self._roll_timestamp: int | None = None
         self._positions = BatchPositions()
-        self.index_builds = 0
         # Its index was found not to fit the log, and was built anew.
         self._distrusted = False
 
@@ -149,15 +145,13 @@ class Segment:
     def release(self) -> None:
         """Let go of the descriptor and the maps; slices in flight keep the file open."""
         self._files.release()
-        self._index = self._time_index = None
-        self._writable = False
+        self.indexes.unload()
+        self.writable = False
 
     def move(self, directory: str) -> None:
         """Its directory gets another name: a flush beside this must not find a new log's files under the old one."""
         self._files.directory = directory
-        for index, kind in ((self._index, names.INDEX), (self._time_index, names.TIME_INDEX)):
-            if index is not None:
-                index.path = self.path(kind)
+        self.indexes.follow_rename()
 
     def relocate(self, directory: str) -> None:
         """Copies of its files are in ``directory``, and those are its files from now on; slices in flight keep theirs.
@@ -166,9 +160,7 @@ class Segment:
         """
         self._files.directory = directory
         self._files.release()
-        for index, kind in ((self._index, names.INDEX), (self._time_index, names.TIME_INDEX)):
-            if index is not None:
-                index.relocate(self.path(kind))
+        self.indexes.relocate()
 
     def rename_to(self, suffix: str) -> None:
         """Give its files names that end with ``suffix``, the ``.log`` file first; its indexes are loaded anew.
@@ -176,7 +168,7 @@ class Segment:
         Raises:
             OSError: a file could not be renamed; those before it have their new names.
         """
-        self._index = self._time_index = None
+        self.indexes.unload()
         self._files.rename_to(suffix)
 
     def mark_deleted(self) -> list[str]:
@@ -206,40 +198,26 @@ class Segment:
     @property
     def offset_index(self) -> OffsetIndex:
         """The offset index; rebuilt from the log if its file is missing or cannot be right."""
-        index = self._index
+        index = self.indexes.offset
         if index is None:
-            index = self._new_offset_index()
             try:
-                index.load()
-                if index.last()[1] >= max(self.size, 1):
-                    raise CorruptIndexError(f"{index.path}: last entry points past the log's {self.size} bytes")
+                return self.indexes.load_offset(self.config.segment_index_bytes, self.size)
             except (CorruptIndexError, FileNotFoundError) as error:
                 logger.warning("Rebuilding the indexes of %s: %s", self.path(names.LOG), error)
                 return self.rebuild_indexes()[0]
-            self._index = index
         return index
 
     @property
     def time_index(self) -> TimeIndex:
         """The time index; rebuilt from the log if its file is missing or cannot be right."""
-        index = self._time_index
+        index = self.indexes.time
         if index is None:
-            index = self._new_time_index()
             try:
-                index.load()
+                return self.indexes.load_time(self.config.segment_index_bytes)
             except (CorruptIndexError, FileNotFoundError) as error:
                 logger.warning("Rebuilding the indexes of %s: %s", self.path(names.LOG), error)
                 return self.rebuild_indexes()[1]
-            self._time_index = index
         return index
-
-    def _new_offset_index(self) -> OffsetIndex:
-        limit = self.config.segment_index_bytes
-        return OffsetIndex(self.path(names.INDEX), self.base_offset, limit, self._resources)
-
-    def _new_time_index(self) -> TimeIndex:
-        limit = self.config.segment_index_bytes
-        return TimeIndex(self.path(names.TIME_INDEX), self.base_offset, limit, self._resources)
 
     def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Write both indexes anew from the batch headers of the log, trimmed."""
@@ -252,28 +230,24 @@ class Segment:
 
     def reset_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Empty both indexes and forget what they said; the caller notes each batch and calls :meth:`finish`."""
-        index, time_index = self._new_offset_index(), self._new_time_index()
-        index.create()
-        time_index.create()
-        self._index, self._time_index = index, time_index
-        self.index_builds += 1
+        indexes = self.indexes.create(self.config.segment_index_bytes)
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self.bytes_since_index = 0
         self._roll_timestamp = None
         self._positions.clear()
-        self._writable = True
-        return index, time_index
+        self.writable = True
+        return indexes
 
     def activate(self) -> None:
         """Make a loaded segment ready for appends: indexes at full size, largest timestamp known."""
-        if self._writable:
+        if self.writable:
             return
         index, time_index = self.offset_index, self.time_index
         self.largest_timestamp()
         time_index.last()
         index.resize_to_max()
         time_index.resize_to_max()
-        self._writable = True
+        self.writable = True
 
     # -- appending -------------------------------------------------------------------------------------------
 
@@ -285,10 +259,11 @@ class Segment:
             return True
         if self.size == 0:
             return False
-        if not self._writable:
+        if not self.writable:
             self.activate()
+        index = self.offset_index
         return (
-            self.offset_index.entries >= self.offset_index.max_entries
+            index.entries >= index.max_entries
             or self.time_index.is_full
             or self._waited(now_ms, max_timestamp) > self.config.max_segment_ms - self.jitter_ms
         )
@@ -321,7 +296,7 @@ class Segment:
 
     def write(self, data: memoryview) -> None:
         """Write whole batches at the end; the caller notes each. Raises as :meth:`append` does."""
-        if not self._writable:
+        if not self.writable:
             self.activate()
         file = self._files.log
         fd = file.fd
@@ -388,18 +363,8 @@ class Segment:
 
         An index entry is no later than the offset: the batch that it leads to cannot begin after it.
         """
-        if start == 0:
-            return True
-        if start >= self.size:
-            return False
         file = self.file
-        if found is None:
-            base = int.from_bytes(os.pread(file.fd, 8, start), "big")
-            return self.base_offset <= base <= offset
-        if found[1] != start or found[0] <= offset:
-            return True
-        # Messages of v0 and v1 tell their last offset alone.
-        return os.pread(file.fd, 1, start + MAGIC_AT) < bytes([MAGIC])
+        return may_be_found(file.fd, self.base_offset, self.size, offset, start, found)
 
     def remembers(self, offset: int) -> bool:
         """Whether a batch that begins at ``offset`` is among the newest, whose positions are known."""
@@ -408,15 +373,6 @@ class Segment:
     def note_position(self, offset: int, position: int) -> None:
         """A look-up done elsewhere has found the batch that holds ``offset``; the next :meth:`position_of` is told."""
         self._positions.note_found(offset, position)
-
-    def index_on_disk(self, *kinds: str) -> str | None:
-        """Path of the first of its index files that is not in memory, of these (``names.INDEX``, ``TIME_INDEX``)."""
-        for kind in kinds:
-            index: IndexFile | None = self._index if kind == names.INDEX else self._time_index
-            path = self.path(kind)
-            if not (page_cache.file_resident(path) if index is None else index.resident()):
-                return path
-        return None
 
     def limit_for(self, offset: int) -> int:
         """Position up to which everything lies before ``offset``."""
@@ -531,9 +487,7 @@ class Segment:
         # Held: released meanwhile, it would close the descriptor, and another file could get its number.
         file = self.file
         self._resources.ops.fsync(file.fd)
-        for index in (self._index, self._time_index):
-            if index is not None:
-                index.sync()
+        self.indexes.sync()
         self.aborted.index.sync()
         self._resources.flush_stats.add(self._resources.seconds() - began)
 
@@ -542,7 +496,7 @@ class Segment:
 
         Returns whether there was anything to do.
         """
-        if not self._writable:
+        if not self.writable:
             return False
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.trim()
@@ -550,22 +504,5 @@ class Segment:
         if self.config.preallocate:
             file = self.file
             self._resources.ops.ftruncate(file.fd, self.size)
-        self._writable = False
+        self.writable = False
         return True
-
-    def extents(self) -> list[tuple[str, Extent]]:
-        """Its files, by name, as they are now; the ``.log`` file last."""
-        found = []
-        for kind, index in ((names.INDEX, self._index), (names.TIME_INDEX, self._time_index)):
-            extent = Extent(None, (self, self.index_builds))
-            if index is not None:
-                reserve = index.max_entries * index.ENTRY_SIZE if self._writable else 0
-                extent = Extent(index.written, extent.stamp, reserve)
-            found.append((kind, extent))
-        aborted = Extent(None, (self, self.aborted.changes))
-        if self._writable and os.path.exists(path := self.path(names.TXN_INDEX)):
-            aborted = Extent(os.stat(path).st_size, self)
-        found.append((names.TXN_INDEX, aborted))
-        reserve = self.config.segment_bytes if self._writable and self.config.preallocate else 0
-        found.append((names.LOG, Extent(self.size, self, reserve)))
-        return [(names.segment_name(self.base_offset, kind), extent) for kind, extent in found]

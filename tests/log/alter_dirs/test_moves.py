@@ -175,7 +175,7 @@ def test_a_target_that_fails_ends_the_move_and_goes_offline(tmp_path: Path, call
     async def story(logs: LogManager, log: Log, mover: LogMover) -> None:
         fill(log, 20)
         log.flush()
-        logs.checkpoint_all()
+        logs.checkpoints.write_all()
         future = mover.begin(log, target_of(logs))
         ops.fail[call] = 2
         await finished(mover)

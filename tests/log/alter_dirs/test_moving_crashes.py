@@ -81,7 +81,7 @@ class Life:
                 log.apply_retention(NOW)
                 await asyncio.to_thread(logs.run_deletions, NOW)
             case 3:
-                await asyncio.to_thread(logs.checkpoint_all)
+                await asyncio.to_thread(logs.checkpoints.write_all)
             case 4:
                 log.roll(NOW)
             case 5 | 6 | 7:

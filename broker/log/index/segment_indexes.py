@@ -1,0 +1,116 @@
+"""The offset index and the time index of one segment, each loaded on first use.
+
+An index that is not loaded is None: `Segment` loads it, or rebuilds both from the log if a file is missing or damaged.
+On the event loop's thread, except that a worker may call `SegmentIndexes.sync`.
+"""
+
+from __future__ import annotations
+
+from broker import page_cache
+from broker.log.index.index_file import CorruptIndexError, IndexFile
+from broker.log.index.offset_index import OffsetIndex
+from broker.log.index.time_index import TimeIndex
+from broker.log.resources import LogResources
+from broker.log.segment.segment_files import SegmentFiles
+from kafkalog.storage import names
+
+
+class SegmentIndexes:
+    """Hold both indexes of one segment.
+
+    Attributes:
+        offset: the offset index, or None while it is not loaded.
+        time: the time index, or None while it is not loaded.
+        builds: how often both were begun anew.
+    """
+
+    __slots__ = ("_files", "_resources", "builds", "offset", "time")
+
+    def __init__(self, files: SegmentFiles, resources: LogResources) -> None:
+        self._files = files
+        self._resources = resources
+        self.offset: OffsetIndex | None = None
+        self.time: TimeIndex | None = None
+        self.builds = 0
+
+    def load_offset(self, max_bytes: int, log_size: int) -> OffsetIndex:
+        """Load the offset index of a ``.log`` file of ``log_size`` bytes.
+
+        Raises:
+            CorruptIndexError: it is damaged, or its last entry points past the end of the log.
+            FileNotFoundError: there is no file.
+        """
+        index = self._new_offset(max_bytes)
+        index.load()
+        if index.last()[1] >= max(log_size, 1):
+            raise CorruptIndexError(f"{index.path}: last entry points past the log's {log_size} bytes")
+        self.offset = index
+        return index
+
+    def load_time(self, max_bytes: int) -> TimeIndex:
+        """Load the time index.
+
+        Raises:
+            CorruptIndexError: it is damaged.
+            FileNotFoundError: there is no file.
+        """
+        index = self._new_time(max_bytes)
+        index.load()
+        self.time = index
+        return index
+
+    def create(self, max_bytes: int) -> tuple[OffsetIndex, TimeIndex]:
+        """Make both files anew, empty and preallocated to ``max_bytes``.
+
+        Raises:
+            OSError: a file could not be made.
+        """
+        index, time_index = self._new_offset(max_bytes), self._new_time(max_bytes)
+        index.create()
+        time_index.create()
+        self.offset, self.time = index, time_index
+        self.builds += 1
+        return index, time_index
+
+    def _new_offset(self, max_bytes: int) -> OffsetIndex:
+        return OffsetIndex(self._files.path(names.INDEX), self._files.base_offset, max_bytes, self._resources)
+
+    def _new_time(self, max_bytes: int) -> TimeIndex:
+        return TimeIndex(self._files.path(names.TIME_INDEX), self._files.base_offset, max_bytes, self._resources)
+
+    def unload(self) -> None:
+        """Forget what is in memory; the next use loads the files again."""
+        self.offset = self.time = None
+
+    def follow_rename(self) -> None:
+        """Use the new path of the files, whose directory was renamed."""
+        for kind, index in self._loaded():
+            index.path = self._files.path(kind)
+
+    def relocate(self) -> None:
+        """Use the copies of the files in the segment's new directory, and keep what is in memory."""
+        for kind, index in self._loaded():
+            index.relocate(self._files.path(kind))
+
+    def _loaded(self) -> list[tuple[str, IndexFile]]:
+        both = ((names.INDEX, self.offset), (names.TIME_INDEX, self.time))
+        return [(kind, index) for kind, index in both if index is not None]
+
+    def sync(self) -> None:
+        """Force both files to the device. May run on a worker's thread.
+
+        Raises:
+            OSError: that could not be done.
+        """
+        for index in (self.offset, self.time):
+            if index is not None:
+                index.sync()
+
+    def on_disk(self, *kinds: str) -> str | None:
+        """Return the path of the first of these files (``names.INDEX``, ``TIME_INDEX``) that is not in memory."""
+        for kind in kinds:
+            index: IndexFile | None = self.offset if kind == names.INDEX else self.time
+            path = self._files.path(kind)
+            if not (page_cache.file_resident(path) if index is None else index.resident()):
+                return path
+        return None
