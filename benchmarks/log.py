@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from struct import Struct
 
-from broker.log.log_config import LogConfig
 from broker.log.log import Log
+from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
 from kafkalog.records.batch import ATTRIBUTES_AT, CRC_AT, Record, encode_batch, read_header
 from kafkalog.records.checksum import crc32c

@@ -11,8 +11,8 @@ import shutil
 from pathlib import Path
 from struct import Struct
 
-from broker.log.log_config import LogConfig
 from broker.log.log import Log
+from broker.log.log_config import LogConfig
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.kernels import loader
 

@@ -11,12 +11,12 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from broker.log.segment.batch_scan import headers
 from broker.log.directories.checkpoints import read_epochs, read_offsets
+from broker.log.index.transaction_index import TransactionIndex
 from broker.log.producer_state.control_batches import parse_marker
 from broker.log.producer_state.producer_entry import SEQUENCE_MASK, BatchMetadata
 from broker.log.producer_state.producer_snapshots import read
-from broker.log.index.transaction_index import TransactionIndex
+from broker.log.segment.batch_scan import headers
 from kafkalog.records.any_format import decode_any, timestamp_type, verify_any_crc
 from kafkalog.records.batch import MAGIC, BatchHeader, Record
 from kafkalog.records.control import parse_control_type
