@@ -16,7 +16,6 @@ import sys
 import threading
 from typing import NoReturn
 
-from broker import compiler_pages
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
 from broker.log.directories.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
@@ -25,6 +24,7 @@ from broker.log.recovery.loading import DuplicateLogError
 from broker.metadata.model import MetadataError
 from broker.runtime import Runtime
 from broker.server import Server
+from broker.system import compiler_pages
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.records.kernels import loader
 

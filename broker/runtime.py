@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from broker.log.files.file_ops import OS, FileOps
 from broker.net.network import LoopNetwork, Network
-from broker.workers import ThreadWorkers, Workers
+from broker.system.workers import ThreadWorkers, Workers
 
 
 def wall_clock_ms() -> int:

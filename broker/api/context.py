@@ -28,7 +28,7 @@ from broker.quota.client import ClientQuota, ClientQuotas, Mutations
 from broker.quota.connections import ConnectionRates
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
-from broker.workers import Workers
+from broker.system.workers import Workers
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import EncodeError, RequestHeader, encode_response
 from kafkalog.protocol.errors import ErrorCode

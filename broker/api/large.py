@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from broker.workers import Workers
+from broker.system.workers import Workers
 from kafkalog.protocol.schema import Struct
 
 Result = TypeVar("Result")

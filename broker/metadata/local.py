@@ -21,7 +21,7 @@ from broker.metadata.model import ClusterState, MetadataError, new_cluster_id
 from broker.metadata.operations import apply
 from broker.metadata.store import Decision, Listener
 from broker.metadata.text import from_json, to_json
-from broker.workers import Workers
+from broker.system.workers import Workers
 
 logger = logging.getLogger("kafkalog.broker.metadata")
 

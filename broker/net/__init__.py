@@ -1,19 +1,29 @@
 """Sockets and bytes: listeners, connections, request framing, and the memory requests may take.
 
-- ``acceptor``     listening sockets: limits, accepted connections, idle ones closed
-- ``connection``   one client: requests served one at a time and answered in their order
-- ``session``      who the client is: listener, peer, principal, software
-- ``transport/``   how a connection's bytes travel
-- ``reader``       bytes in, frames out, within the memory for requests
-- ``framing``      where frames begin and end; no sockets
-- ``memory``       the bound on memory for requests over all connections
-- ``writer``       responses out, in order
-- ``chunks``       the types of what a response is made of
-- ``disk_reads``   slices of files: whether they are in memory, and reading them in
-- ``throttle``     the time for which a client above a quota is served nothing
-- ``event_loop``   the types of what connections need of a loop
-- ``link``         requests to another broker: connects, again after failures; ``link_channel`` one of its connections,
-                   ``link_errors`` how it can fail
-- ``network``      how connections are opened and listeners bound; ``listening`` a listener's socket
-- ``host_lookup``  addresses of hosts
+Connections of clients:
+
+- ``acceptor``     accepts connections within limits and closes idle ones
+- ``connection``   one client's connection: serves requests one at a time, answers in order
+- ``session``      the connection's listener, peer, principal and client software
+- ``transport/``   how a connection's bytes are received and sent
+- ``reader``       receives bytes and splits them into frames, within the memory for requests
+- ``framing``      finds frames in a receive buffer; no sockets
+- ``memory``       bounds the memory for requests over all connections
+- ``writer``       sends responses in order
+- ``chunks``       the types that a response consists of
+- ``disk_reads``   checks whether slices of files are in memory, and reads missing ones in
+- ``throttle``     stops serving a client that is above a quota for a time
+
+Connections to other brokers:
+
+- ``link``          sends requests to one broker, and reconnects after failures
+- ``link_channel``  one connection of a link
+- ``link_errors``   the ways a request over a link can fail
+
+Under both:
+
+- ``network``      opens connections and binds listeners
+- ``listener``     a listening socket and the connections it accepts
+- ``host_lookup``  finds the addresses of hosts
+- ``event_loop``   what connections need of an event loop
 """

@@ -1,4 +1,4 @@
-"""Listening sockets: accept within limits, close what has been idle too long."""
+"""Listener sockets: accept within limits, close what has been idle too long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.net.connection import Connection, Dispatcher
 from broker.net.disk_reads import DiskReads
-from broker.net.listening import Incoming, Listening
+from broker.net.listener import IncomingConnection, Listener
 from broker.net.memory import RequestMemory
 from broker.net.network import Network
 from broker.net.session import Session
@@ -53,16 +53,16 @@ class Acceptor:
         self._rates = rates
         self._disk = disk
         self._now_ms = now_ms
-        self._refused: dict[Incoming, asyncio.TimerHandle] = {}
+        self._refused: dict[IncomingConnection, asyncio.TimerHandle] = {}
         """Connections beyond their address's rate, left alone until they are closed."""
         self._refused_from: Counter[str] = Counter()
         self._memory = RequestMemory(self._config["queued.max.request.bytes"])
-        self._retries: dict[Listening, asyncio.TimerHandle] = {}
+        self._retries: dict[Listener, asyncio.TimerHandle] = {}
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if limit == resource.RLIM_INFINITY:
             limit = sys.maxsize
         self._max_descriptor = limit - min(RESERVED_DESCRIPTORS, limit // 4)
-        self._sockets: list[tuple[Listening, Endpoint]] = []
+        self._sockets: list[tuple[Listener, Endpoint]] = []
         self._per_address: Counter[str] = Counter()
         self._sweep: asyncio.TimerHandle | None = None
         self.connections: set[Connection] = set()
@@ -85,23 +85,23 @@ class Acceptor:
             ConfigError: an address cannot be bound.
         """
         for endpoint in self._config.listeners:
-            listening = self._network.listen(endpoint, self._config["socket.listen.backlog.size"])
-            self._sockets.append((listening, endpoint.with_port(listening.port)))
+            listener = self._network.listen(endpoint, self._config["socket.listen.backlog.size"])
+            self._sockets.append((listener, endpoint.with_port(listener.port)))
         return [endpoint for _, endpoint in self._sockets]
 
     def start(self) -> None:
         """Begin to accept connections."""
-        for listening, endpoint in self._sockets:
-            self._watch(listening, endpoint)
+        for listener, endpoint in self._sockets:
+            self._watch(listener, endpoint)
         self._schedule_sweep()
 
     def stop_accepting(self) -> None:
         for retry in self._retries.values():
             retry.cancel()
         self._retries.clear()
-        for listening, _ in self._sockets:
-            listening.unwatch()
-            listening.close()
+        for listener, _ in self._sockets:
+            listener.unwatch()
+            listener.close()
         self._sockets.clear()
         for incoming, closing in self._refused.items():
             closing.cancel()
@@ -119,26 +119,26 @@ class Acceptor:
         for connection in list(self.connections):
             connection.close()
 
-    def _watch(self, listening: Listening, endpoint: Endpoint) -> None:
-        listening.watch(lambda: self._accept(listening, endpoint))
+    def _watch(self, listener: Listener, endpoint: Endpoint) -> None:
+        listener.watch(lambda: self._accept(listener, endpoint))
 
-    def _accept(self, listening: Listening, endpoint: Endpoint) -> None:
+    def _accept(self, listener: Listener, endpoint: Endpoint) -> None:
         for _ in range(ACCEPTS_PER_EVENT):
             try:
-                incoming = listening.accept()
+                incoming = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 # Out of file descriptors: serve the connections we have, and look again later. Until one is closed
                 # the listening socket stays readable, and waking for it would take all of the processor.
                 logger.error("cannot accept a connection on %s, trying again in a second: %s", endpoint, error)
-                self._pause(listening, endpoint)
+                self._pause(listener, endpoint)
                 return
             # A new descriptor is the lowest that is free.
             if incoming.descriptor >= self._max_descriptor:
                 incoming.close()
                 logger.error("refusing connections on %s: too few file descriptors are left (ulimit -n)", endpoint)
-                self._pause(listening, endpoint)
+                self._pause(listener, endpoint)
                 return
             if not self._admit(incoming.peer):
                 incoming.close()
@@ -148,18 +148,18 @@ class Acceptor:
                 self._refuse(incoming, refused_ms / 1000)
                 continue
             self._open(incoming, endpoint)
-            if self._beyond_rate(listening, endpoint):
+            if self._beyond_rate(listener, endpoint):
                 return
 
-    def _beyond_rate(self, listening: Listening, endpoint: Endpoint) -> bool:
+    def _beyond_rate(self, listener: Listener, endpoint: Endpoint) -> bool:
         """Whether others have to wait, for connections come faster than ``max.connection.creation.rate``."""
         limit = self._config["max.connection.creation.rate"]
         paused_ms = self._rates.paused_ms(limit, self._now_ms()) if limit < MAX_INT else 0
         if paused_ms:
-            self._pause(listening, endpoint, paused_ms / 1000)
+            self._pause(listener, endpoint, paused_ms / 1000)
         return paused_ms > 0
 
-    def _refuse(self, incoming: Incoming, seconds: float) -> None:
+    def _refuse(self, incoming: IncomingConnection, seconds: float) -> None:
         """Close later, for a client would be back at once; at once, where its address floods the broker."""
         address = incoming.peer
         if self._refused_from[address] >= REFUSED_PER_ADDRESS or len(self._refused) >= MAX_REFUSED:
@@ -176,14 +176,14 @@ class Acceptor:
         self._refused_from[address] += 1
         self._refused[incoming] = self._loop.call_later(seconds, close)
 
-    def _pause(self, listening: Listening, endpoint: Endpoint, seconds: float = ACCEPT_RETRY_SECONDS) -> None:
-        listening.unwatch()
+    def _pause(self, listener: Listener, endpoint: Endpoint, seconds: float = ACCEPT_RETRY_SECONDS) -> None:
+        listener.unwatch()
 
         def resume() -> None:
-            del self._retries[listening]
-            self._watch(listening, endpoint)
+            del self._retries[listener]
+            self._watch(listener, endpoint)
 
-        self._retries[listening] = self._loop.call_later(seconds, resume)
+        self._retries[listener] = self._loop.call_later(seconds, resume)
 
     def _admit(self, address: str) -> bool:
         if len(self.connections) >= self._config["max.connections"]:
@@ -194,7 +194,7 @@ class Acceptor:
             return False
         return True
 
-    def _open(self, incoming: Incoming, endpoint: Endpoint) -> None:
+    def _open(self, incoming: IncomingConnection, endpoint: Endpoint) -> None:
         config = self._config
         try:
             transport = incoming.open(config["socket.send.buffer.bytes"], config["socket.receive.buffer.bytes"])

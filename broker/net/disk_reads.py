@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from broker import page_cache
 from broker.net.chunks import FileSlice
-from broker.workers import Workers
+from broker.system import page_cache
+from broker.system.workers import Workers
 
 MAX_READING_AHEAD = 4
 """Workers of a broker that read ahead at once; the others are for those who wait."""

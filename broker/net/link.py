@@ -33,7 +33,7 @@ from broker.net.link_errors import (
     LinkTimeoutError,
 )
 from broker.net.network import Dialer, LoopNetwork
-from broker.workers import Workers
+from broker.system.workers import Workers
 from kafkalog import __version__
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.errors import UnsupportedVersionError

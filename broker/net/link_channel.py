@@ -13,7 +13,7 @@ from broker.net.link_errors import (
     LinkError,
     LinkProtocolError,
 )
-from broker.workers import Workers
+from broker.system.workers import Workers
 from kafkalog.protocol.codec import Chunk
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.schema import Request

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from broker.config.listeners import Endpoint
 from broker.net.host_lookup import HostLookup
-from broker.net.listening import Listening, SocketListening
+from broker.net.listener import Listener, SocketListener
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -33,7 +33,7 @@ class Dialer(Protocol):
 class Network(Dialer, Protocol):
     """Opens connections, and accepts those of others."""
 
-    def listen(self, endpoint: Endpoint, backlog: int) -> Listening:
+    def listen(self, endpoint: Endpoint, backlog: int) -> Listener:
         """Bind a listener, without accepting yet.
 
         Raises:
@@ -65,9 +65,9 @@ class LoopNetwork:
             *((socket.SOL_SOCKET, socket.SO_RCVBUF, size) for size in (receive_buffer_bytes,) if size >= 0),
         ]
 
-    def listen(self, endpoint: Endpoint, backlog: int) -> Listening:
+    def listen(self, endpoint: Endpoint, backlog: int) -> Listener:
         """See `Network`."""
-        return SocketListening(self._loop, endpoint, backlog)
+        return SocketListener(self._loop, endpoint, backlog)
 
     async def addresses_of(self, hosts: Iterable[str]) -> dict[str, str]:
         """See `Network`."""

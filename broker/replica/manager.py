@@ -23,7 +23,7 @@ from broker.replica.hosting_retries import HostingRetries
 from broker.replica.partition import NO_LEADER_EPOCH, Appended, Partition
 from broker.replica.purgatory import Purgatory
 from broker.runtime import Runtime
-from broker.workers import WorkerShare
+from broker.system.workers import WorkerShare
 from kafkalog.protocol.errors import (
     InconsistentTopicIdError,
     InvalidTopicError,

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 SCRIPT = """
-from broker.compiler_pages import release
+from broker.system.compiler_pages import release
 from kafkalog.records.kernels import loader
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.validate import validate_batch

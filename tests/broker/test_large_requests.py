@@ -17,7 +17,7 @@ import pytest
 from broker.api.context import Request
 from broker.api.dispatcher import ApiDispatcher
 from broker.api.large import NEVER, FullCollections, Lanes, Turn, Turns, release
-from broker.workers import ThreadWorkers
+from broker.system.workers import ThreadWorkers
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import decode_response, encode_request
 from kafkalog.protocol.errors import ErrorCode

@@ -24,7 +24,7 @@ from broker.net.link_errors import (
     LinkTimeoutError,
 )
 from broker.net.network import LoopNetwork
-from broker.workers import ThreadWorkers
+from broker.system.workers import ThreadWorkers
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalog.protocol.messages.delete_groups import DeleteGroupsRequest

@@ -13,7 +13,7 @@ import pytest
 
 from broker.log.log_config import LogConfig
 from broker.log.read.cold_reads import read_largest_timestamp
-from broker.page_cache import file_resident, pread_resident, read_in, read_in_file, resident
+from broker.system.page_cache import file_resident, pread_resident, read_in, read_in_file, resident
 from tests.log.support import NOW, open_log
 from tests.log.support import batch as log_batch
 from tests.support.kafkalog_broker import KafkalogBroker

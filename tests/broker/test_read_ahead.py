@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker import page_cache
 from broker.log.read.read_ahead import AHEAD_BYTES, MAX_STREAMS, STRETCH_BYTES, ReadAhead
+from broker.system import page_cache
 from tests.broker.test_page_cache import drop, evict, pages_in_memory
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, fetch, produce

@@ -28,7 +28,7 @@ from broker.net.framing import BASE_CAPACITY
 from broker.net.memory import RequestMemory, Share
 from broker.net.session import Session
 from broker.net.transport.plain import PlainTransport
-from broker.workers import ThreadWorkers
+from broker.system.workers import ThreadWorkers
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import encode_request
 from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

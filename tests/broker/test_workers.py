@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from broker import workers
-from broker.workers import LoopClosedError, ThreadWorkers
+from broker.system import workers
+from broker.system.workers import LoopClosedError, ThreadWorkers
 
 
 async def on(loop_thread: int, error: Exception | None = None) -> str:

@@ -16,7 +16,7 @@ from broker.coordinator.group.turns import Turns
 from broker.metadata.cache import MetadataCache
 from broker.metadata.local import LocalStore
 from broker.metadata.model import PartitionState, TopicState
-from broker.workers import ThreadWorkers
+from broker.system.workers import ThreadWorkers
 from kafkalog.protocol.errors import InvalidRegularExpressionError
 from tests.support.registry import having
 from tests.support.runtime import InlineWorkers

@@ -21,7 +21,7 @@ from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from broker.runtime import Runtime
-from broker.workers import ThreadWorkers
+from broker.system.workers import ThreadWorkers
 
 
 class Stored:

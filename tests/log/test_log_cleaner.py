@@ -16,7 +16,7 @@ from broker.log.directories.checkpoints import read_offsets, write_offsets
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
-from broker.workers import ThreadWorkers
+from broker.system.workers import ThreadWorkers
 from kafkalog.storage import names
 from tests.log.cleaning_support import keyed, records_of
 from tests.log.support import NOW, FaultyOps

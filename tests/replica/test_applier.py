@@ -23,7 +23,7 @@ from broker.replica.applier import (
 )
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
-from broker.workers import ThreadWorkers
+from broker.system.workers import ThreadWorkers
 from kafkalog.protocol.errors import ErrorCode, StaleControllerEpochError
 from tests.support.wire import batch
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
 from broker.net.chunks import Bytes
-from broker.net.listening import Incoming, Listening
+from broker.net.listener import IncomingConnection, Listener
 from broker.net.transport.interface import Transport
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -200,7 +200,7 @@ class ClientSide(asyncio.Transport):
             self.abort()
 
 
-class SimulatedIncoming:
+class SimulatedConnection:
     """A connection that was opened and waits to be accepted."""
 
     descriptor = -1
@@ -216,14 +216,14 @@ class SimulatedIncoming:
         self._side.close()
 
 
-class SimulatedListening:
+class SimulatedListener:
     """A listener of a simulated host."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, port: int, on_close: Callable[[], None]) -> None:
         self._loop = loop
         self._on_close = on_close
         self._callback: Callable[[], None] | None = None
-        self._waiting: list[SimulatedIncoming] = []
+        self._waiting: list[SimulatedConnection] = []
         self.port = port
 
     def watch(self, callback: Callable[[], None]) -> None:
@@ -233,7 +233,7 @@ class SimulatedListening:
     def unwatch(self) -> None:
         self._callback = None
 
-    def accept(self) -> Incoming:
+    def accept(self) -> IncomingConnection:
         if not self._waiting:
             raise BlockingIOError
         return self._waiting.pop(0)
@@ -241,7 +241,7 @@ class SimulatedListening:
     def close(self) -> None:
         self._on_close()
 
-    def come(self, incoming: SimulatedIncoming) -> None:
+    def come(self, incoming: SimulatedConnection) -> None:
         """A peer has connected."""
         self._waiting.append(incoming)
         self._loop.call_soon(self._look)
@@ -257,7 +257,7 @@ class SimulatedNetwork:
     def __init__(self, loop: asyncio.AbstractEventLoop, chance: random.Random) -> None:
         self.loop = loop
         self.chance = chance
-        self.listeners: dict[tuple[str, int], SimulatedListening] = {}
+        self.listeners: dict[tuple[str, int], SimulatedListener] = {}
         self._ports = 0
 
     def host(self, name: str) -> HostNetwork:
@@ -279,14 +279,14 @@ class HostNetwork:
         self._network = network
         self._name = name
 
-    def listen(self, endpoint: Endpoint, backlog: int) -> Listening:
+    def listen(self, endpoint: Endpoint, backlog: int) -> Listener:
         port = endpoint.port or self._network.free_port()
         key = (self._name, port)
         if key in self._network.listeners:
             raise ConfigError(f"Socket server failed to bind to {endpoint}: Address already in use")
-        listening = SimulatedListening(self._network.loop, port, lambda: self._network.forget(key))
-        self._network.listeners[key] = listening
-        return listening
+        listener = SimulatedListener(self._network.loop, port, lambda: self._network.forget(key))
+        self._network.listeners[key] = listener
+        return listener
 
     async def addresses_of(self, hosts: Iterable[str]) -> dict[str, str]:
         await asyncio.sleep(self._network.chance.uniform(0, SLOWEST_S))
@@ -296,13 +296,13 @@ class HostNetwork:
     async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
         network = self._network
         await asyncio.sleep(network.chance.uniform(0, SLOWEST_S))
-        listening = network.listeners.get((host, port))
-        if listening is None:
+        listener = network.listeners.get((host, port))
+        if listener is None:
             raise ConnectionRefusedError(f"nobody listens at {host}:{port}")
         there, back = Pipe(network.loop, network.chance), Pipe(network.loop, network.chance)
         protocol = make_protocol()
         assert isinstance(protocol, asyncio.BufferedProtocol)
         client = ClientSide(network.loop, protocol, back, there)
-        listening.come(SimulatedIncoming(ServerSide(network.loop, network.chance, self._name, there, back)))
+        listener.come(SimulatedConnection(ServerSide(network.loop, network.chance, self._name, there, back)))
         protocol.connection_made(client)
         return client, protocol

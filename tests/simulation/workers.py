@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, TypeVarTuple
 
-from broker.workers import Workers
+from broker.system.workers import Workers
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

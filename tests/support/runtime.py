@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from broker.net.network import LoopNetwork
 from broker.runtime import Runtime, wall_clock_ms
-from broker.workers import ThreadWorkers, Workers
+from broker.system.workers import ThreadWorkers, Workers
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

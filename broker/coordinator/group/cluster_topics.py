@@ -16,7 +16,7 @@ from broker.coordinator.group.modern.topic_regex import matching
 from broker.coordinator.group.turns import Turns
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import TopicState
-from broker.workers import Workers
+from broker.system.workers import Workers
 from kafkalog.protocol.errors import InvalidRegularExpressionError
 
 REGEXES_KEPT = 256

@@ -29,7 +29,7 @@ from broker.log.directories.log_dir import LogDir
 from broker.log.files.file_ops import NO_SPACE
 from broker.log.log import Log
 from broker.log.log_manager import LogManager
-from broker.workers import LoopClosedError, Workers
+from broker.system.workers import LoopClosedError, Workers
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
 

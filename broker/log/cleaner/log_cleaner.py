@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker import compiler_pages
 from broker.log.cleaner.cleaner_config import CleanerConfig
 from broker.log.cleaner.job import CleaningAbortedError, CleaningJob, CleaningStats, facts_of, make_job
 from broker.log.cleaner.selection import Cleanable, examine, filthiest
@@ -29,7 +28,8 @@ from broker.log.files.file_ops import OS, FileOps
 from broker.log.log import Log
 from broker.log.log_manager import LogManager
 from broker.log.segment.segment import Segment
-from broker.workers import Workers
+from broker.system import compiler_pages
+from broker.system.workers import Workers
 from kafkalog.protocol.errors import KafkaStorageError
 
 logger = logging.getLogger("kafkalog.broker.cleaner")

@@ -23,9 +23,9 @@ from contextlib import suppress
 from threading import Lock
 from typing import Any
 
-from broker import page_cache
 from broker.log.files.file_ops import NO_SPACE, write_all
 from broker.log.resources import LogResources
+from broker.system import page_cache
 
 # Entries are written to the file when this many bytes of them have gathered.
 BLOCK_BYTES = 4096

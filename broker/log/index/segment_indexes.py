@@ -6,12 +6,12 @@ On the event loop's thread, except that a worker may call `SegmentIndexes.sync`.
 
 from __future__ import annotations
 
-from broker import page_cache
 from broker.log.index.index_file import CorruptIndexError, IndexFile
 from broker.log.index.offset_index import OffsetIndex
 from broker.log.index.time_index import TimeIndex
 from broker.log.resources import LogResources
 from broker.log.segment.segment_files import SegmentFiles
+from broker.system import page_cache
 from kafkalog.storage import names
 
 

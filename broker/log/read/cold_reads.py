@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from broker import page_cache
 from broker.log.index.index_file import CorruptIndexError
 from broker.log.index.time_index import TimeIndex
 from broker.log.segment.batch_scan import find_batch
 from broker.log.segment.segment import Segment
+from broker.system import page_cache
 from kafkalog.records.errors import CorruptRecordError
 from kafkalog.storage import names
 

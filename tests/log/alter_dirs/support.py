@@ -13,7 +13,7 @@ from broker.log.files.file_ops import OS, FileOps
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
-from broker.workers import ThreadWorkers
+from broker.system.workers import ThreadWorkers
 from tests.log.support import NOW, batch, stored
 
 TOPIC_ID = UUID("6c1f3f0e-6c5c-4b55-9a52-8ed0d8ad5b1a")

@@ -1,4 +1,4 @@
-"""Listening sockets: the interface, and the one by the system's sockets."""
+"""Listener sockets: the interface, and the one by the system's sockets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker.net.transport.interface import Transport
 from broker.net.transport.plain import PlainTransport
 
 
-class Incoming(Protocol):
+class IncomingConnection(Protocol):
     """A connection that a peer has opened, and that is not served yet."""
 
     @property
@@ -40,7 +40,7 @@ class Incoming(Protocol):
         """Close it without having served it."""
 
 
-class Listening(Protocol):
+class Listener(Protocol):
     """A listener's socket."""
 
     @property
@@ -53,7 +53,7 @@ class Listening(Protocol):
     def unwatch(self) -> None:
         """End ``watch``."""
 
-    def accept(self) -> Incoming:
+    def accept(self) -> IncomingConnection:
         """Accept a connection.
 
         Raises:
@@ -65,7 +65,7 @@ class Listening(Protocol):
         """Listen no more."""
 
 
-class SocketIncoming:
+class SocketConnection:
     """An accepted TCP connection."""
 
     def __init__(self, poller: Poller, sock: socket.socket, peer: str) -> None:
@@ -96,7 +96,7 @@ class SocketIncoming:
         self._sock.close()
 
 
-class SocketListening:
+class SocketListener:
     """A listening TCP socket.
 
     Raises:
@@ -118,9 +118,9 @@ class SocketListening:
     def unwatch(self) -> None:
         self._poller.remove_reader(self._sock.fileno())
 
-    def accept(self) -> Incoming:
+    def accept(self) -> IncomingConnection:
         sock, address = self._sock.accept()
-        return SocketIncoming(self._poller, sock, str(address[0]))
+        return SocketConnection(self._poller, sock, str(address[0]))
 
     def close(self) -> None:
         self._sock.close()
