@@ -26,11 +26,11 @@ logger = logging.getLogger("kafkalog.broker.net")
 ACCEPTS_PER_EVENT = 64
 ACCEPT_RETRY_SECONDS = 1.0
 QUIET_SECONDS = 10.0
-"""A connection that has been quiet for so long gives back the memory of its buffer."""
+"""After so many seconds without traffic, a connection gives back the memory of its buffer."""
 REFUSED_PER_ADDRESS, MAX_REFUSED = 4, 64
-"""Connections beyond their address's rate that are left open for a while: they take descriptors from others."""
+"""How many refused connections stay open for a while, for each address and in all: they use file descriptors."""
 RESERVED_DESCRIPTORS = 256
-"""File descriptors that connections leave to the log, at most: a log directory that cannot open a file fails."""
+"""File descriptors that connections leave free for the log, at most. A log directory that cannot open a file fails."""
 
 
 class Acceptor:
@@ -54,7 +54,7 @@ class Acceptor:
         self._disk = disk
         self._now_ms = now_ms
         self._refused: dict[IncomingConnection, asyncio.TimerHandle] = {}
-        """Connections beyond their address's rate, left alone until they are closed."""
+        """Connections above their address's rate. They stay open and unserved until these timers close them."""
         self._refused_from: Counter[str] = Counter()
         self._memory = RequestMemory(self._config["queued.max.request.bytes"])
         self._retries: dict[Listener, asyncio.TimerHandle] = {}
@@ -68,7 +68,7 @@ class Acceptor:
         self.connections: set[Connection] = set()
 
     def count_by_listener(self) -> dict[str, int]:
-        """Open connections by the listener's name; may be asked for on any thread."""
+        """Return the number of open connections by the listener's name. Any thread may call this."""
         counts = {endpoint.name: 0 for _, endpoint in list(self._sockets)}
         for connection in list(self.connections):
             counts[connection.endpoint.name] = counts.get(connection.endpoint.name, 0) + 1
@@ -79,7 +79,7 @@ class Acceptor:
         return self._current_config()
 
     def bind(self) -> list[Endpoint]:
-        """Bind every listener without accepting yet; the endpoints with their real ports.
+        """Bind every listener without accepting yet; return the endpoints with their real ports.
 
         Raises:
             ConfigError: an address cannot be bound.
@@ -129,12 +129,12 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # Out of file descriptors: serve the connections we have, and look again later. Until one is closed
-                # the listening socket stays readable, and waking for it would take all of the processor.
+                # Out of file descriptors: serve the connections we have and try again later. Until one of them is
+                # closed, the listening socket stays readable, and reacting to it each time would use a whole processor.
                 logger.error("cannot accept a connection on %s, trying again in a second: %s", endpoint, error)
                 self._pause(listener, endpoint)
                 return
-            # A new descriptor is the lowest that is free.
+            # The system gives the lowest free descriptor, so this one tells how many are in use.
             if incoming.descriptor >= self._max_descriptor:
                 incoming.close()
                 logger.error("refusing connections on %s: too few file descriptors are left (ulimit -n)", endpoint)
@@ -152,7 +152,7 @@ class Acceptor:
                 return
 
     def _beyond_rate(self, listener: Listener, endpoint: Endpoint) -> bool:
-        """Whether others have to wait, for connections come faster than ``max.connection.creation.rate``."""
+        """Pause accepting if connections come faster than ``max.connection.creation.rate``; return whether it did."""
         limit = self._config["max.connection.creation.rate"]
         paused_ms = self._rates.paused_ms(limit, self._now_ms()) if limit < MAX_INT else 0
         if paused_ms:
@@ -160,7 +160,10 @@ class Acceptor:
         return paused_ms > 0
 
     def _refuse(self, incoming: IncomingConnection, seconds: float) -> None:
-        """Close later, for a client would be back at once; at once, where its address floods the broker."""
+        """Close a refused connection after ``seconds``, because its client would otherwise reconnect at once.
+
+        Close it now if its address, or the broker, already has as many refused connections open as it may.
+        """
         address = incoming.peer
         if self._refused_from[address] >= REFUSED_PER_ADDRESS or len(self._refused) >= MAX_REFUSED:
             incoming.close()
@@ -203,7 +206,7 @@ class Acceptor:
         self.connect(transport, endpoint)
 
     def connect(self, transport: Transport, endpoint: Endpoint) -> None:
-        """Serve a peer that came through a listener."""
+        """Serve a peer that connected to a listener."""
         connection = Connection(
             self._loop, transport, Session(endpoint, transport.peer), self._dispatcher, self._memory, self._disk,
             self._config["socket.request.max.bytes"], self._closed,

@@ -1,4 +1,4 @@
-"""What a response is made of: bytes, and slices of log segments that `sendfile` sends."""
+"""The parts of a response: bytes, and slices of log segments that `sendfile` sends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Stretch(Protocol):
 
 
 class SlicedFile(Protocol):
-    """An open file. It stays open as long as something refers to it, and knows who reads it on and on."""
+    """An open file. It stays open while something refers to it, and it recognises sequential readers."""
 
     @property
     def fd(self) -> int: ...

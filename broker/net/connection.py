@@ -1,9 +1,9 @@
 """One client connection: its requests are served one at a time, and answered in the order in which they came.
 
-The next frame is dispatched only when the response to the one before has been handed to the transport, which also
-bounds the memory of a client that does not read. The connection puts its parts together: a transport carries bytes, a
-`Reader` makes frames of them, a `Writer` sends responses, a `Throttle` holds a client back that is above a quota, and a
-`Session` says who the client is.
+The next frame is dispatched only when the previous response has been handed to the transport. This also bounds the
+memory that a client can occupy by not reading. The connection consists of a transport, which carries bytes; a `Reader`,
+which splits them into frames; a `Writer`, which sends responses; a `Throttle`, which delays a client that is above a
+quota; and a `Session`, which says who the client is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from broker.net.writer import SliceUnreadableError, Wait, Writer
 logger = logging.getLogger("kafkalog.broker.net")
 
 FRAMES_PER_EVENT = 32
-"""Frames served before other connections get their turn."""
+"""Frames that are served before other connections get their turn."""
 
 
 class Dispatcher(Protocol):
@@ -36,7 +36,8 @@ class Dispatcher(Protocol):
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
         """Serve one request; ``connection.reply`` or ``connection.skip_reply`` must follow, now or later.
 
-        Do not look at the frame later: its memory is for others, unless ``connection.keep_memory`` was called.
+        The frame is valid during this call only, because its memory is reused, unless ``connection.keep_memory`` was
+        called.
 
         Raises:
             BadRequestError: the bytes are no request this broker can follow; the connection is closed.
@@ -44,10 +45,10 @@ class Dispatcher(Protocol):
 
 
 class Cancellable(Protocol):
-    """An operation that a request waits on."""
+    """An operation that a request waits for."""
 
     def cancel(self) -> None:
-        """End without an answer, for nobody waits for it any more."""
+        """End without an answer, because the client no longer waits for one."""
 
 
 class BadRequestError(ValueError):
@@ -89,9 +90,9 @@ class Connection:
         )
         self._writer = Writer(transport, disk, clock.time, on_sent=self._request_done, on_failed=self._write_failed)
         self._unanswered = False
-        """The request under way has no response yet; those before it may still be on their way."""
+        """The current request has no response yet. Earlier responses may still be being sent."""
         self._is_resuming = False
-        """Buffered frames are looked at the next time round the loop."""
+        """Buffered frames are served in the next round of the loop."""
         self.session = session
         self.closed = False
         self.state: Cancellable | None = None
@@ -111,11 +112,11 @@ class Connection:
 
     @property
     def _is_busy(self) -> bool:
-        """Whether the next request waits: for the one under way, for responses to be sent, or for a quota."""
+        """Whether the next request has to wait: for the current one, for responses to be sent, or for a throttle."""
         return self._unanswered or self._throttle.active or self._writer.waits_for is not None
 
     def _serve(self) -> None:
-        """Dispatch whole frames, one after the other, until one has to wait or none is left."""
+        """Dispatch the whole frames in the buffer one by one, until one has to wait or none is left."""
         throttle, writer = self._throttle, self._writer
         if self._unanswered or throttle.active or writer.waits_for is not None:
             return
@@ -124,7 +125,7 @@ class Connection:
         next_frame = reader.frames.next_frame
         writer.is_corked = True
         try:
-            # `_is_busy` written out, for it is asked before each frame.
+            # `_is_busy` is written out here, because it is evaluated before each frame.
             while not (self._unanswered or throttle.active or writer.waits_for is not None or self.closed):
                 if budget == 0:
                     self._schedule_resume()
@@ -159,7 +160,7 @@ class Connection:
             self._reader.resume()
 
     def _request_done(self) -> None:
-        """Go on with the next request, now that all responses are with the transport."""
+        """Continue with the next request, now that the transport has taken all responses."""
         if self._unanswered:
             return
         reader = self._reader
@@ -172,8 +173,8 @@ class Connection:
             self._schedule_resume()
 
     def _go_on(self) -> None:
-        """Serve a client again that was held back."""
-        # At once, though a request that comes next may take long: a client that leaves is to be noticed.
+        """Serve the client again after a throttle."""
+        # Receive at once, even if the next request may take long, so that a disconnect is noticed.
         self._reader.resume()
         if self._writer.waits_for is None:
             self._request_done()
@@ -183,10 +184,10 @@ class Connection:
             logger.error("closing connection from %s: a log segment cannot be read: %s", self.peer, error)
         self.close()
 
-    # -- what handlers call
+    # -- called by handlers
 
     def reply(self, chunks: Iterable[Chunk]) -> None:
-        """Send the response of the request under way; the next request is served once it is on its way."""
+        """Send the response to the current request; the next one is served once the transport has taken it."""
         if self.closed:
             return
         self.state = None
@@ -194,7 +195,7 @@ class Connection:
         self._writer.put(chunks)
 
     def skip_reply(self) -> None:
-        """End the request under way, which has no response (a produce with acks=0)."""
+        """End the current request without a response (a produce with acks=0)."""
         if self.closed:
             return
         self.state = None
@@ -203,24 +204,25 @@ class Connection:
             self._request_done()
 
     def hold_back(self, seconds: float) -> None:
-        """Serve and receive no further request for so long; the response of the one under way goes out (KIP-219).
+        """Receive and serve no further request for ``seconds``; the current response is still sent (KIP-219).
 
-        What the client sends meanwhile waits in the kernel: it takes no memory, and is served though the client leaves.
+        Bytes that the client sends meanwhile wait in the kernel. They take no memory here, and are served later even if
+        the client disconnects.
         """
         if not self.closed:
             self._throttle.hold_back(seconds)
             self._reader.pause()
 
     def keep_memory(self) -> None:
-        """Keep the memory of the frame under way until ``free_memory`` or the response: a worker has a copy of it."""
+        """Keep the current frame's memory counted until ``free_memory`` or the response: a worker has a copy of it."""
         self._reader.keep_copy()
 
     def free_memory(self) -> None:
-        """Give that memory back: the copy is gone, though the request may not be answered yet."""
+        """Give back the memory kept by ``keep_memory``: the copy is gone, even if the request is not answered."""
         self._reader.copy_gone()
 
     def refuse(self, error: FrameError | BadRequestError) -> None:
-        """Close the connection over bytes that cannot be followed, and say so."""
+        """Close the connection because of bytes that cannot be parsed, and log why."""
         logger.warning("closing connection from %s on %s: %s", self.peer, self.endpoint.name, error)
         self.close()
 
@@ -238,17 +240,17 @@ class Connection:
         return max(self._reader.last_active, self._writer.last_active)
 
     def trim(self) -> None:
-        """Give back buffer memory of a connection that has been quiet."""
+        """Give back the buffer memory of an idle connection."""
         if not self._is_busy:
             self._reader.trim()
 
     @property
     def drained(self) -> bool:
-        """No request is under way and no response is unwritten."""
+        """Whether no request is being served and every response is written."""
         return not self._unanswered and self._writer.is_empty
 
     def close(self) -> None:
-        """Close the connection; unsent responses are dropped, and what the request under way waits on is cancelled."""
+        """Close the connection, drop unsent responses, and cancel the operation that the current request waits for."""
         if self.closed:
             return
         self.closed = True

@@ -1,8 +1,8 @@
-"""Slices of files on their way out: are they in memory, and if not, who reads them in.
+"""Reads of file slices that are about to be sent: checks that they are in memory, and reads in missing ones.
 
-A slice that is not in the page cache would make the event loop wait for the disk, and with it every client. So the
-writer asks first, and has a worker read in what is missing. While a part is on its way, a worker reads ahead for a
-client that reads on and on.
+Sending a slice that is not in the page cache would make the event loop, and every client with it, wait for the disk. So
+the writer asks first, and a worker reads in what is missing. While a part is being sent, a worker reads ahead for a
+client that reads sequentially.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from broker.system import page_cache
 from broker.system.workers import Workers
 
 MAX_READING_AHEAD = 4
-"""Workers of a broker that read ahead at once; the others are for those who wait."""
+"""Workers of a broker that read ahead at a time. The others stay free for reads that a client waits for."""
 
 RunOnWorker: TypeAlias = Callable[[Callable[[], None], Callable[[BaseException | None], None]], None]
-"""Runs the first function on a worker, and later calls the second on the loop with the first one's error, if any."""
+"""Runs the first function on a worker, then calls the second on the loop with the first one's error or None."""
 
 
 def on_workers(workers: Workers) -> RunOnWorker:
-    """Run work on the broker's workers."""
+    """Return a `RunOnWorker` that uses the broker's workers."""
 
     def run(work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         workers.run(work).add_done_callback(lambda future: done(future.exception()))
@@ -31,7 +31,7 @@ def on_workers(workers: Workers) -> RunOnWorker:
 
 
 class DiskReads:
-    """The reads of a broker's connections. One serves all of them, and bounds what they take of the workers.
+    """Read file slices for all connections of a broker, and bound how many workers that occupies.
 
     Args:
         run: runs work on a worker.
@@ -62,11 +62,11 @@ class DiskReads:
         """Have a worker read bytes of a slice's file into memory; ``done`` is called later, with an error if any."""
         file = piece.file
         file.missed(position, length)
-        # With the file itself, not its descriptor, which may be another's once the slice is gone.
+        # Keep the file, not its descriptor: the descriptor may be reused for another file once the slice is gone.
         self._run(lambda: self._read_in(file.fd, position, length), done)
 
     def read_ahead(self, piece: FileSlice, position: int, length: int) -> None:
-        """Let the disk go on while these bytes of a slice are sent, if the client reads on and on."""
+        """Have a worker read what follows these bytes while they are sent, if the client reads sequentially."""
         if self._reading_ahead >= MAX_READING_AHEAD:
             return
         file = piece.file
@@ -75,7 +75,7 @@ class DiskReads:
             return
 
         def done(_: BaseException | None) -> None:
-            # An error is met again by the reader who comes there.
+            # The reader that needs these bytes will get the error again.
             self._reading_ahead -= 1
             stretch.done()
 

@@ -1,4 +1,4 @@
-"""What connections need of an event loop. An asyncio loop has it; a simulation brings its own."""
+"""The types of what connections use of an event loop. An asyncio loop has them; a simulation has its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """A call that lies ahead."""
+    """A scheduled call."""
 
     def cancel(self) -> None: ...
 
@@ -16,7 +16,7 @@ class Clock(Protocol):
     """Time, and calls at a later time."""
 
     def time(self) -> float:
-        """Return seconds that go on evenly."""
+        """Return the seconds of a monotonic clock."""
 
     def call_soon(self, callback: Callable[[], None], /) -> object: ...
 
@@ -24,7 +24,7 @@ class Clock(Protocol):
 
 
 class Poller(Protocol):
-    """Calls back while a descriptor is ready, each time round the loop."""
+    """Calls back in each round of the loop while a descriptor is ready."""
 
     def add_reader(self, fd: int, callback: Callable[[], None], /) -> object: ...
 

@@ -1,9 +1,9 @@
 """Request framing: a 4-byte big-endian size, then that many bytes. Pure: no sockets.
 
 A frame's claimed size is checked against the configured maximum at once, and memory is taken only as bytes arrive: a
-buffer grows to at most 1 MiB ahead of what was received, so a peer that claims 100 MiB and sends nothing costs 1 MiB.
-Beyond that it doubles. A large buffer is a mapping, to which the kernel adds pages without moving a byte: to copy
-64 MiB would keep other connections waiting for 100 ms.
+buffer first grows to 1 MiB, so a peer that claims 100 MiB and sends nothing costs 1 MiB. After that it doubles whenever
+it is full. A large buffer is an anonymous memory mapping, which the kernel can extend without copying. Copying 64 MiB
+would make other connections wait for 100 ms.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BASE_CAPACITY = 32 * 1024
 GROWTH_STEP = 1024 * 1024
 LARGE_FRAME = 64 * 1024
 MAPPED_FROM = 2 * GROWTH_STEP
-"""Bytes from which on a buffer is a mapping."""
+"""Buffers of at least so many bytes are memory mappings."""
 
 
 _HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
@@ -26,7 +26,7 @@ _TLS_HANDSHAKE = b"\x16\x03"
 
 
 class FrameError(ValueError):
-    """A frame size that is negative or above the maximum: the stream cannot be followed any further."""
+    """A frame size is negative or above the maximum, so the rest of the stream cannot be parsed."""
 
 
 class FrameBuffer:
@@ -58,15 +58,15 @@ class FrameBuffer:
 
     @property
     def is_receiving(self) -> bool:
-        """Whether the size of a frame is known whose end has not been received."""
+        """Whether a frame's size has been received, but not yet all of its bytes."""
         return self._needed > 0
 
     def wanted(self) -> int:
-        """Bytes of memory beyond the base that the frame being received takes once it is whole; no fewer than now."""
+        """Return the bytes beyond the base that the buffer needs for the whole frame; at least what it has now."""
         return max(self._needed, len(self._buffer)) - BASE_CAPACITY
 
     def window(self) -> memoryview:
-        """Where the next bytes go; empty when the buffer is full of frames that were not taken."""
+        """Return the view to receive the next bytes into; empty when the buffer is full of frames not yet taken."""
         start, end = self._start, self._end
         needed = self._needed
         if start == end:
@@ -89,7 +89,7 @@ class FrameBuffer:
         self._end += count
 
     def next_frame(self) -> memoryview | None:
-        """The next whole frame without its size, or None when more bytes are needed.
+        """Return the next whole frame without its size, or None when more bytes are needed.
 
         Raises:
             FrameError: the size is negative or above the maximum.
@@ -113,7 +113,7 @@ class FrameBuffer:
         return self._view[start + 4 : start + 4 + size]
 
     def shrink(self) -> int:
-        """Give back memory beyond the base when nothing is buffered; returns the bytes given back."""
+        """Give back the memory beyond the base if nothing is buffered; return the number of bytes given back."""
         if self._start != self._end or len(self._buffer) == BASE_CAPACITY:
             return 0
         freed = len(self._buffer) - BASE_CAPACITY
@@ -122,7 +122,7 @@ class FrameBuffer:
         return freed
 
     def fit(self) -> int:
-        """Give back memory beyond the base that holds no bytes; returns the bytes given back."""
+        """Give back the unused memory beyond the base; return the number of bytes given back."""
         capacity = max(BASE_CAPACITY, self._end - self._start)
         freed = len(self._buffer) - capacity
         if freed > 0:
@@ -149,11 +149,11 @@ class FrameBuffer:
         self._start, self._end = 0, pending
 
     def _extend(self, capacity: int) -> bool:
-        """Add pages to a mapping; whether that could be done."""
+        """Extend the mapping to ``capacity`` bytes; return whether that succeeded."""
         if not isinstance(self._buffer, mmap.mmap):
             return False
         self._view.release()
-        # Somebody looks into it still, or the system cannot do it.
+        # Fails while another view of the buffer exists, or where the system cannot extend mappings.
         with suppress(BufferError, SystemError, OSError):
             self._buffer.resize(capacity)
         self._view = memoryview(self._buffer)
@@ -168,7 +168,7 @@ def _mapping(capacity: int) -> mmap.mmap:
 
 
 def _other_protocol(head: bytes) -> str:
-    """What to add when the first bytes look like another protocol's: its name and the remedy."""
+    """Return what the error message adds when the first bytes belong to another protocol: its name and a remedy."""
     if head.startswith(_TLS_HANDSHAKE):
         return (
             "; it looks like a TLS handshake: this listener is PLAINTEXT; set security.protocol=PLAINTEXT in the client"

@@ -1,4 +1,4 @@
-"""Addresses of hosts: a name server that does not answer keeps nothing else waiting, and is not waited for for long."""
+"""Looks up the addresses of hosts, for a bounded time, without blocking the event loop or its workers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from collections.abc import Iterable
 logger = logging.getLogger("kafkalog.broker.net")
 
 PATIENCE_S = 5.0
-"""How long a name server may take; who asks for many names waits no longer for all of them."""
+"""How long one call of `HostLookup.addresses_of` waits for the name server, for all of its names together."""
 AT_ONCE = 4
 
 
 class HostLookup:
-    """Looks up addresses on threads of its own, few at once, which a stop does not wait for."""
+    """Look up addresses on daemon threads, at most `AT_ONCE` at a time. Stopping the broker does not wait for them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, patience_s: float = PATIENCE_S) -> None:
         self._loop = loop
@@ -25,7 +25,7 @@ class HostLookup:
         self._free = asyncio.Semaphore(AT_ONCE)
 
     async def addresses_of(self, hosts: Iterable[str]) -> dict[str, str]:
-        """The first address of each host that has one and is found in time."""
+        """Return the first address of each host that has one and is found in time."""
         found: dict[str, str] = {}
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience_s):
@@ -40,7 +40,7 @@ class HostLookup:
         answer: asyncio.Future[str | None] = self._loop.create_future()
 
         def settle(address: str | None) -> None:
-            # The slot is the thread's, which goes on though nobody waits for it any more.
+            # The slot belongs to the thread, which keeps running even when nobody waits for it any more.
             self._free.release()
             if not answer.done():
                 answer.set_result(address)

@@ -1,18 +1,18 @@
 """A broker's link to another broker, on the event loop: requests go out, and futures get their responses.
 
 A `Link` belongs to one address. It connects when there is something to send, negotiates versions, authenticates where
-that is configured, and keeps a bounded number of requests in flight, in the order in which they were given. After a
-failure it connects anew, with a growing pause between attempts. The protocol is that of ``kafkalog.protocol.wire``. A
-response is received straight into a buffer of its own, and the records in it are views of that buffer.
+that is configured, and keeps a bounded number of requests in flight, in the order of ``send`` calls. After a failure it
+reconnects, with a growing pause between attempts. The protocol is implemented by ``kafkalog.protocol.wire``. Each
+response is received directly into its own buffer, and the records in it are views of that buffer.
 
-A link never sends a request twice. When a connection fails, so do all requests that wait for it, and the caller decides
-what to do. Whether the peer acted on a request that was in flight is unknown.
+A link never sends a request twice. When a connection fails, all requests that wait for it fail too, and the caller
+decides what to do. Whether the peer acted on a request that was in flight is unknown.
 
 The kind of error matters to a cluster. `LinkRefusedError` is evidence that no process listens at the address.
 `LinkTimeoutError` is evidence of nothing: the peer may be slow, or the network between.
 
-A link takes everything from outside: the event loop with its clock, workers for long computations, chance for the
-pauses, and a `Dialer` that opens connections. All calls belong to the loop's thread.
+A link is given everything it uses: the event loop with its clock, workers for long computations, a random number
+generator for the pauses, and a `Dialer` that opens connections. Call its methods on the loop's thread only.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class LinkSettings:
     """How a link behaves; durations in seconds.
 
     Attributes:
-        client_id: What requests carry as the client's id.
+        client_id: The client id in each request's header.
         connect_timeout: For opening a connection, negotiation and authentication together.
-        request_timeout: From the moment a request is given to its response, unless the request says otherwise.
-        max_response_bytes: A longer response ends the connection before memory is taken for it.
-        max_in_flight: So many requests are sent at once; more of them wait for their turn.
+        request_timeout: From the call of ``send`` to the response, unless the call names another time.
+        max_response_bytes: A longer response closes the connection before memory is taken for it.
+        max_in_flight: The number of requests that may await their responses; further ones are queued.
         backoff: The pause after the first failed attempt to connect; it doubles with each one that follows.
         backoff_max: The longest pause.
     """
@@ -70,7 +70,7 @@ class LinkSettings:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A request that was given and is not sent yet; without a message, one who waits for the connection alone."""
+    """A request that is queued and not sent yet. Without a message, it is a call of ``connect``."""
 
     message: Request | None
     max_version: int | None
@@ -83,7 +83,7 @@ class _Waiting:
 
 
 class Link:
-    """Requests to the broker at ``host``:``port``.
+    """Send requests to the broker at ``host``:``port``.
 
     Args:
         host: The peer's host.
@@ -91,8 +91,8 @@ class Link:
         settings: How the link behaves.
         loop: The event loop on which it runs.
         workers: Computes SCRAM's proofs.
-        chance: Spreads the pauses of several links.
-        network: Opens connections; by the loop's own sockets unless given.
+        chance: Varies the pauses, so that links do not all reconnect at the same moment.
+        network: Opens connections; the loop's own sockets by default.
         make_mechanism: Makes a SASL mechanism for each connection, where the listener wants SASL.
     """
 
@@ -136,12 +136,12 @@ class Link:
 
     @property
     def in_flight(self) -> int:
-        """Requests that were sent, and whose responses have not come."""
+        """The number of requests that were sent and have no response yet."""
         return 0 if self._channel is None else self._channel.in_flight
 
     @property
     def waiting(self) -> int:
-        """Requests that are not sent yet. Their number is not bounded: the caller bounds what it gives at once."""
+        """The number of requests that are not sent yet. It has no bound; the caller limits what it sends at a time."""
         return len(self._waiting)
 
     def version_of(self, request_class: type[Request], max_version: int | None = None, min_version: int = 0) -> int:
@@ -156,13 +156,13 @@ class Link:
         return self._channel.version_of(request_class, max_version, min_version)
 
     async def connect(self, *, timeout: float | None = None) -> None:
-        """Wait until there is a connection, which is made where there is none. Raises as `send` says."""
+        """Wait until there is a connection, opening one if needed. Raises the errors that `send` lists."""
         await self._give(_Waiting(None, None, 0, self._loop.create_future()), timeout)
 
     async def request(
         self, message: Request, *, timeout: float | None = None, max_version: int | None = None, min_version: int = 0
     ) -> Any:
-        """Send a request, and wait for its response; see `send`."""
+        """Send a request and wait for its response; see `send`."""
         return await self.send(message, timeout=timeout, max_version=max_version, min_version=min_version)
 
     def send(
@@ -170,8 +170,8 @@ class Link:
     ) -> asyncio.Future[Any]:
         """Send a request as soon as its turn comes.
 
-        Cancelling the future forgets a request that is not sent yet; the response to one that is sent is dropped.
-        Errors that the response reports are left to the caller.
+        Cancelling the future drops a request that is not sent yet; if it is sent already, its response is dropped.
+        Error codes in the response are left to the caller.
 
         Args:
             message: The request; it must not change until the response has come.
@@ -180,8 +180,8 @@ class Link:
             min_version: The oldest version to speak.
 
         Returns:
-            A future, which gets the response; or, as an exception, a `LinkError`, an ``UnsupportedVersionError`` where
-            the two sides share no version, or an ``EncodeError`` for a value that does not fit its field.
+            A future of the response. Its exception is a `LinkError`, an ``UnsupportedVersionError`` if the two sides
+            share no version, or an ``EncodeError`` for a value that does not fit its field.
 
         Raises:
             LinkClosedError: The link was closed before.
@@ -189,7 +189,7 @@ class Link:
         return self._give(_Waiting(message, max_version, min_version, self._loop.create_future()), timeout)
 
     async def close(self) -> None:
-        """Close the connection, and fail everything that waits; returns once nothing of the link runs any more."""
+        """Close the connection and fail all waiting requests; return once none of the link's tasks runs any more."""
         self._closed = True
         failure = LinkClosedError(f"the link to {self.peer} was closed")
         connecting, channel = self._connecting, self._channel
@@ -210,7 +210,7 @@ class Link:
         timer = self._loop.call_later(patience, self._time_out, request)
 
         def settle(response: asyncio.Future[Any]) -> None:
-            # What the caller cancels in flight is still due: without a timer nobody would miss it.
+            # A request that the caller cancels in flight still occupies the connection, so its timer has to stay.
             if not response.cancelled():
                 timer.cancel()
 
@@ -220,7 +220,7 @@ class Link:
         return request.response
 
     def _pump(self) -> None:
-        """Send what may be sent now; connect where there is no connection."""
+        """Send the requests that may be sent now; start connecting if there is no connection."""
         waiting = self._waiting
         while waiting:
             request = waiting[0]
@@ -253,7 +253,10 @@ class Link:
             response.set_exception(error)
 
     def _time_out(self, request: _Waiting) -> None:
-        """The request's time is over. What would come on its connection until it is answered would wait, too."""
+        """Fail a request whose time is over.
+
+        If it is in flight, close its connection, because later responses would have to wait for its response.
+        """
         channel, response = self._channel, request.response
         if request in self._waiting:
             self._waiting.remove(request)
@@ -276,9 +279,9 @@ class Link:
     # Connections
 
     def _changed(self, channel: Channel) -> None:
-        """A channel has room, or has failed."""
+        """React to a channel that has room for a request or has failed."""
         if channel is not self._channel:
-            # It is being opened, which sees to its failure; or it was replaced.
+            # It is still being opened, and `_open` handles its failure; or it was replaced.
             return
         if channel.failure is not None:
             self._channel = None

@@ -21,15 +21,15 @@ from kafkalog.protocol.wire.core import Answer, State, Wire
 from kafkalog.protocol.wire.errors import AuthenticationFailedError, ConnectionEndedError, RemoteProtocolError
 
 _JOIN_BELOW = 1 << 16
-"""Frames shorter than this are joined: copying them costs less than a second write."""
+"""Chunks of frames shorter than this are joined, because copying them costs less than a second write."""
 _SESSION_USE = 0.85
-"""So much of a session is used; the rest is for requests that are under way when it ends."""
+"""The share of a session's lifetime that is used. The rest is left for requests still in flight at its end."""
 _SESSION_LEAST_S = 1.0
-"""No peer has new connections made more often than this by announcing short sessions."""
+"""The shortest time a session is used, so that a peer cannot force constant reconnects by short sessions."""
 
 
 class Channel(asyncio.BufferedProtocol):
-    """A connection's protocol on the event loop. It fails once, and with it all requests that are in flight.
+    """Run a connection's protocol on the event loop. It fails once, together with all requests in flight.
 
     Args:
         loop: The event loop.
@@ -39,22 +39,22 @@ class Channel(asyncio.BufferedProtocol):
 
     def __init__(self, loop: asyncio.AbstractEventLoop, wire: Wire, changed: Callable[[], None]) -> None:
         self.failure: LinkError | None = None
-        """Why the channel is of no more use."""
+        """Why the channel failed; None while it works."""
         self.closed: asyncio.Future[None] = loop.create_future()
-        """Done once the transport has let go of the socket; for ever pending where none was made."""
+        """Done once the transport has closed the socket; pending for ever if no transport was made."""
         self._loop = loop
         self._wire = wire
         self._changed = changed
         self._transport: asyncio.Transport | None = None
         self._step: asyncio.Future[None] | None = None
-        """Waits for a step of the handshake to be answered."""
+        """The response to the current step of the handshake."""
         self._in_flight: deque[asyncio.Future[Any]] = deque()
         self._takes_more = True
         self._session_ends = float("inf")
 
     @property
     def in_flight(self) -> int:
-        """Requests whose responses have not come."""
+        """The number of requests without a response."""
         return len(self._in_flight)
 
     @property
@@ -64,7 +64,7 @@ class Channel(asyncio.BufferedProtocol):
 
     @property
     def expired(self) -> bool:
-        """Whether the authenticated session is about to end (KIP-368), so that a new connection is due."""
+        """Whether the authenticated session is about to end (KIP-368), so that a new connection is needed."""
         return self._loop.time() >= self._session_ends
 
     @property
@@ -73,7 +73,7 @@ class Channel(asyncio.BufferedProtocol):
         return self._transport is not None
 
     def version_of(self, request_class: type[Request], max_version: int | None, min_version: int) -> int:
-        """Choose the newest version that both sides speak; UnsupportedVersionError where there is none."""
+        """Choose the newest version that both sides speak; raise UnsupportedVersionError if there is none."""
         return self._wire.version_of(request_class, max_version, min_version)
 
     async def shake_hands(self, workers: Workers) -> None:
@@ -102,7 +102,8 @@ class Channel(asyncio.BufferedProtocol):
     async def _proceed(self, workers: Workers) -> list[Chunk]:
         if self._wire.state is State.NEGOTIATING:
             return self._wire.proceed()
-        # SCRAM computes for as long as the peer says. Nothing else may touch the wire meanwhile.
+        # SCRAM's computation takes as long as the peer's iteration count demands. Nothing else may use the wire
+        # meanwhile.
         assert self._transport is not None
         self._transport.pause_reading()
         try:
@@ -111,7 +112,7 @@ class Channel(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def send(self, message: Request, version: int, response: asyncio.Future[Any]) -> None:
-        """Send a request; ``response`` gets its response, or what kept it from coming."""
+        """Send a request; ``response`` gets its response or the error that prevented it."""
         chunks = self._wire.send(message, version)
         self._in_flight.append(response)
         self._write(chunks)
@@ -135,7 +136,7 @@ class Channel(asyncio.BufferedProtocol):
                 future.set_exception(failure.copy())
         self._changed()
 
-    # What the transport calls
+    # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -183,7 +184,7 @@ class Channel(asyncio.BufferedProtocol):
         reason = getattr(exc, "strerror", None) or exc or "it was closed"
         self.fail(LinkBrokenError(f"connection to {self._wire.peer}: {reason}"))
 
-    # Inside
+        # Internals
 
     def _check(self) -> None:
         if self.failure is not None:

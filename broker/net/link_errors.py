@@ -12,7 +12,7 @@ class LinkError(Exception):
     """Base of the errors of a `Link`; the message names the peer."""
 
     def copy(self) -> Self:
-        """Make another error that says the same, for another waiter; this one is its cause."""
+        """Make an error with the same message for another waiter; this one is its cause."""
         made = type(self)(*self.args)
         made.__cause__ = self
         return made
@@ -31,7 +31,7 @@ class LinkBrokenError(LinkError):
 
 
 class LinkProtocolError(LinkError):
-    """The peer broke the protocol; probably it is no broker."""
+    """The peer violated the protocol; probably it is not a broker."""
 
 
 class LinkAuthenticationError(LinkError):

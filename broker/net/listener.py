@@ -1,4 +1,4 @@
-"""Listener sockets: the interface, and the one by the system's sockets."""
+"""Listening sockets: the interface, and its implementation by the system's sockets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.net.transport.plain import PlainTransport
 
 
 class IncomingConnection(Protocol):
-    """A connection that a peer has opened, and that is not served yet."""
+    """A connection that a peer has opened and that is not served yet."""
 
     @property
     def peer(self) -> str:
@@ -23,21 +23,21 @@ class IncomingConnection(Protocol):
 
     @property
     def descriptor(self) -> int:
-        """The number of the file descriptor that it takes, -1 where it takes none."""
+        """The number of its file descriptor, or -1 if it has none."""
 
     def open(self, send_buffer_bytes: int, receive_buffer_bytes: int) -> Transport:
-        """Begin to serve it.
+        """Return a transport to serve the connection by.
 
         Args:
             send_buffer_bytes: ``SO_SNDBUF``; not positive leaves it to the system.
             receive_buffer_bytes: ``SO_RCVBUF``; not positive leaves it to the system.
 
         Raises:
-            OSError: the peer is gone already. The connection is closed.
+            OSError: the peer has already disconnected. The connection is closed.
         """
 
     def close(self) -> None:
-        """Close it without having served it."""
+        """Close the connection without serving it."""
 
 
 class Listener(Protocol):
@@ -45,10 +45,10 @@ class Listener(Protocol):
 
     @property
     def port(self) -> int:
-        """The port it is bound to."""
+        """The port that the socket is bound to."""
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call back each time round the loop while connections wait to be accepted."""
+        """Call back in each round of the loop while connections wait to be accepted."""
 
     def unwatch(self) -> None:
         """End ``watch``."""
@@ -57,12 +57,12 @@ class Listener(Protocol):
         """Accept a connection.
 
         Raises:
-            BlockingIOError: none waits.
-            OSError: none can be accepted now, for want of file descriptors, say.
+            BlockingIOError: no connection waits. OSError: no connection can be accepted now, for example because no
+                file descriptor is left.
         """
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
 
 
 class SocketConnection:
@@ -130,7 +130,7 @@ _REMEDIES = {
     errno.EADDRINUSE: "Is another broker running there? Stop it, or choose another port in listeners",
     errno.EACCES: "Ports below 1024 need privileges; choose another port in listeners",
 }
-"""What to do about it, by errno."""
+"""What the user can do about a failed bind, by errno."""
 
 
 def _listen(endpoint: Endpoint, backlog: int) -> socket.socket:

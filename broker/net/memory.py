@@ -1,18 +1,17 @@
 """The bound on memory for requests over all connections (``queued.max.request.bytes``).
 
-Counted is what a request takes beyond the `BASE_CAPACITY` (32 KiB) of buffer that every connection has: the whole of
-it from when its size is known, until its handler is done with its bytes. A request whose handler has read it and waits
-for something (a produce for its acknowledgement, a join for the other members) is not counted any more; what it was
-decoded to never is. Source: Kafka's ``SimpleMemoryPool``, and ``KafkaRequestHandler``, which releases a request's
-buffer when its handler returns.
+A request counts for the memory that it needs beyond the `BASE_CAPACITY` (32 KiB) of buffer that every connection has.
+It counts in full as soon as its size is known, and until its handler has finished with its bytes. A request whose
+handler has read it and waits for something (a produce for its acknowledgement, a join for the other members) no longer
+counts. Decoded objects never count. Source: Kafka's ``SimpleMemoryPool``, and ``KafkaRequestHandler``, which releases a
+request's buffer when its handler returns.
 
-Guaranteed, where there is a limit: less than the limit and one request is taken, that request being the largest one
-that was admitted. All buffers together hold no more than that and 32 KiB for each connection; and while one of them
-grows, its old bytes too.
+If there is a limit, less than the limit plus the size of the largest admitted request is taken at any time. All buffers
+together hold no more than that plus 32 KiB for each connection; while a buffer grows, its old bytes come on top.
 
-Connections do not wait for one another for ever: a connection receives one request at a time, has given back what the
-one before took when it asks for the next, and asks for all of it at once. So a connection that waits has taken nothing,
-and one that has taken something waits for its client or for a worker only.
+There is no deadlock. A connection receives one request at a time, gives back the memory of the previous request before
+it asks for the next, and asks for all of it at once. So a connection that waits for memory holds none, and a connection
+that holds memory waits only for its client or for a worker.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from collections.abc import Callable
 
 
 class RequestMemory:
-    """Counts bytes taken. A share that is refused is given its bytes when some come free, in order of asking.
+    """Count the bytes taken. Refused shares get their bytes in the order of their requests, when memory is given back.
 
-    As in Kafka's memory pool, a request is admitted while any memory is left, so the bound may be passed by one
-    request; otherwise a request larger than the bound could never be served.
+    As in Kafka's memory pool, a request is admitted while any memory is left, so the limit may be exceeded by one
+    request. Otherwise a request larger than the limit could never be served.
 
     Attributes:
-        limit: the bytes that may be taken; 0 or less for no limit.
+        limit: the number of bytes that may be taken; 0 or less for no limit.
         bounded: whether there is a limit.
-        used: the bytes taken by all shares.
+        used: the number of bytes taken by all shares.
     """
 
     __slots__ = ("_waiting", "bounded", "limit", "used")
@@ -40,10 +39,10 @@ class RequestMemory:
         self.bounded = limit > 0
         self.used = 0
         self._waiting: OrderedDict[Share, int] = OrderedDict()
-        """Bytes that shares wait for; none waits while any memory is left."""
+        """The bytes that each share waits for. No share waits while any memory is left."""
 
     def share(self, on_granted: Callable[[], None]) -> Share:
-        """Return the share of one connection; ``on_granted`` is called when it has got what it waited for."""
+        """Return the share of one connection; ``on_granted`` is called when it gets the bytes that it waited for."""
         return Share(self, on_granted)
 
     def _grant(self) -> None:
@@ -55,10 +54,10 @@ class RequestMemory:
 
 
 class Share:
-    """What one connection has taken of the memory.
+    """The memory that one connection has taken.
 
     Attributes:
-        taken: bytes taken; a part of the memory's ``used``.
+        taken: the number of bytes taken; a part of the memory's ``used``.
     """
 
     __slots__ = ("_memory", "_on_granted", "taken")
@@ -70,14 +69,14 @@ class Share:
 
     @property
     def waits(self) -> bool:
-        """Whether it was refused bytes, and will be given them."""
+        """Whether the share was refused bytes and will get them later."""
         return self in self._memory._waiting
 
     def take(self, count: int) -> bool:
-        """Take ``count`` bytes more; False if none are left.
+        """Take ``count`` more bytes; return False if no memory is left.
 
-        They are taken once some are, unless the share is closed before, and ``on_granted`` is called. A share has one
-        place among those that wait, however often it asks.
+        In that case they are taken once memory is given back, unless the share is closed first, and ``on_granted`` is
+        called. A share has one place in the queue, however often it asks.
         """
         memory = self._memory
         if memory.bounded and memory.used >= memory.limit:
@@ -96,7 +95,7 @@ class Share:
             self._memory._grant()
 
     def close(self) -> None:
-        """Wait for nothing any more, for the connection has closed. What is taken is given back by ``keep``."""
+        """Stop waiting, because the connection has closed. The bytes taken are given back by ``keep``."""
         self._memory._waiting.pop(self, None)
         self._on_granted = _nothing
 

@@ -1,4 +1,4 @@
-"""The network as a broker sees it: connections out, and listeners; and the one by the system's sockets."""
+"""The network as a broker sees it: outgoing connections and listeners. The interface, and plain TCP."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 class Dialer(Protocol):
-    """Opens connections. A simulator has its own, and so has a transport that puts TLS below the protocol."""
+    """Opens connections. A simulator has its own implementation, and so has a transport that puts TLS below."""
 
     async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
-        """Open a connection to ``host``:``port``, and give it a protocol that ``make_protocol`` makes.
+        """Open a connection to ``host``:``port`` with the protocol that ``make_protocol`` makes.
 
-        The caller bounds the time. The transport reads into a ``BufferedProtocol``'s own buffers.
+        The caller limits the time. The transport reads into the buffers of a ``BufferedProtocol``.
 
         Raises:
             ConnectionRefusedError: Each address of the host refused the connection.
@@ -31,10 +31,10 @@ class Dialer(Protocol):
 
 
 class Network(Dialer, Protocol):
-    """Opens connections, and accepts those of others."""
+    """Opens connections and binds listeners."""
 
     def listen(self, endpoint: Endpoint, backlog: int) -> Listener:
-        """Bind a listener, without accepting yet.
+        """Bind a listener without accepting yet.
 
         Raises:
             ConfigError: The address cannot be bound.
@@ -74,7 +74,7 @@ class LoopNetwork:
         return await self._lookup.addresses_of(hosts)
 
     async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
-        """See `Dialer`. The host's addresses are tried one after the other."""
+        """See `Dialer`. Tries the host's addresses one after the other."""
         failures: list[OSError] = []
         for family, address in await self._addresses(host, port):
             try:
@@ -87,7 +87,7 @@ class LoopNetwork:
             except BaseException:
                 connected.close()
                 raise
-        # A refusal proves something only if it is the answer of every address.
+        # A refusal proves that nothing listens only if every address refused.
         raise next((each for each in failures if not isinstance(each, ConnectionRefusedError)), failures[0])
 
     async def _addresses(self, host: str, port: int) -> list[tuple[int, Any]]:

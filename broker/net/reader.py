@@ -1,7 +1,7 @@
-"""The receiving half of a connection: bytes in, frames out, within the memory for requests.
+"""The receiving half of a connection: receives bytes and splits them into frames, within the memory for requests.
 
-A frame's memory is taken before its bytes are received. Where none is left, or where the buffer is full of frames that
-wait for the request under way, the reader stops receiving, so that TCP pushes back on the client.
+A frame's memory is taken before its bytes are received. If no memory is left, or if the buffer is full of frames that
+wait for the current request, the reader stops receiving, so that TCP slows the client down.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from broker.net.transport.interface import Transport
 
 
 class Reader:
-    """Receives into a `FrameBuffer` and accounts for its memory.
+    """Receive into a `FrameBuffer` and account for its memory.
 
     Args:
-        on_received: called when bytes have come; whole frames may be among them.
-        on_end: called when the peer sends nothing any more, or the transport is broken.
+        on_received: called when bytes were received, which may complete frames.
+        on_end: called when the peer has closed its side, or the transport is broken.
 
     Attributes:
-        frames: what was received.
-        is_bounded: whether memory is to be given back as soon as requests are done with it, for others may wait for it;
-            otherwise the buffer keeps its size for the next frame.
-        is_receiving: whether bytes are received as they come.
-        last_active: the time when bytes came last.
+        frames: the buffer of received bytes.
+        is_bounded: whether memory is given back as soon as requests are done with it, because other connections may
+            wait for it; otherwise the buffer keeps its size for the next frame.
+        is_receiving: whether the reader receives bytes; False while it is paused.
+        last_active: the time at which bytes were last received.
     """
 
     __slots__ = (
@@ -53,7 +53,7 @@ class Reader:
         self._on_received = on_received
         self._on_end = on_end
         self._is_copied = False
-        """The share is for a copy of the frame under way, which outlives its bytes in the buffer."""
+        """The share counts for a copy of the current frame, which outlives its bytes in the buffer."""
         self._is_closed = False
         self.frames = FrameBuffer(max_request)
         self.is_receiving = False
@@ -61,22 +61,22 @@ class Reader:
 
     @property
     def taken(self) -> int:
-        """Bytes of memory taken: for the buffer beyond its base, and for what is to come of the frame in it."""
+        """The bytes of memory taken: for the buffer beyond its base, and for the rest of the frame being received."""
         return self._share.taken
 
     @property
     def waits_for_memory(self) -> bool:
-        """Whether the next bytes are received once other connections have given memory back."""
+        """Whether receiving waits until other connections give memory back."""
         return self._share.waits
 
     def resume(self) -> None:
-        """Receive bytes as they come."""
+        """Start to receive bytes."""
         if not self.is_receiving:
             self.is_receiving = True
             self._transport.watch_readable(self._on_readable)
 
     def pause(self) -> None:
-        """Leave what comes with the kernel."""
+        """Stop receiving; further bytes wait in the kernel."""
         if self.is_receiving:
             self.is_receiving = False
             self._transport.unwatch_readable()
@@ -112,11 +112,11 @@ class Reader:
     # -- memory
 
     def keep_copy(self) -> None:
-        """Keep what is taken until the frame's copy is gone or the request is answered."""
+        """Keep the memory taken until the frame's copy is gone or the request is answered."""
         self._is_copied = self.is_bounded and self._share.taken > 0
 
     def copy_gone(self) -> None:
-        """Give back what was kept for a copy, though the request may not be answered yet."""
+        """Give back the memory kept for a copy, even if the request is not answered yet."""
         if not self._is_copied:
             return
         self._is_copied = False
@@ -126,11 +126,12 @@ class Reader:
             self._give_back()
 
     def release(self, is_answered: bool, is_quiet: bool = False) -> None:
-        """Give back memory that no frame takes any more, before the next frame is begun.
+        """Give back memory that no frame needs any more, before the next frame is received.
 
         Args:
-            is_answered: the request under way has its response, so nobody needs its copy.
-            is_quiet: the client is to send nothing for a while, so the buffer is not needed whatever the bound.
+            is_answered: whether the current request has its response, so that its copy is no longer needed.
+            is_quiet: whether nothing is received for a while, so that the buffer is not needed even without a
+                bound.
         """
         if is_answered:
             self._is_copied = False
@@ -138,7 +139,7 @@ class Reader:
             self._give_back()
 
     def trim(self) -> None:
-        """Give back the buffer, except for its base, where nothing is under way on the connection."""
+        """Give back the buffer, except for its base, if no frame is in it."""
         if self.frames.shrink():
             self.release(is_answered=True, is_quiet=True)
 
@@ -153,10 +154,11 @@ class Reader:
     # -- end of life
 
     def close(self, is_answered: bool) -> None:
-        """Receive nothing any more. Give all memory back, unless a worker has a copy of a frame.
+        """Stop receiving for good. Give all memory back, unless a worker has a copy of a frame.
 
         Args:
-            is_answered: the request under way has its response, though it may not be sent: nobody needs its copy.
+            is_answered: whether the current request has its response, sent or not, so that its copy is not
+                needed.
         """
         self.pause()
         self._is_closed = True

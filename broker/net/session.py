@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection: what the connection's requests are answered by."""
+"""Who is at the other end of a connection: its listener, address, principal and client software."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from broker.config.listeners import Endpoint
 
 USER_TYPE = "User"
 UNKNOWN_SOFTWARE = "unknown"
-"""The name and version of a client's software until it tells them in ApiVersions, as in Kafka (KIP-511)."""
+"""The name and version of a client's software until its ApiVersions request states them, as in Kafka (KIP-511)."""
 
 
 class Principal(NamedTuple):
-    """Whose requests they are, in Kafka's form: ``User:alice``."""
+    """The authenticated sender of requests, in Kafka's form: ``User:alice``."""
 
     principal_type: str
     name: str
@@ -26,13 +26,13 @@ ANONYMOUS = Principal(USER_TYPE, "ANONYMOUS")
 
 
 class Session:
-    """A connection's listener, peer and principal, and what its client says of itself.
+    """A connection's listener, peer and principal, and the software that its client reports.
 
     Attributes:
         endpoint: the listener that the connection came through.
         peer: the address of the peer, without its port.
-        principal: who the requests are from.
-        mechanism: the SASL mechanism that the client uses; None where the listener asks for none.
+        principal: who sends the requests.
+        mechanism: the SASL mechanism that the client uses; None if the listener requires no authentication.
         client_software_name: the name of the client's library.
         client_software_version: the version of that library.
     """

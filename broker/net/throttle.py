@@ -1,4 +1,4 @@
-"""The time for which a client that is above a quota is served nothing (KIP-219)."""
+"""Stops serving a client that is above a quota for a time (KIP-219)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from broker.net.event_loop import Clock, Timer
 
 
 class Throttle:
-    """Holds one connection back, one time at a time.
+    """Hold one connection back for one period at a time.
 
     Attributes:
-        active: the client is held back now.
+        active: whether the client is held back now.
     """
 
     __slots__ = ("_clock", "_on_over", "_timer", "active")
@@ -23,14 +23,14 @@ class Throttle:
         self.active = False
 
     def hold_back(self, seconds: float) -> None:
-        """Hold the client back for so long from now on, whatever is left of the time before."""
+        """Hold the client back for ``seconds`` from now; this replaces an earlier period."""
         if self._timer is not None:
             self._timer.cancel()
         self.active = True
         self._timer = self._clock.call_later(seconds, self._over)
 
     def close(self) -> None:
-        """Forget the time that is left."""
+        """Cancel the current period; ``on_over`` is not called any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

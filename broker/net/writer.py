@@ -1,7 +1,7 @@
-"""The sending half of a connection: responses go out in the order in which they were put in.
+"""The sending half of a connection: sends responses in the order of ``put`` calls.
 
-Responses to pipelined requests are gathered, and written together. A slice of a file goes out part by part: each part
-is looked for in memory once, and read in by a worker where it is missing.
+Small responses to pipelined requests are gathered and written together. A slice of a file is sent in parts: for each
+part the writer checks once whether it is in memory, and has a worker read it in if it is not.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from broker.net.transport.interface import MAX_GATHERED, Transport
 CORK_LIMIT = 64 * 1024
 """Response bytes gathered over pipelined requests before they are written."""
 PART_BYTES = 1 << 20
-"""A slice is looked for in memory, read in and sent in parts of so many bytes."""
+"""The size in bytes of the parts in which a slice is checked, read in and sent."""
 SENDS_AT_ONCE = 8
-"""Times that a transport is given something before other connections get their turn.
+"""How often a transport is given something to send before other connections get their turn.
 
-A peer may take it as fast as it is sent, and while workers are busy each time may take as long as the interpreter lets
-one of them run.
+A peer may take everything as fast as it is sent. While workers are busy, each send may last as long as the interpreter
+lets one of them run.
 """
 
 
 class Wait(enum.Enum):
     """What must happen before more of a response can be sent."""
 
-    PEER = "the peer takes what was sent"
+    PEER = "the peer receives what was sent"
     DISK = "a worker has read in the next part of a slice"
 
 
 class SliceUnreadableError(OSError):
-    """The disk failed to read bytes that a response promised."""
+    """The disk failed to read bytes that belong to a response."""
 
 
 class Writer:
-    """Sends chunks through a transport.
+    """Send chunks through a transport.
 
     Args:
         on_sent: called when the transport has taken everything that was put in.
-        on_failed: called when nothing more can be sent, for the transport or a file is broken.
+        on_failed: called when nothing more can be sent, because the transport or a file failed.
 
     Attributes:
-        is_corked: small responses wait to be written together with the next one.
-        waits_for: what must happen before more can be sent; None while nothing is on its way.
-        last_active: the time when the peer, which was waited for, took something last.
+        is_corked: whether small responses wait to be written together with the next one.
+        waits_for: what must happen before more can be sent; None while nothing is being sent.
+        last_active: the time at which the peer last took something after a wait.
     """
 
     __slots__ = (
@@ -72,24 +72,24 @@ class Writer:
         self._on_failed: Callable[[OSError], None] | None = on_failed
         self._out: deque[Chunk] = deque()
         self._queued = 0
-        """Bytes put in since everything was sent last."""
+        """Bytes put in since the queue was last empty."""
         self._sent = 0
-        """Bytes sent of the slice at the head of the queue."""
+        """How many bytes of the slice at the head of the queue have been sent."""
         self._in_memory_to = -1
-        """The position in that slice's file up to which it was found in memory, or read in."""
+        """The position in that slice's file up to which its bytes are in memory."""
         self._sends_left = 0
-        """Of this turn."""
+        """How many sends are left in this turn, of `SENDS_AT_ONCE`."""
         self.is_corked = False
         self.waits_for: Wait | None = None
         self.last_active = time()
 
     @property
     def is_empty(self) -> bool:
-        """Whether all responses are with the kernel."""
+        """Whether the kernel has taken all responses."""
         return not self._out and not self._transport.has_unsent
 
     def put(self, chunks: Iterable[Chunk]) -> None:
-        """Send a response after those before it."""
+        """Send a response after the previous ones."""
         out = self._out
         for chunk in chunks:
             size = len(chunk)
@@ -100,21 +100,21 @@ class Writer:
             self._flush()
 
     def flush(self) -> None:
-        """Send what was gathered, if nothing is on its way already."""
+        """Send the gathered responses, unless a wait is in progress."""
         if self._out and self.waits_for is None:
             self._flush()
 
     def _flush(self) -> None:
         waited_for = self.waits_for
         if waited_for is not None:
-            # It was the peer: a worker's read begins here with nothing to wait for.
+            # It waited for the peer: after a worker's read, `waits_for` is None here.
             self.last_active = self._time()
         try:
             wait = self._write_out()
         except OSError as error:
             self._fail(error)
             return
-        # Members of an enumeration take long to look up: not where nothing has to be waited for, as is usual.
+        # Looking up members of an enumeration is slow, so the usual case, without a wait, does not do it.
         if wait is not waited_for:
             self.waits_for = wait
             if wait is Wait.PEER:
@@ -126,7 +126,7 @@ class Writer:
             self._on_sent()
 
     def _write_out(self) -> Wait | None:
-        """Send until nothing is left (None), or something has to be waited for, be it the next turn."""
+        """Send until nothing is left, and return None; or return what to wait for, which may be the next turn."""
         out = self._out
         self._sends_left = SENDS_AT_ONCE
         try:
@@ -144,7 +144,7 @@ class Writer:
         return Wait.PEER if self._transport.has_unsent else None
 
     def _send_gathered(self) -> int:
-        """Send the bytes before the first slice together, as many chunks of them as a transport takes."""
+        """Send the chunks before the first slice in one call, as many as a transport takes."""
         out = self._out
         gathered: list[Bytes] = []
         for chunk in islice(out, MAX_GATHERED):
@@ -168,7 +168,7 @@ class Writer:
     # -- slices
 
     def _send_slice(self, piece: FileSlice) -> bool:
-        """Send of the slice at the head of the queue; False if the disk has to be waited for."""
+        """Send from the slice at the head of the queue; return False if a read from disk has to finish first."""
         end = piece.position + len(piece)
         send_file = self._transport.send_file
         while (position := piece.position + self._sent) < end:
@@ -177,14 +177,14 @@ class Writer:
                 if not self._disk.is_in_memory(piece, position, part):
                     self._disk.read_in(piece, position, part, partial(self._on_read_in, piece, part))
                     return False
-                # Asked once a part, not each time the transport takes some more of it.
+                # Checked once for each part, not each time the transport takes some more of it.
                 self._begin_part(piece, position, part)
             if not self._sends_left:
                 return True
             self._sends_left -= 1
             sent = send_file(piece.fd, position, min(end, self._in_memory_to) - position)
             if sent == 0:
-                # The file is shorter than promised: nothing sensible can follow on this stream.
+                # The file is shorter than the response says, so nothing that follows on this stream could be parsed.
                 raise OSError("log segment ended before the response did")
             self._sent += sent
         self._out.popleft()
@@ -193,7 +193,7 @@ class Writer:
         return True
 
     def _begin_part(self, piece: FileSlice, position: int, part: int) -> None:
-        """Note that the next part of a slice is in memory; while it is sent, let the disk go on."""
+        """Note that the next part of a slice is in memory, and read ahead while it is sent."""
         self._in_memory_to = position + part
         self._disk.read_ahead(piece, position, part)
 
@@ -214,7 +214,7 @@ class Writer:
             self._on_failed(error)
 
     def close(self) -> None:
-        """Drop what was not sent."""
+        """Drop everything that was not sent."""
         if self.waits_for is Wait.PEER:
             self.waits_for = None
             self._transport.unwatch_writable()

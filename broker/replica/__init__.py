@@ -1,11 +1,11 @@
-"""Partitions as replicas: leadership, in-sync replicas, high watermark, and operations that wait on them.
+"""Partitions as replicas: leadership, in-sync replicas, high watermark, and operations that wait for them.
 
-- ``purgatory``        operations that wait for a condition on partitions, or a deadline
-- ``partition``        one partition as this broker holds it
-- ``roles``            leader and follower: what they know, and what they decide by it
-- ``isr``              when followers are in sync, and how far the high watermark may go
-- ``hosting_retries``  partitions whose log could not be used are tried again
-- ``manager``          all of them; produce and fetch over many partitions at once
-- ``applier``          a controller's decisions, carried out on this broker's partitions and logs
-- ``acknowledgement``  waiting until an append is acknowledged
+- ``manager``          hosts the broker's partitions; appends and fetches over many of them
+- ``partition``        one partition on this broker: its log and its role
+- ``roles``            the state and the decisions of a leader and of a follower
+- ``isr``              rules for which followers are in sync and how far the high watermark may advance
+- ``applier``          applies a controller's LeaderAndIsr and StopReplica to partitions and logs
+- ``purgatory``        operations that wait for a condition on partitions, or for a deadline
+- ``acknowledgement``  waits until an append is acknowledged
+- ``hosting_retries``  retries partitions whose log could not be opened
 """

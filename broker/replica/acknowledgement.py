@@ -1,4 +1,4 @@
-"""Waiting until an append is acknowledged: replicated, and on the device where ``flush.messages`` asks for it."""
+"""Waiting until an append is acknowledged: replicated, and flushed to disk if ``flush.messages`` demands it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kafkalog.protocol.errors import ErrorCode, error_for
 
 
 class DelayedAcknowledgement(DelayedOperation):
-    """Calls ``done`` once: with what `Partition.acknowledged` says in the end, or REQUEST_TIMED_OUT.
+    """Call ``done`` once, with the final result of `Partition.acknowledged` or with REQUEST_TIMED_OUT.
 
-    After any error but NOT_LEADER_OR_FOLLOWER the records are in the log all the same.
+    After any error but NOT_LEADER_OR_FOLLOWER, the records are still in the log.
     """
 
     __slots__ = ("_append", "_done")
@@ -46,7 +46,7 @@ class DelayedAcknowledgement(DelayedOperation):
 def when_acknowledged(
     purgatory: Purgatory, append: Appended, done: Callable[[ErrorCode], None], timeout_s: float = math.inf
 ) -> None:
-    """Call ``done`` once with the outcome of an append, which may be now."""
+    """Call ``done`` once with the outcome of an append, possibly before this function returns."""
     waiting = DelayedAcknowledgement(append, done)
     if not waiting.try_complete():
         purgatory.watch(waiting, [append.partition.key], timeout_s)
@@ -58,17 +58,17 @@ def acknowledgement(
     timeout_ms: int,
     as_error: Callable[[Exception], Exception] = lambda error: error,
 ) -> asyncio.Future[int]:
-    """A future, which may be done already, of the last offset of an append.
+    """Return a future of an append's last offset; it may be done already.
 
     Args:
-        as_error: makes the future's exception of NotLeaderOrFollowerError, KafkaStorageError,
-            NotEnoughReplicasAfterAppendError, RequestTimedOutError or UnknownServerError.
+        as_error: converts NotLeaderOrFollowerError, KafkaStorageError,
+            NotEnoughReplicasAfterAppendError, RequestTimedOutError or UnknownServerError to the future's exception.
     """
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def done(code: ErrorCode) -> None:
         if future.done():
-            # Nobody waits for it any more.
+            # The caller has cancelled it.
             return
         if code is ErrorCode.NONE:
             future.set_result(append.last_offset)

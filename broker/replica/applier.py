@@ -1,15 +1,15 @@
-"""Carrying out a controller's decisions on this broker's partitions and logs.
+"""Carries out a controller's decisions on this broker's partitions and logs.
 
-A controller decides, and tells each broker by LeaderAndIsr which partitions it holds and in which role, and by
-StopReplica which ones it holds no longer. A lone broker's controller calls the same two methods directly. They change
-nothing in the registry, and answer for each partition:
+A controller tells each broker by LeaderAndIsr which partitions it holds and in which role, and by StopReplica which
+ones it no longer holds. A lone broker's controller calls the same two methods directly. They do not change the
+cluster's metadata, and return a result for each partition:
 
     applier = ReplicaApplier(replicas, topic_config=lambda name: store.state.topics[name].config)
     results = await applier.apply_leader_and_isr(controller_epoch, [LeaderAndIsr(...), ...])
     results = await applier.stop_replica(controller_epoch, [StopReplica(...), ...])
 
-Requests are carried out one after another, in the order in which they came. Partitions of one request are taken a few
-at a time, for each makes files, and other connections are served in between.
+Requests are carried out one after another, in the order of arrival. The partitions of a request are processed a few at
+a time, because each creates files, and other connections are served in between.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from kafkalog.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, S
 logger = logging.getLogger("kafkalog.broker.replica")
 
 APPLIED_AT_ONCE = 8
-"""Partitions that are taken before other requests get their turn."""
+"""Partitions that are processed before other requests get their turn."""
 NO_LEADER_EPOCH = -1
-"""A StopReplica from a controller that names no leader epoch; it holds whatever the epoch here is."""
+"""The leader epoch of a StopReplica from a controller that names none. It applies whatever the epoch here is."""
 DELETION_EPOCH = -2
-"""The leader epoch of a StopReplica for a topic that is deleted; it holds whatever the epoch here is."""
+"""The leader epoch of a StopReplica for a deleted topic. It applies whatever the epoch here is."""
 NO_TOPIC_ID = uuid.UUID(int=0)
 
 PartitionKey = tuple[str, int]
@@ -41,12 +41,13 @@ Results = dict[PartitionKey, ErrorCode]
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """The state of one partition, as its controller decided it.
+    """The state of one partition, as the controller decided it.
 
     Attributes:
-        topic_id: NO_TOPIC_ID from a controller that knows none.
-        is_new: the partition has never been on this broker. Otherwise no log is made while a log directory that may
-            hold it is offline: an empty one could be elected leader, and what the other one holds be lost.
+        topic_id: the topic's id; NO_TOPIC_ID from a controller that does not know it.
+        is_new: whether the partition has never been on this broker. If it may have been, no log is created while a
+            log directory that may hold it is offline: the empty log could be elected leader, and the records in the
+            other one would be lost.
     """
 
     topic: str
@@ -62,10 +63,11 @@ class LeaderAndIsr:
 
 @dataclass(frozen=True, slots=True)
 class StopReplica:
-    """One partition that this broker does not serve any more.
+    """One partition that this broker has to stop serving.
 
     Attributes:
-        leader_epoch: of the decision; NO_LEADER_EPOCH and DELETION_EPOCH hold whatever the epoch here is.
+        leader_epoch: the leader epoch of the decision; NO_LEADER_EPOCH and DELETION_EPOCH apply whatever the epoch
+            here is.
         delete: whether its log is deleted too.
     """
 
@@ -83,7 +85,7 @@ class ReplicaApplier:
     """See the module. Used on the event loop's thread only.
 
     Args:
-        topic_config: the overrides of a topic's configuration, by its name.
+        topic_config: returns the overrides of a topic's configuration, given its name.
     """
 
     def __init__(self, replicas: ReplicaManager, topic_config: Callable[[str], Mapping[str, str]]) -> None:
@@ -94,20 +96,20 @@ class ReplicaApplier:
 
     @property
     def controller_epoch(self) -> int:
-        """The highest controller epoch that was seen."""
+        """The highest controller epoch seen so far."""
         return self._controller_epoch
 
     async def apply_leader_and_isr(self, controller_epoch: int, partitions: Iterable[LeaderAndIsr]) -> Results:
-        """Take the roles that the controller gives this broker, making logs that are missing.
+        """Take the roles that the controller gives this broker, creating logs that are missing.
 
         Returns:
-            For each partition NONE or its error: STALE_CONTROLLER_EPOCH where the leader epoch is not newer than the
-            one here, which is normal after the controller moved; UNKNOWN_TOPIC_OR_PARTITION where this broker is none
-            of the replicas; INCONSISTENT_TOPIC_ID where the log is one of another topic of this name;
-            KAFKA_STORAGE_ERROR where it cannot be used.
+            For each partition NONE or its error: STALE_CONTROLLER_EPOCH if the leader epoch is not newer than the one
+            here, which is normal after a change of controller; UNKNOWN_TOPIC_OR_PARTITION if this broker is not one
+            of the replicas; INCONSISTENT_TOPIC_ID if the log belongs to another topic of this name;
+            KAFKA_STORAGE_ERROR if the log cannot be used.
 
         Raises:
-            StaleControllerEpochError: the request comes from a controller that was replaced. Nothing is changed.
+            StaleControllerEpochError: the request comes from a replaced controller. Nothing is changed.
         """
         async with self._in_turn:
             self._check(controller_epoch)
@@ -120,17 +122,17 @@ class ReplicaApplier:
             return results
 
     async def stop_replica(self, controller_epoch: int, partitions: Iterable[StopReplica]) -> Results:
-        """Stop to serve partitions, and delete the logs of those for which that is asked.
+        """Stop serving partitions, and delete the logs of those marked ``delete``.
 
-        Requests that wait for these partitions are answered with NOT_LEADER_OR_FOLLOWER. The results are given when
-        the deletions are safe: a power failure does not bring the logs back.
+        Requests that wait for these partitions are answered with NOT_LEADER_OR_FOLLOWER. The method returns when the
+        deletions are durable: a power failure does not bring the logs back.
 
         Returns:
-            For each partition NONE, also where it is not hosted here, or its error: FENCED_LEADER_EPOCH where the
-            decision is older than the role here; KAFKA_STORAGE_ERROR where the log cannot be deleted.
+            For each partition NONE, also if it is not hosted here, or its error: FENCED_LEADER_EPOCH if the decision is
+            older than the role here; KAFKA_STORAGE_ERROR if the log cannot be deleted.
 
         Raises:
-            StaleControllerEpochError: the request comes from a controller that was replaced. Nothing is changed.
+            StaleControllerEpochError: the request comes from a replaced controller. Nothing is changed.
         """
         async with self._in_turn:
             self._check(controller_epoch)
@@ -191,7 +193,7 @@ class ReplicaApplier:
         if not wanted.delete:
             return ErrorCode.NONE
         if is_offline:
-            # Its directory may come back with it: whoever finds the log then has to delete it.
+            # The log directory may come back with the log in it; the start that finds the log then has to delete it.
             return ErrorCode.KAFKA_STORAGE_ERROR
         try:
             replicas.logs.delete(*wanted.key, sync=False)

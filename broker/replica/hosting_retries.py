@@ -1,7 +1,7 @@
-"""Hosting again what could not be hosted: partitions whose log could not be made or opened.
+"""Retries of partitions that could not be hosted, because their log could not be created or opened.
 
-What was in the way may pass, as a want of file descriptors does when clients leave. So such a partition is tried again
-after a second, then after longer and longer times, and soon when somebody asks for it.
+The cause may be temporary, such as a lack of file descriptors that ends when clients disconnect. So such a partition is
+retried after a second, then after longer and longer times, and soon after a client asks for it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 FIRST_SECONDS, LAST_SECONDS = 1.0, 60.0
-"""The shortest and the longest time between two rounds of which nothing succeeds."""
+"""The shortest and the longest pause after a round in which nothing succeeded."""
 TRIED_AT_ONCE = 8
-"""Partitions that are tried before other work of the loop gets its turn, for each makes files."""
+"""Partitions that are tried before the loop's other work gets its turn. Each of them creates files."""
 
 Key = tuple[str, int]
 
@@ -22,7 +22,7 @@ class HostingRetries:
     """See the module. Used on the event loop's thread only.
 
     Args:
-        retry: tries to host a partition; whether it need not be tried again.
+        retry: tries to host a partition, and returns whether the retries can end.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, retry: Callable[[Key], bool]) -> None:
@@ -33,17 +33,17 @@ class HostingRetries:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, key: Key) -> None:
-        """Have the partition tried again."""
+        """Retry the partition from now on."""
         self._waiting[key] = None
         if self._timer is None:
             self._schedule(self._delay)
 
     def discard(self, key: Key) -> None:
-        """The partition is hosted, or is not to be."""
+        """Stop retrying a partition that is hosted, or need not be."""
         self._waiting.pop(key, None)
 
     def asked(self, key: Key) -> None:
-        """A client asks for the partition: let it be among the next ones, and these be soon."""
+        """Move a partition that a client asks for to the front, and start the next round soon."""
         if key not in self._waiting:
             return
         self._waiting.move_to_end(key, last=False)
@@ -52,7 +52,7 @@ class HostingRetries:
             self._schedule(FIRST_SECONDS)
 
     def close(self) -> None:
-        """Try nothing from now on."""
+        """Stop all retries."""
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()

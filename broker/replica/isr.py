@@ -1,7 +1,7 @@
-"""In-sync replicas, as Kafka 3.9 decides about them. Values only; the time is passed in.
+"""The rules of in-sync replicas, as in Kafka 3.9. Pure functions; the time is an argument.
 
 A follower is in sync while it has caught up with the leader's log end offset within ``replica.lag.time.max.ms``. Its
-position is the offset of its last fetch: what lies before that is in its log.
+position is the offset of its last fetch: its log contains all records before that.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 
 UNKNOWN_OFFSET = -1
 LONG_AGO_MS = -(1 << 62)
-"""Before any time of the clock, which may have begun to count a moment ago."""
+"""Earlier than any time of the clock, which may have started a moment ago."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerState:
-    """What the leader knows of a follower (Kafka's ``ReplicaState``).
+    """What the leader knows about a follower (Kafka's ``ReplicaState``).
 
     Attributes:
-        log_start_offset, log_end_offset: of the follower's log, UNKNOWN_OFFSET before its first fetch.
+        log_start_offset, log_end_offset: the offsets of the follower's log, UNKNOWN_OFFSET before its first fetch.
         last_fetch_leader_end: the leader's log end offset at the last fetch.
-        last_fetch_ms: when the last fetch came.
+        last_fetch_ms: when the last fetch arrived.
         last_caught_up_ms: the latest time at which the follower had everything that the leader had.
     """
 
@@ -32,10 +32,10 @@ class FollowerState:
     last_caught_up_ms: int = LONG_AGO_MS
 
     def fetched(self, offset: int, log_start_offset: int, leader_end: int, now_ms: int) -> FollowerState:
-        """The state after a fetch from ``offset`` that came when the leader's log ended at ``leader_end``.
+        """Return the state after a fetch from ``offset`` that arrived when the leader's log ended at ``leader_end``.
 
-        A follower that always fetches a little behind the leader's end, because small batches keep coming, has caught
-        up with the end of its previous fetch. Comparing it with the present end alone would push it out.
+        A follower that always fetches slightly behind the leader's end, because small batches keep arriving, has caught
+        up with the end at its previous fetch. If it were compared with the current end alone, it would leave the ISR.
         """
         if offset >= leader_end:
             caught_up = max(self.last_caught_up_ms, now_ms)
@@ -46,11 +46,11 @@ class FollowerState:
         return FollowerState(log_start_offset, offset, max(leader_end, self.last_fetch_leader_end), now_ms, caught_up)
 
     def elected(self, leader_end: int, now_ms: int, *, in_sync: bool, again: bool) -> FollowerState:
-        """The state at the beginning of a leader epoch.
+        """Return the state at the beginning of a leader epoch.
 
         Args:
-            in_sync: the follower is in the ISR of the new epoch.
-            again: the leader led the previous epoch too, so that the follower's position is still known.
+            in_sync: whether the follower is in the ISR of the new epoch.
+            again: whether the leader led the previous epoch too, so that the follower's position is still known.
         """
         now_if_in_sync = now_ms if in_sync else LONG_AGO_MS
         if not again:
@@ -63,7 +63,7 @@ class FollowerState:
         )
 
     def is_caught_up(self, leader_end: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Whether the follower has everything, however long ago it fetched, or had everything a short time ago."""
+        """Return whether the follower has every record, or had every record less than ``max_lag_ms`` ago."""
         return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= max_lag_ms
 
 
@@ -75,7 +75,7 @@ def out_of_sync(
     now_ms: int,
     max_lag_ms: int,
 ) -> frozenset[int]:
-    """The members of the ISR that have to leave it: stuck or slow for longer than ``max_lag_ms``, or unknown."""
+    """Return the ISR's members that have to leave: stuck or slow for longer than ``max_lag_ms``, or unknown."""
     return frozenset(
         replica
         for replica in isr
@@ -85,10 +85,10 @@ def out_of_sync(
 
 
 def may_join(follower: FollowerState, high_watermark: int, epoch_start: int) -> bool:
-    """Whether a follower that is alive may enter the ISR.
+    """Return whether a live follower may join the ISR.
 
-    It must have everything below the high watermark. It must also have reached the leader's present epoch: what lies
-    between the new leader's high watermark and its log end may have been acknowledged by the leader before it.
+    It must have every record below the high watermark. It must also have reached the leader's current epoch: records
+    between the new leader's high watermark and its log end may have been acknowledged by the previous leader.
     """
     return follower.log_end_offset >= max(high_watermark, epoch_start)
 
@@ -101,14 +101,14 @@ def high_watermark(
     max_lag_ms: int,
     eligible: frozenset[int] | None = None,
 ) -> int:
-    """The smallest log end offset of the in-sync replicas, and of those that are about to become in-sync.
+    """Return the smallest log end offset of the replicas that are in sync or about to be.
 
-    A follower outside the ISR that has caught up is waited for. Otherwise a lone leader's high watermark would stay
-    ahead of it, and it could never join.
+    This includes followers outside the ISR that have caught up. Otherwise a lone leader's high watermark would stay
+    ahead of them, and they could never join.
 
     Args:
-        maximal_isr: the ISR together with replicas whose joining is not confirmed yet.
-        eligible: followers that may join the ISR, for they are alive; None for all of them.
+        maximal_isr: the ISR and the replicas whose joining the controller has not confirmed yet.
+        eligible: the live followers, which may join the ISR; None for all of them.
     """
     smallest = leader_end
     for replica, state in followers.items():

@@ -1,4 +1,4 @@
-"""The partitions of this broker: hosting them, and produce and fetch over many of them at once."""
+"""The partitions of this broker: hosts them, appends to them, and wakes the operations that wait for them."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from kafkalog.storage import names
 logger = logging.getLogger("kafkalog.broker.replica")
 
 _ANY_MINIMUM = (1 << 31) - 1
-"""Bytes that are enough for every fetch to look again."""
+"""A number of bytes that reaches the minimum of every waiting fetch, so that it checks again."""
 
 
 class TopicConfig(NamedTuple):
-    """A topic's configuration, as far as its partitions are concerned with it."""
+    """The parts of a topic's configuration that its partitions use."""
 
     log: LogConfig
     min_insync: int
 
 
 class _Unhosted(NamedTuple):
-    """What `ReplicaManager.host_partition` was asked for, in vain."""
+    """The arguments of a `ReplicaManager.host_partition` that failed, for the next attempt."""
 
     topic_id: UUID | None
     assigned: PartitionState
@@ -70,7 +70,7 @@ class ReplicaManager:
         self._retries = HostingRetries(runtime.loop, self._host_again)
         self.runtime = runtime
         self.conversions = WorkerShare(runtime.workers, max(1, config["background.threads"] // 2))
-        """Workers that write records in another message format, which takes long."""
+        """The workers that convert records to another message format, which takes long."""
         self.moves = LogMover(
             logs,
             runtime.loop,
@@ -79,7 +79,7 @@ class ReplicaManager:
             lambda: float(self.config["replica.alter.log.dirs.io.max.bytes.per.second"]),
         )
         self._syncing: dict[tuple[str, int], int] = {}
-        """Partitions whose log is being forced to the device, and up to which offset somebody waits for it."""
+        """The partitions whose log is being flushed, with the offset up to which an operation waits for it."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -88,18 +88,18 @@ class ReplicaManager:
         return len(self._partitions)
 
     def partitions(self) -> list[Partition]:
-        """Those that are hosted now; may be asked for on any thread."""
+        """Return the partitions that are hosted now. Any thread may call this."""
         return list(self._partitions.values())
 
     def offline_count(self) -> int:
-        """Partitions whose log cannot be used; may be asked for on any thread."""
+        """Return the number of partitions whose log cannot be used. Any thread may call this."""
         return len(self._offline) + sum(partition.log.offline is not None for partition in self.partitions())
 
     def get(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))
 
     def require(self, topic: str, index: int) -> Partition:
-        """The hosted partition.
+        """Return a partition that is hosted here and whose log can be used.
 
         Raises:
             KafkaStorageError: its log directory has failed.
@@ -116,12 +116,12 @@ class ReplicaManager:
         return partition
 
     def is_online(self, topic: str, index: int) -> bool:
-        """Whether the partition is hosted here in a log directory that has not failed."""
+        """Return whether the partition is hosted here in a log directory that has not failed."""
         partition = self._partitions.get((topic, index))
         return partition is not None and partition.log.offline is None
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Whether the partition is assigned to this broker, and its log cannot be used."""
+        """Return whether the partition is assigned to this broker, but its log cannot be used."""
         return (topic, index) in self._offline or (
             (topic, index) in self._partitions and not self.is_online(topic, index)
         )
@@ -139,12 +139,12 @@ class ReplicaManager:
         *,
         is_new: bool,
     ) -> Partition:
-        """Hold one partition in the role that ``assigned`` gives it, making its log if there is none.
+        """Host one partition in the role that ``assigned`` gives it, creating its log if there is none.
 
         Args:
-            config: the topic's, see `topic_config`.
-            is_new: the partition was never here. Otherwise its log may lie in a log directory that is offline, and no
-                other one is made while there is such a directory.
+            config: the topic's configuration; see `topic_config`.
+            is_new: whether the partition has never been here. If it may have been, its log may be in an offline log
+                directory, and no log is created while there is such a directory.
 
         Raises:
             KafkaStorageError, InconsistentTopicIdError: the log cannot be used, and the partition is offline.
@@ -155,7 +155,7 @@ class ReplicaManager:
             try:
                 log = self.logs.create(topic, index, topic_id, config.log, is_new=is_new)
             except (KafkaStorageError, InconsistentTopicIdError) as error:
-                # It may lie in a log directory by now that fails before the next attempt.
+                # The log may have been created, in a directory that fails before the next attempt.
                 self._offline[key] = _Unhosted(topic_id, assigned, config, is_new=False)
                 if isinstance(error, KafkaStorageError):
                     self._retries.add(key)
@@ -179,7 +179,7 @@ class ReplicaManager:
         return partition
 
     def _host_again(self, key: tuple[str, int]) -> bool:
-        """Try once more to host an offline partition; whether that is settled."""
+        """Try again to host an offline partition; return whether the retries can end."""
         unhosted = self._offline.get(key)
         if unhosted is None:
             return True
@@ -195,7 +195,7 @@ class ReplicaManager:
         return True
 
     def stop_retries(self) -> None:
-        """Leave partitions offline that are: the broker stops."""
+        """Stop retrying offline partitions, because the broker stops."""
         self._retries.close()
 
     def reconfigure(self, state: TopicState) -> None:
@@ -217,7 +217,7 @@ class ReplicaManager:
             self.reconfigure(state)
 
     def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
-        """What a topic with these ``overrides`` of the broker's defaults asks of its partitions."""
+        """Return the configuration of the partitions of a topic with these ``overrides`` of the broker's defaults."""
         values = parse_topic_config(overrides)
         return TopicConfig(self.config.log_config(values), int(self.config.topic_values(values)["min.insync.replicas"]))
 
@@ -241,16 +241,16 @@ class ReplicaManager:
     # -- log directories -------------------------------------------------------------------------------------
 
     def alter_log_dir(self, topic: str, index: int, path: str) -> None:
-        """Begin to move a partition to the log directory ``path``; nothing to do where it is there, or on its way.
+        """Begin to move a partition to the log directory ``path``, unless it is there or on its way there.
 
-        A move to another directory is cancelled. For a partition that is not here the directory is remembered, in
-        case it is made later.
+        A move to another directory is cancelled. If the partition is not here, the directory is remembered for when it
+        is created.
 
         Raises:
             InvalidTopicError: the topic's name is too long for the name of a copy.
             LogDirNotFoundError: the path is none of ``log.dirs``.
-            KafkaStorageError: a log directory is offline, or the copy cannot be made.
-            UnknownTopicOrPartitionError: the partition is not here.
+            KafkaStorageError: a log directory is offline, or the copy cannot be created. UnknownTopicOrPartitionError:
+                the partition is not here.
         """
         if len(names.future_dir(topic, index)) > names.MAX_NAME:
             raise InvalidTopicError("The topic name is too long.")
@@ -270,7 +270,7 @@ class ReplicaManager:
         if log.log_dir == target.path:
             return
         if logs.offline_dirs:
-            # One of them may have a copy of its own.
+            # One of them may hold an earlier copy.
             offline = ", ".join(str(directory.path) for directory in logs.offline_dirs)
             raise KafkaStorageError(
                 f"Can not create log for {topic}-{index} because log directories {offline} are offline"
@@ -278,7 +278,7 @@ class ReplicaManager:
         self.moves.begin(log, target)
 
     def resume_moves(self) -> None:
-        """Go on with the moves that the last stop, or a crash, interrupted."""
+        """Resume the moves that the last stop, or a crash, interrupted."""
         for key, path in list(self.logs.futures.found.items()):
             partition = self._partitions.get(key)
             if partition is not None and partition.log.offline is None:
@@ -286,7 +286,7 @@ class ReplicaManager:
                 self.moves.resume(partition.log, path)
 
     def directory_failed(self, path: Path) -> None:
-        """Wake what waits for partitions of a log directory that has failed, so that clients learn of it."""
+        """Wake the operations that wait for partitions in a failed log directory, so that clients get an error."""
         lost = [partition.key for partition in self if partition.log.dir.parent == path]
         logger.warning(
             "Logs for partitions %s are offline due to failure on log directory %s",
@@ -308,15 +308,15 @@ class ReplicaManager:
         origin: Origin = Origin.CLIENT,
         in_transaction: bool = False,
     ) -> Appended:
-        """Append a batch of v2 to a partition led here that stores v2.
+        """Append a v2 batch to a partition that is led here and stores v2.
 
-        Begin the fsync that is due, and wake what waits for its records.
+        This starts the fsync that is due, and wakes the operations that wait for the records.
 
-        `Partition.acknowledged` tells what becomes of the result; `acknowledgement` waits for that.
+        `Partition.acknowledged` says whether the result is acknowledged; `acknowledgement` waits for that.
 
         Args:
             records, origin, in_transaction: see `Partition.append`.
-            nbytes: the size of the records as they came.
+            nbytes: the size of the records as received.
 
         Raises:
             KafkaError: see `Partition.append`.
@@ -334,7 +334,7 @@ class ReplicaManager:
         *,
         origin: Origin = Origin.CLIENT,
     ) -> Appended:
-        """`append` for what `prepare_set` made, where v0 or v1 is sent or stored.
+        """Append the result of `prepare_set`, for records sent or stored in format v0 or v1; see `append`.
 
         Raises:
             KafkaError: see `Partition.append`.
@@ -356,25 +356,27 @@ class ReplicaManager:
     def follower_fetched(
         self, partition: Partition, replica: int, offset: int, log_start_offset: int, log_end: int
     ) -> None:
-        """Note a follower's fetch (`Partition.follower_fetched`), and wake what waits for the high watermark."""
+        """Note a follower's fetch (`Partition.follower_fetched`), and wake operations that wait for the high
+        watermark.
+        """
         if partition.follower_fetched(replica, offset, log_start_offset, log_end):
             self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
             self.produce_purgatory.notify(partition.key)
 
     def _role_changed(self, partition: Partition) -> None:
-        """Wake every produce and fetch that waits for ``partition``, for the answer may be another one now."""
+        """Wake every produce and fetch that waits for ``partition``, because a new role may change the answer."""
         self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
         self.produce_purgatory.notify(partition.key)
 
     def stabilized(self, partition: Partition) -> None:
-        """Wake fetches of committed records: a transaction has ended, and what it wrote may be read from now on."""
-        # Its bytes were counted when they were appended, and found not to be readable.
+        """Wake read_committed fetches: a transaction has ended, and its records may be read from now on.""" # Its bytes
+        were counted when they were appended, but they were not readable then.
         self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
 
     def sync(self, partition: Partition) -> None:
-        """Force the partition's log to the device on a worker, and wake what waits for it.
+        """Flush the partition's log to disk on a worker, then wake the operations that wait for it.
 
-        One fsync is under way for a partition at a time; what is appended meanwhile is covered by the next.
+        Each partition has at most one fsync in progress. Records appended meanwhile are covered by the next one.
         """
         under_way = partition.key in self._syncing
         self._syncing[partition.key] = partition.log.log_end_offset

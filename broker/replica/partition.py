@@ -1,8 +1,8 @@
-"""One partition as this broker holds it: its log, and its role of leader or follower.
+"""One partition on this broker: its log, and its role as leader or follower.
 
-A partition on a lone broker is a partition whose only in-sync replica is its leader: the high watermark is the smallest
-log end offset over the ISR, here the leader's own, and ``acks=all`` waits for it as it does with followers. The roles
-(`roles`) decide; the partition applies what they decide to its log.
+On a lone broker, a partition's only in-sync replica is its leader. The high watermark is the smallest log end offset in
+the ISR, here the leader's own, and ``acks=all`` waits for it as it does with followers. The roles (`roles`) decide; the
+partition applies their decisions to its log.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kafkalog.storage.transaction_entries import AbortedTransaction
 
 
 class FetchIsolation(IntEnum):
-    """Up to where a fetch reads; the first two are the wire's isolation levels read_uncommitted and read_committed."""
+    """How far a fetch may read. The first two are the protocol's isolation levels read_uncommitted, read_committed."""
 
     HIGH_WATERMARK = 0
     LAST_STABLE_OFFSET = 1
@@ -42,26 +42,26 @@ class FetchIsolation(IntEnum):
 
     @classmethod
     def of(cls, replica_id: int, isolation_level: int) -> FetchIsolation:
-        """The bound for a follower, by its broker id, or for a consumer, whose replica id is negative."""
+        """Return the bound for a follower, which sends its broker id, or a consumer, whose replica id is negative."""
         if replica_id >= 0 or replica_id == FUTURE_REPLICA:
             return cls.LOG_END
         return cls.LAST_STABLE_OFFSET if isolation_level else cls.HIGH_WATERMARK
 
 
 FUTURE_REPLICA = -3
-"""The replica id by which Apache Kafka copies a log into another of its own directories."""
+"""The replica id with which Apache Kafka copies a log into another of its own log directories."""
 NO_LEADER = -1
 NO_LEADER_EPOCH = -1
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 
 
 class Appended(NamedTuple):
-    """A batch that the leader appended, and what its acknowledgement waits for.
+    """A batch that the leader appended, and the conditions for its acknowledgement.
 
     Attributes:
         info: the offsets and times of its records.
         leader_epoch: the leader epoch in which it was appended.
-        acks: what its producer asked for.
+        acks: the ``acks`` of the produce request.
         sync: whether ``flush.messages`` asks for an fsync before it is acknowledged.
     """
 
@@ -111,7 +111,7 @@ class Partition:
         self._clock_ms = clock_ms
         self.role: Role | None = None
         self.leading: Leader | None = None
-        """The role, while it is the leader's."""
+        """The role if this broker leads the partition, else None."""
 
     # -- the role
 
@@ -119,8 +119,8 @@ class Partition:
         """Take the role that a controller gives this broker.
 
         Returns:
-            Whether anything changed. A state of an older leader epoch is refused. So is one of the present epoch that
-            names another leader; in the present epoch the ISR and the replicas alone may change.
+            Whether anything changed. A state of an older leader epoch is ignored. So is one of the current epoch that
+            names another leader: within an epoch, only the ISR and the replicas may change.
         """
         before = self.role
         if before is not None and not before.is_superseded_by(state):
@@ -129,13 +129,13 @@ class Partition:
         leading = self.leading
         if leading is not None:
             if before is None or leading.epoch > before.epoch:
-                # Before anything is written in it: a follower that asks where this epoch ends learns the log end.
+                # Assigned before the first append, so that a follower that asks where this epoch ends gets the log end.
                 self.log.assign_epoch(leading.epoch)
             self.advance_high_watermark()
         return True
 
     def stop(self) -> None:
-        """Give up the role: this broker does not host the partition any more."""
+        """Give up the role, because this broker no longer hosts the partition."""
         self._take(None)
 
     def _take(self, role: Role | None) -> None:
@@ -148,7 +148,7 @@ class Partition:
 
     @property
     def leader(self) -> int:
-        """The leader's broker id, NO_LEADER where there is none or it is not known."""
+        """The leader's broker id; NO_LEADER if there is none or it is unknown."""
         return NO_LEADER if self.role is None else self.role.leader
 
     @property
@@ -161,12 +161,12 @@ class Partition:
 
     @property
     def isr(self) -> frozenset[int]:
-        """The confirmed in-sync replicas; empty where this broker does not lead."""
+        """The confirmed in-sync replicas; empty if this broker does not lead."""
         return frozenset() if self.leading is None else self.leading.isr
 
     @property
     def effective_min_insync(self) -> int:
-        """``min.insync.replicas``, or the number of replicas where that is smaller."""
+        """``min.insync.replicas``, or the number of replicas if that is smaller."""
         return min(self.min_insync, len(self.replicas))
 
     @property
@@ -177,28 +177,31 @@ class Partition:
     # -- followers, while this broker leads
 
     def check_follower(self, replica: int, leader_epoch: int) -> None:
-        """Refuse a fetch of a broker that is no replica as far as this leader knows; it has to try again.
+        """Refuse a fetch by a broker that this leader does not know as a replica; the broker has to retry.
 
         Raises:
             FencedLeaderEpochError, UnknownLeaderEpochError, NotLeaderOrFollowerError: see `check_leader_epoch`. A
-                broker that is no replica is told the second, or the third where it does not name an epoch.
+                broker
+                that is not a replica gets the second, or the third if it does not name an epoch.
         """
         self.check_leader_epoch(leader_epoch)
         if self.leading is None or replica not in self.leading.followers:
             raise NotLeaderOrFollowerError if leader_epoch == NO_LEADER_EPOCH else UnknownLeaderEpochError
 
     def follower_fetched(self, replica: int, offset: int, log_start_offset: int, log_end: int) -> bool:
-        """Note the fetch of a follower, whose log holds everything before ``offset``.
+        """Note the fetch of a follower, whose log has every record before ``offset``.
 
         Args:
-            log_start_offset: of the follower's log.
+            replica: the follower's broker id.
+            offset: the offset that it fetches from.
+            log_start_offset: the log start offset of the follower.
             log_end: the log end offset here before the fetch was served.
 
         Returns:
             Whether the high watermark advanced.
 
         Raises:
-            NotLeaderOrFollowerError: this broker does not lead the partition, or the other one is no replica of it.
+            NotLeaderOrFollowerError: this broker does not lead the partition, or ``replica`` has no replica of it.
         """
         leading = self.leading
         if leading is None or replica not in leading.followers:
@@ -207,17 +210,17 @@ class Partition:
         return self.advance_high_watermark()
 
     def expanded_isr(self, replica: int) -> frozenset[int] | None:
-        """The ISR with a follower that has caught up, to be proposed to the controller; None to leave it."""
+        """Return the ISR with a follower that has caught up, to propose to the controller; None for no change."""
         return None if self.leading is None else self.leading.expanded_isr(replica, self.high_watermark)
 
     def shrunk_isr(self) -> frozenset[int] | None:
-        """The ISR without followers that fell behind, to be proposed to the controller; None to leave it."""
+        """Return the ISR without followers that fell behind, to propose to the controller; None for no change."""
         if self.leading is None:
             return None
         return self.leading.shrunk_isr(self.log.log_end_offset, self._clock_ms(), self.max_lag_ms)
 
     def propose_isr(self, isr: frozenset[int]) -> None:
-        """Remember that ``isr`` is proposed to the controller: acknowledgements wait for its members too.
+        """Remember that ``isr`` is proposed to the controller, so that acknowledgements wait for its members too.
 
         Raises:
             NotLeaderOrFollowerError: this broker does not lead the partition.
@@ -227,7 +230,7 @@ class Partition:
         self.leading.propose(isr)
 
     def confirm_isr(self, leader_epoch: int, isr: frozenset[int], partition_epoch: int) -> bool:
-        """Apply the ISR that the controller has put in force on a proposal of ``leader_epoch``.
+        """Apply the ISR that the controller has confirmed for a proposal of ``leader_epoch``.
 
         Returns:
             Whether the high watermark advanced. An answer to a proposal of an earlier epoch changes nothing.
@@ -239,7 +242,7 @@ class Partition:
         return self.advance_high_watermark()
 
     def withdraw_isr(self, leader_epoch: int) -> bool:
-        """Go back to the confirmed ISR, for the controller has refused a proposal of ``leader_epoch``.
+        """Return to the confirmed ISR, because the controller has refused a proposal of ``leader_epoch``.
 
         Returns:
             Whether the high watermark advanced.
@@ -251,12 +254,12 @@ class Partition:
         return self.advance_high_watermark()
 
     def advance_high_watermark(self) -> bool:
-        """Move the high watermark to where the in-sync replicas are by now; whether it moved."""
+        """Advance the high watermark to what the in-sync replicas have; return whether it advanced."""
         leading, log = self.leading, self.log
         if leading is None:
             return False
         if not leading.followers:
-            # What the only replica has appended, every replica has.
+            # There is only one replica, so every record it has appended is replicated.
             offsets = log.offsets
             offsets.set_high_watermark(offsets.end)
             return True
@@ -271,10 +274,10 @@ class Partition:
     def append_as_follower(
         self, records: memoryview, leader_epoch: int, leader_high_watermark: int, now_ms: int
     ) -> AppendInfo | None:
-        """Append what was fetched from the leader in ``leader_epoch``, and take over its high watermark.
+        """Append batches fetched from the leader in ``leader_epoch``, and take over its high watermark.
 
         Returns:
-            What was appended, or None when there was no whole batch.
+            The offsets and times appended, or None when there was no whole batch.
 
         Raises:
             FencedLeaderEpochError: the role has changed since the fetch was sent; nothing is appended.
@@ -288,7 +291,7 @@ class Partition:
         return info
 
     def truncation(self, epoch: int, end_offset: int) -> Truncation:
-        """Where to cut the log by the leader's answer on its last epoch; see `roles.truncation`."""
+        """Return where to truncate, given the leader's end offset for the last epoch here; see `roles.truncation`."""
         log = self.log
         return truncation(epoch, end_offset, log.log_end_offset, log.high_watermark, log.end_offset_for_epoch)
 
@@ -310,7 +313,7 @@ class Partition:
         return most < MAX_LONG and log.log_end_offset - log.recovery_point >= most
 
     def check_leader_epoch(self, epoch: int) -> None:
-        """Fence a client that knows another leader epoch (KIP-320); -1 is a client that does not say.
+        """Fence a client that knows another leader epoch (KIP-320); -1 stands for a client that names none.
 
         Raises:
             FencedLeaderEpochError: the client's epoch is older.
@@ -335,8 +338,8 @@ class Partition:
     ) -> AppendInfo:
         """Append one record batch of message format v2 as the leader, to a partition that stores v2.
 
-        Coordinators of this broker append with an ``origin`` of their own: theirs may be transactional, or a marker.
-        A client's transactional batch is taken where it is known to be ``in_transaction``.
+        Coordinators of this broker append with their own ``origin``; their batches may be transactional, or markers. A
+        client's transactional batch is accepted only if it is known to be ``in_transaction``.
 
         Raises:
             NotLeaderOrFollowerError: this broker does not lead the partition.
@@ -356,7 +359,7 @@ class Partition:
     def append_legacy(
         self, prepared: PreparedSet | None, acks: int, now_ms: int, *, origin: Origin = Origin.CLIENT
     ) -> AppendInfo:
-        """Append as the leader what `prepare_set` made, where v0 or v1 is sent or stored.
+        """Append, as the leader, the result of `prepare_set`, for records sent or stored in format v0 or v1.
 
         Raises:
             KafkaError: as `append`.
@@ -367,7 +370,7 @@ class Partition:
         return info
 
     def _epoch_to_append(self, acks: int) -> int:
-        """The leader epoch of an append, which may go ahead; errors as `append`."""
+        """Return the leader epoch for an append that may proceed; raise the errors of `append` otherwise."""
         leading = self.leading
         if leading is None:
             raise NotLeaderOrFollowerError
@@ -384,15 +387,15 @@ class Partition:
             self.counters.messages_in += info.last_offset - info.first_offset + 1
 
     def acknowledged(self, append: Appended) -> ErrorCode | None:
-        """Whether an append may be acknowledged now.
+        """Return whether an append may be acknowledged now.
 
-        With acks=all it waits for the high watermark, as Kafka's ``Partition.checkEnoughReplicasReachOffset``. An
-        append of an earlier leadership never succeeds: a leader in between may have truncated it. It does succeed
-        where this broker was elected again without a break, for its log was not touched.
+        With acks=all it waits for the high watermark, as in Kafka's ``Partition.checkEnoughReplicasReachOffset``. An
+        append from an earlier leadership never succeeds, because a leader in between may have truncated it. It can
+        still succeed if this broker was re-elected without a break, because then its log was not truncated.
 
         Returns:
             None while it has to wait; NONE; or the error: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, or
-            NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR shrank below ``min.insync.replicas`` meanwhile.
+            NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR has shrunk below ``min.insync.replicas`` since.
         """
         leading = self.leading
         if leading is None or append.leader_epoch < leading.since:
@@ -407,7 +410,7 @@ class Partition:
     def read(
         self, offset: int, max_bytes: int, isolation: FetchIsolation, leader_epoch: int, *, min_one: bool
     ) -> ReadResult:
-        """Record batches from ``offset`` up to the bound that ``isolation`` names.
+        """Read record batches from ``offset`` up to the bound of ``isolation``.
 
         Raises:
             OffsetOutOfRangeError: the offset is below the log start or above the log end.
@@ -417,24 +420,26 @@ class Partition:
         return self.log.read(offset, max_bytes, max_offset=self.end_for(isolation), min_one=min_one)
 
     def is_behind(self, offset: int, isolation: FetchIsolation) -> bool:
-        """Whether a reader at ``offset`` may read on in a later segment."""
+        """Return whether a reader at ``offset`` can continue in a later segment."""
         return self.log.is_in_older_segment(offset, self.end_for(isolation))
 
     def end_for(self, isolation: FetchIsolation) -> int:
-        """The offset up to which ``isolation`` lets a reader read."""
+        """Return the offset up to which ``isolation`` lets a reader read."""
         if isolation is FetchIsolation.HIGH_WATERMARK:
             return self.log.high_watermark
         return self.last_stable_offset if isolation is FetchIsolation.LAST_STABLE_OFFSET else self.log.log_end_offset
 
     def divergence(self, fetched_epoch: int, offset: int) -> tuple[int, int] | None:
-        """Where a follower's log, which has records of ``fetched_epoch`` before ``offset``, parts from this one.
+        """Find where a follower's log, which has records of ``fetched_epoch`` before ``offset``, diverges from this
+        one.
 
         Returns:
-            The largest epoch up to that one that this log knows and the offset where it ends, for the follower to
-            truncate to and to fetch again; None where the logs agree.
+            The largest epoch up to ``fetched_epoch`` in this log and the offset where it ends, to which the follower
+                has
+            to truncate before it fetches again; None if the logs agree.
 
         Raises:
-            OffsetOutOfRangeError: this log does not reach back so far.
+            OffsetOutOfRangeError: ``offset`` is before the start of this log, or no epoch is known.
         """
         epoch, end = self.log.end_offset_for_epoch(fetched_epoch)
         if epoch == NO_LEADER_EPOCH or end < 0 or offset < self.log.log_start_offset:
@@ -442,15 +447,15 @@ class Partition:
         return (epoch, end) if epoch < fetched_epoch or end < offset else None
 
     def aborted_within(self, offset: int, result: ReadResult) -> list[AbortedTransaction]:
-        """The aborted transactions that a reader of committed records leaves out of what it read from ``offset``."""
+        """Return the aborted transactions to be skipped in a ``result`` that was read from ``offset``."""
         return self.log.aborted_within(offset, result, self.last_stable_offset)
 
     def latest_offset(self, isolation: FetchIsolation) -> int:
-        """What a consumer calls the end of the partition.
+        """Return the latest offset that a consumer with ``isolation`` may read up to.
 
         Raises:
-            OffsetNotAvailableError: this broker leads for so short a time that its high watermark may be behind the
-                one that its predecessor told (KIP-207).
+            OffsetNotAvailableError: this broker has only just become leader, and its high watermark may be behind the
+                one that the previous leader reported (KIP-207).
         """
         is_fresh = self.leading is not None and self.log.high_watermark < self.leading.epoch_start
         if is_fresh and isolation is not FetchIsolation.LOG_END:
@@ -458,7 +463,7 @@ class Partition:
         return self.end_for(isolation)
 
     def delete_records(self, before: int) -> int:
-        """Advance the log start offset to ``before`` (-1: the high watermark); the new log start offset.
+        """Advance the log start offset to ``before`` (-1: the high watermark), and return it.
 
         Raises:
             PolicyViolationError: the topic's ``cleanup.policy`` is compaction alone.

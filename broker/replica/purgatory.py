@@ -1,10 +1,10 @@
-"""Operations that wait: a produce for its replicas, a fetch for its minimum of bytes.
+"""Delayed operations: a produce that waits for its replicas, a fetch that waits for its minimum of bytes.
 
-An operation watches partitions and has a deadline. Whoever changes a partition calls ``notify``; the watchers are
-looked at once at the end of the loop's current round, so a burst of appends wakes a waiting fetch once. All deadlines
-share one heap and one timer of the loop: no timer and no thread per operation.
+An operation watches partitions and has a deadline. Code that changes a partition calls ``notify``. Its watchers are
+checked once, at the end of the loop's current round, so a burst of appends wakes a waiting fetch once. All deadlines
+share one heap and one timer of the loop; there is no timer and no thread for each operation.
 
-An operation that raises is removed and its client is told; the others go on.
+An operation that raises is removed and its client gets an error; the other operations are not affected.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ logger = logging.getLogger("kafkalog.broker.replica")
 
 
 class DelayedOperation:
-    """An operation that waits. Subclasses define when it is satisfied and what happens then.
+    """An operation that waits. Subclasses define its condition and what happens when it is met.
 
-    ``try_complete`` returns True when the condition holds now and the operation has been carried out; ``expire`` is
-    called instead when the deadline passes first. Exactly one of them ends an operation, unless it is cancelled.
-    ``fail`` is called after one of them, or ``noticed``, has raised.
+    ``try_complete`` returns True if the condition is met and the operation has been completed. ``expire`` is called
+    instead if the deadline passes first. Exactly one of them ends an operation, unless it is cancelled. ``fail`` is
+    called after one of them, or ``noticed``, has raised.
     """
 
     __slots__ = ("_entry", "_keys", "_purgatory", "completed")
@@ -36,7 +36,10 @@ class DelayedOperation:
         self._entry: list[Any] = []
 
     def noticed(self, key: Hashable, amount: int) -> None:
-        """``amount`` (bytes, for an append) was added to the partition ``key``; called before ``try_complete``."""
+        """Note that ``amount`` (bytes, for an append) was added to the partition ``key``.
+
+        Called before ``try_complete``.
+        """
 
     def try_complete(self) -> bool:
         raise TypeError(f"{type(self).__name__} does not say when it is complete")
@@ -45,11 +48,11 @@ class DelayedOperation:
         raise TypeError(f"{type(self).__name__} does not say what its deadline does")
 
     def fail(self, error: Exception) -> None:
-        """Tell the client that its operation failed here; how far the operation came is not known."""
+        """Answer the client with an error, because the operation raised. How far it got is unknown."""
         raise TypeError(f"{type(self).__name__} does not say how it fails")
 
     def cancel(self) -> None:
-        """End the operation without an answer, for nobody waits for it any more."""
+        """End the operation without an answer, because the client no longer waits for one."""
         if not self.completed and self._purgatory is not None:
             self._purgatory.remove(self)
 
@@ -61,7 +64,7 @@ class Purgatory:
         self._loop = loop
         self._watchers: dict[Hashable, set[DelayedOperation]] = {}
         self._deadlines: list[list[Any]] = []
-        """Heap of [deadline, number, operation]; None takes the place of an operation that has ended."""
+        """A heap of [deadline, number, operation]; the operation is replaced by None when it ends."""
         self._sequence = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -69,11 +72,11 @@ class Purgatory:
         self._waiting = 0
 
     def __len__(self) -> int:
-        """Operations that wait."""
+        """Return the number of waiting operations."""
         return self._waiting
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], delay: float) -> None:
-        """Let ``operation`` wait on ``keys`` for at most ``delay`` seconds."""
+        """Let ``operation`` wait for ``keys`` for at most ``delay`` seconds."""
         operation._keys = tuple(keys)
         operation._purgatory = self
         for key in operation._keys:
@@ -83,13 +86,13 @@ class Purgatory:
         operation._entry = [deadline, next(self._sequence), operation]
         heapq.heappush(self._deadlines, operation._entry)
         if len(self._deadlines) > 1024 and len(self._deadlines) > 4 * self._waiting:
-            # Most entries are of operations that ended early: keep the heap as small as what waits.
+            # Most entries belong to operations that have ended: drop these.
             self._deadlines = [entry for entry in self._deadlines if entry[2] is not None]
             heapq.heapify(self._deadlines)
         self._arm()
 
     def notify(self, key: Hashable, amount: int = 0) -> None:
-        """The partition ``key`` changed; its watchers are looked at once this round of the loop ends."""
+        """Note that the partition ``key`` changed; check its watchers at the end of this round of the loop."""
         if key not in self._watchers:
             return
         if not self._dirty:
@@ -97,11 +100,11 @@ class Purgatory:
         self._dirty[key] = self._dirty.get(key, 0) + amount
 
     def remove(self, operation: DelayedOperation) -> None:
-        """Forget ``operation``; neither its completion nor its deadline is reported."""
+        """Forget ``operation``; neither ``try_complete`` nor ``expire`` is called any more."""
         if operation.completed:
             return
         operation.completed = True
-        # Its deadline may be days away: what it holds on to must not stay for so long.
+        # Its deadline may be days away, and the memory that it refers to must not be kept for so long.
         operation._entry[2] = None
         self._waiting -= 1
         for key in operation._keys:
@@ -113,7 +116,7 @@ class Purgatory:
 
     def _look(self) -> None:
         dirty, self._dirty = self._dirty, {}
-        # Once each, however many of its partitions changed: a look may cost as much as it has partitions.
+        # Check each operation once, however many of its partitions changed: a check may visit all its partitions.
         concerned: dict[DelayedOperation, None] = {}
         failed: dict[DelayedOperation, Exception] = {}
         for key, amount in dirty.items():

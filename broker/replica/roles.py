@@ -1,8 +1,8 @@
 """The roles of a partition on this broker: leader and follower.
 
-A role knows nothing of logs, clocks or sockets. It is told offsets and times, and answers with offsets and decisions;
-`Partition` applies them to its log. A change of role makes a new object, so that nothing of an old leader epoch can
-act on a later one.
+A role does not use logs, clocks or sockets. Its methods take offsets and times and return offsets and decisions, which
+`Partition` applies to its log. Each change of role makes a new object, so that state of an old leader epoch cannot
+affect a later one.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from broker.replica import isr as in_sync
 from broker.replica.isr import FollowerState
 
 UNDEFINED = -1
-"""An epoch or an offset that is not known."""
+"""The value of an unknown epoch or offset."""
 
 
 class Leader:
-    """This broker leads the partition.
+    """The role of a broker that leads the partition.
 
     Attributes:
-        broker_id: of this broker.
+        broker_id: the id of this broker.
         epoch: the leader epoch.
-        partition_epoch: counts the changes of the partition's state; of the last one that is known.
+                partition_epoch: the version of the partition's state, as far as it is known; each change increments it.
         since: the epoch in which this broker became leader; it has led in every later epoch too.
         epoch_start: the log end offset at which ``epoch`` began.
-        replicas: the brokers that hold the partition, in the order of their preference as leaders.
+        replicas: the brokers that hold the partition, the preferred leader first.
         isr: the in-sync replicas that the controller has confirmed.
-        maximal_isr: these, and replicas whose joining is proposed and not confirmed yet. Records have to reach all
-            of them: whichever of the two sets turns out to be in force, each of its members has what was acknowledged.
-        proposed: the ISR that was proposed to the controller and not answered yet, or None.
-        followers: what is known of each other replica.
+        maximal_isr: ``isr`` and the replicas whose joining is proposed but not confirmed. Records have to reach all of
+            them before they are acknowledged, so that the members of whichever set the controller has stored have them.
+        proposed: the ISR that was proposed to the controller without an answer yet, or None. followers: what is known
+            about each other replica.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class Leader:
         return self.broker_id
 
     def is_superseded_by(self, state: PartitionState) -> bool:
-        """Whether ``state`` is newer: of a later epoch, or of this one with other replicas, in sync or altogether."""
+        """Return whether ``state`` is newer: of a later epoch, or of this one with another ISR or other replicas."""
         if state.leader_epoch != self.epoch or state.leader != self.broker_id:
             return state.leader_epoch > self.epoch
         if state.partition_epoch != self.partition_epoch:
@@ -81,10 +81,10 @@ class Leader:
         return frozenset(state.isr) != self.isr or state.replicas != self.replicas
 
     def high_watermark(self, current: int, log_end: int, min_insync: int, now_ms: int, max_lag_ms: int) -> int:
-        """The high watermark by what is known of the replicas: never below ``current``.
+        """Return the high watermark, given what is known about the replicas; never below ``current``.
 
-        It stands still while the ISR is smaller than ``min_insync``, whatever acks the producers ask for: what
-        consumers have read must not be lost with fewer brokers than the topic's owner allows for.
+        It does not advance while the ISR is smaller than ``min_insync``, whatever acks the producers ask for. Records
+        that consumers have read must not be lost by the failure of fewer brokers than the topic's owner allows for.
         """
         if not self.followers:
             return log_end
@@ -93,15 +93,15 @@ class Leader:
         return max(current, in_sync.high_watermark(log_end, self.followers, self.maximal_isr, now_ms, max_lag_ms))
 
     def fetched(self, replica: int, offset: int, log_start_offset: int, log_end: int, now_ms: int) -> None:
-        """Note a fetch of a follower from ``offset``, which came when the log ended at ``log_end``.
+        """Note a fetch of a follower from ``offset``, which arrived when the log ended at ``log_end``.
 
         Raises:
-            KeyError: the broker is no replica of the partition.
+            KeyError: the broker has no replica of the partition.
         """
         self.followers[replica] = self.followers[replica].fetched(offset, log_start_offset, log_end, now_ms)
 
     def expanded_isr(self, replica: int, high_watermark: int) -> frozenset[int] | None:
-        """The ISR with a follower that has caught up, to be proposed to the controller; None to leave it."""
+        """Return the ISR with a follower that has caught up, to propose to the controller; None for no change."""
         if self.proposed is not None or replica in self.isr:
             return None
         if not in_sync.may_join(self.followers[replica], high_watermark, self.epoch_start):
@@ -109,36 +109,35 @@ class Leader:
         return self.isr | {replica}
 
     def shrunk_isr(self, log_end: int, now_ms: int, max_lag_ms: int) -> frozenset[int] | None:
-        """The ISR without the followers that fell behind, to be proposed to the controller; None to leave it."""
+        """Return the ISR without the followers that fell behind, to propose to the controller; None for no change."""
         if self.proposed is not None:
             return None
         gone = in_sync.out_of_sync(self.isr, self.broker_id, self.followers, log_end, now_ms, max_lag_ms)
         return self.isr - gone if gone else None
 
     def propose(self, isr: frozenset[int]) -> None:
-        """Remember that ``isr`` is proposed to the controller. Until it answers, no other one is."""
+        """Remember that ``isr`` is proposed to the controller. Nothing else is proposed until it answers."""
         self.proposed = isr
         self.maximal_isr = self.isr | isr
 
     def confirm(self, isr: frozenset[int], partition_epoch: int) -> None:
-        """End the proposal: the controller has put ``isr`` in force, and counts ``partition_epoch`` changes by that."""
+        """End the proposal: the controller has confirmed ``isr``, and the state's version is ``partition_epoch``."""
         self.isr = isr
         self.partition_epoch = partition_epoch
         self.withdraw()
 
     def withdraw(self) -> None:
-        """End the proposal: the controller has refused it, and the ISR stays as it was."""
+        """End the proposal, which the controller has refused; the ISR stays as it was."""
         self.proposed = None
         self.maximal_isr = self.isr
 
 
 class Follower:
-    """Another broker leads the partition, or none does.
+    """The role of a broker that does not lead the partition.
 
     Attributes:
-        leader: its id, -1 while there is none.
-        epoch: the leader epoch.
-        partition_epoch: counts the changes of the partition's state; of the last one that is known.
+        leader: the leader's broker id, -1 while there is none. epoch: the leader epoch. partition_epoch: the version of
+            the partition's state, as far as it is known; each change increments it.
         replicas: the brokers that hold the partition.
     """
 
@@ -151,7 +150,7 @@ class Follower:
         self.replicas = state.replicas
 
     def is_superseded_by(self, state: PartitionState) -> bool:
-        """Whether ``state`` is newer: of a later epoch, or of this one with other replicas."""
+        """Return whether ``state`` is newer: of a later epoch, or of this one with other replicas."""
         if state.leader_epoch != self.epoch or state.leader != self.leader:
             return state.leader_epoch > self.epoch
         if state.partition_epoch != self.partition_epoch:
@@ -159,7 +158,7 @@ class Follower:
         return state.replicas != self.replicas
 
     def high_watermark(self, of_leader: int, log_end: int) -> int:
-        """The high watermark here: the leader's, as far as this log goes. It may be lower than it was."""
+        """Return the high watermark here: the leader's, or the log end if that is lower. It may move back."""
         return min(of_leader, log_end)
 
 
@@ -167,7 +166,7 @@ Role = Leader | Follower
 
 
 def role_of(state: PartitionState, broker_id: int, log_end: int, now_ms: int, before: Role | None) -> Role:
-    """The role that ``state`` gives a broker whose log ends at ``log_end``."""
+    """Make the role that ``state`` gives a broker whose log ends at ``log_end``."""
     if state.leader != broker_id:
         return Follower(state)
     isr = frozenset(state.isr)
@@ -183,11 +182,11 @@ def role_of(state: PartitionState, broker_id: int, log_end: int, now_ms: int, be
 
 
 class Truncation(NamedTuple):
-    """Where a follower cuts its log to agree with its leader's.
+    """Where a follower truncates its log to agree with its leader's.
 
     Attributes:
         offset: records at or after it are dropped.
-        done: whether the logs agree then; otherwise the leader is to be asked once more.
+        done: whether the logs agree afterwards; otherwise the follower has to ask the leader again.
     """
 
     offset: int
@@ -201,15 +200,18 @@ def truncation(
     high_watermark: int,
     end_offset_for: Callable[[int], tuple[int, int]],
 ) -> Truncation:
-    """Where to cut by the leader's answer on this log's last epoch (KIP-101, KIP-279).
+    """Return where to truncate, given the leader's answer about this log's last epoch (KIP-101, KIP-279).
 
     Args:
-        leader_epoch, leader_end: the largest epoch up to the one asked for that the leader knows, and the offset where
-            it ends there; UNDEFINED where the leader knows none, or speaks a version without epochs.
-        end_offset_for: the same of this log (`Log.end_offset_for_epoch`).
+        leader_epoch, leader_end: the largest epoch, up to the one asked for, that the leader knows, and the offset
+            where
+            it ends there; UNDEFINED if the leader knows none, or speaks a version without epochs.
+        log_end: the log end offset here.
+        high_watermark: the high watermark here.
+        end_offset_for: finds the same epoch and offset in this log (`Log.end_offset_for_epoch`).
     """
     if leader_end == UNDEFINED:
-        # Nothing beyond the high watermark is known to be in the leader's log.
+        # Only the records below the high watermark are known to be in the leader's log.
         return Truncation(min(high_watermark, log_end), True)
     if leader_epoch == UNDEFINED:
         return Truncation(min(leader_end, log_end), True)
@@ -217,6 +219,6 @@ def truncation(
     if own_end == UNDEFINED:
         return Truncation(min(leader_end, log_end), True)
     if own_epoch != leader_epoch:
-        # The leader has that epoch and this log has not: ask again with the one that this log has before it.
+        # The leader has that epoch but this log does not: ask again with this log's previous epoch.
         return Truncation(min(own_end, log_end), False)
     return Truncation(min(own_end, leader_end, log_end), True)

@@ -1,5 +1,5 @@
-"""How a connection's bytes travel.
+"""How a connection's bytes are received and sent.
 
-- ``interface``  what reader and writer ask of a transport
+- ``interface`` the methods that reader and writer call
 - ``plain``      a TCP socket; slices of files go out by ``sendfile``
 """

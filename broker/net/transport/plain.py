@@ -23,7 +23,7 @@ class PlainTransport:
         self._poller = poller
         self._sock = sock
         self._fd = sock.fileno()
-        # The socket's own methods: a call in between would cost each request.
+        # The socket's own methods: a wrapper would add the cost of a call to each request.
         self.recv_into: Callable[[memoryview], int] = sock.recv_into
         self.send: Callable[[Bytes], int] = sock.send
         try:
