@@ -356,9 +356,7 @@ class ReplicaManager:
     def follower_fetched(
         self, partition: Partition, replica: int, offset: int, log_start_offset: int, log_end: int
     ) -> None:
-        """Note a follower's fetch (`Partition.follower_fetched`), and wake operations that wait for the high
-        watermark.
-        """
+        """Note a follower's fetch (`Partition.follower_fetched`); wake what waits for the high watermark."""
         if partition.follower_fetched(replica, offset, log_start_offset, log_end):
             self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
             self.produce_purgatory.notify(partition.key)
@@ -369,8 +367,8 @@ class ReplicaManager:
         self.produce_purgatory.notify(partition.key)
 
     def stabilized(self, partition: Partition) -> None:
-        """Wake read_committed fetches: a transaction has ended, and its records may be read from now on.""" # Its bytes
-        were counted when they were appended, but they were not readable then.
+        """Wake read_committed fetches: a transaction has ended, and its records may be read from now on."""
+        # Its bytes were counted when they were appended, but they were not readable then.
         self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
 
     def sync(self, partition: Partition) -> None:

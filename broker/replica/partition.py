@@ -181,8 +181,7 @@ class Partition:
 
         Raises:
             FencedLeaderEpochError, UnknownLeaderEpochError, NotLeaderOrFollowerError: see `check_leader_epoch`. A
-                broker
-                that is not a replica gets the second, or the third if it does not name an epoch.
+                broker that is not a replica gets the second, or the third if it does not name an epoch.
         """
         self.check_leader_epoch(leader_epoch)
         if self.leading is None or replica not in self.leading.followers:
@@ -430,13 +429,13 @@ class Partition:
         return self.last_stable_offset if isolation is FetchIsolation.LAST_STABLE_OFFSET else self.log.log_end_offset
 
     def divergence(self, fetched_epoch: int, offset: int) -> tuple[int, int] | None:
-        """Find where a follower's log, which has records of ``fetched_epoch`` before ``offset``, diverges from this
-        one.
+        """Find where a follower's log diverges from this one.
+
+        The follower has records of ``fetched_epoch`` before ``offset``.
 
         Returns:
             The largest epoch up to ``fetched_epoch`` in this log and the offset where it ends, to which the follower
-                has
-            to truncate before it fetches again; None if the logs agree.
+            has to truncate before it fetches again; None if the logs agree.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is before the start of this log, or no epoch is known.
