@@ -1,13 +1,13 @@
-"""Configuration: each key declared once, and everything else (parsing, validation, documentation) derived.
+"""Configuration: each key is declared once; parsing, validation and documentation use the declaration.
 
 The files in ``conf/`` are Java properties, which `kafkalog.java_properties` reads.
 
-- ``definition``   what a key is: name, type, default, validator, documentation, whether it may change at run time
-- ``listeners``    the ``listeners`` family: ``NAME://host:port`` lists
-- ``topic``        keys of a topic, each with the broker key that holds its default
-- ``server``       keys of a broker
-- ``document``     the reference page generated from the declarations
-- ``coordinators``    keys of the group and transaction coordinators
-- ``group``           keys of one group of the consumer protocol
-- ``message_format``  values of `message.format.version`
+- ``definition``      a key: name, type, default, validator, documentation, whether it may change at run time
+- ``server``          the keys of a broker
+- ``coordinators``    the broker keys of the group and transaction coordinators
+- ``topic``           the keys of a topic, each with the broker key of its default
+- ``group``           the keys of one group of the consumer protocol
+- ``listeners``       the ``listeners`` family of keys: ``NAME://host:port`` lists
+- ``message_format``  the values of ``message.format.version``
+- ``document``        prints the reference page docs/configuration.md
 """

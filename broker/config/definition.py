@@ -1,4 +1,4 @@
-"""What a configuration key is, and how its text becomes a value.
+"""Declarations of configuration keys, and parsing of their values.
 
 Types and their text forms follow Kafka's ``ConfigDef``: booleans are ``true``/``false``, lists are separated by
 commas, integers are range-checked against their width, passwords are never printed.
@@ -54,9 +54,8 @@ class ConfigKey:
     """One key.
 
     Attributes:
-        default: a value, not text.
-        synonyms: further keys that are consulted in order when this one is not set.
-        effect: False for a key that is accepted for Kafka's sake and changes nothing here.
+        default: the default, as a value and not as text. synonyms: the keys that are used, in order, when this one is
+            not set. effect: False for a key that is accepted for compatibility with Kafka but has no effect here.
     """
 
     name: str
@@ -70,14 +69,14 @@ class ConfigKey:
 
     @property
     def sensitive(self) -> bool:
-        """Whether its value is shown to nobody. What a key of no known type holds may be a secret."""
+        """Whether the value is hidden from everybody. The value of a key of unknown type may be a secret."""
         return self.type in (Type.PASSWORD, Type.UNKNOWN)
 
     def parse(self, text: str) -> Value:
-        """The value of ``text``.
+        """Parse ``text`` into a value.
 
         Raises:
-            ConfigError: the text is not of the key's type or the validator refuses the value.
+            ConfigError: the text is not of the key's type, or the validator refuses the value.
         """
         value = _parse(self.name, self.type, text.strip())
         if self.validator is not None:
@@ -85,7 +84,7 @@ class ConfigKey:
         return value
 
     def format(self, value: Value) -> str | None:
-        """The text form of ``value``, as DescribeConfigs reports it; None for null."""
+        """Return the text form of ``value``, as DescribeConfigs reports it; None for null."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -145,7 +144,7 @@ def between(minimum: float, maximum: float) -> Validator:
 
 
 def between_or(minimum: int, maximum: int, other: int) -> Validator:
-    """A number within two bounds, or ``other``."""
+    """Make a validator that allows numbers within two bounds, and ``other``."""
 
     def check(name: str, value: Value) -> None:
         if value is not None and value != other and not minimum <= value <= maximum:
@@ -168,7 +167,7 @@ def one_of(*allowed: str) -> Validator:
 
 
 def list_of(*allowed: str, empty: bool = False) -> Validator:
-    """A list with no other items than ``allowed``; ``empty``: it may have none."""
+    """Make a validator for lists whose items are among ``allowed``; ``empty`` allows the empty list."""
 
     def check(name: str, value: Value) -> None:
         for item in value or ():
@@ -186,7 +185,7 @@ class ConfigDefinition:
     """A closed set of keys, in declaration order.
 
     Raises:
-        ValueError: two keys of one name are declared.
+        ValueError: two keys have the same name.
     """
 
     def __init__(self, keys: list[ConfigKey]) -> None:
@@ -207,7 +206,7 @@ class ConfigDefinition:
         return self._keys.get(name)
 
     def parse(self, texts: Mapping[str, str]) -> dict[str, Value]:
-        """Values of every key named in ``texts``; names that are not declared are left out.
+        """Parse the values of every declared key in ``texts``; ignore undeclared names.
 
         Raises:
             ConfigError: a value does not fit its key.

@@ -1,4 +1,4 @@
-"""The configuration reference (docs/configuration.md), generated from the declarations.
+"""Generates the configuration reference (docs/configuration.md) from the declarations.
 
 ``python -m broker.config.document`` prints it.
 """
@@ -25,7 +25,7 @@ def _table(definition: ConfigDefinition, *, topic: bool) -> list[str]:
 
 
 def render() -> str:
-    """The page as Markdown."""
+    """Render the page as Markdown."""
     parts = [
         "# Configuration",
         "",

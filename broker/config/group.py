@@ -1,7 +1,7 @@
-"""Keys of a group (``consumer.session.timeout.ms``, …), for one group of the consumer protocol (KIP-848).
+"""The keys of one group of the consumer protocol (KIP-848), such as ``consumer.session.timeout.ms``.
 
-Names are those of Apache Kafka's group configuration; the broker's ``group.consumer.*`` keys hold the defaults and the
-limits.
+The names are those of Apache Kafka's group configuration. The broker's ``group.consumer.*`` keys hold the defaults and
+the limits.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ GROUP_CONFIG = ConfigDefinition(
     [
         ConfigKey(
             "consumer.heartbeat.interval.ms", Type.INT, 5000,
-            "Heartbeat interval given to the members of the group.",
+            "The heartbeat interval of the group's members.",
             at_least(1), synonyms=("group.consumer.heartbeat.interval.ms",),
         ),
         ConfigKey(
             "consumer.session.timeout.ms", Type.INT, 45_000,
-            "After how long without a heartbeat a member of the group is taken for dead.",
+            "A member that sends no heartbeat for this long is removed from the group.",
             at_least(1), synonyms=("group.consumer.session.timeout.ms",),
         ),
     ]
@@ -28,13 +28,14 @@ GROUP_CONFIG = ConfigDefinition(
 
 
 def parse_group_config(texts: Mapping[str, str | None], broker: Callable[[str], Value]) -> dict[str, Value]:
-    """The overrides of a group as values.
+    """Parse the overrides of a group.
 
     Args:
-        broker: the value of a broker's key.
+        texts: the overrides as text, by key.
+        broker: returns the value of a broker key.
 
     Raises:
-        ConfigError: a key is unknown, or a value does not fit it or is beyond the broker's limits.
+        ConfigError: a key is unknown, or a value does not fit it or is outside the broker's limits.
     """
     values: dict[str, Value] = {}
     for name, text in texts.items():

@@ -1,7 +1,8 @@
 """The ``listeners`` family of keys: comma-separated ``NAME://host:port``.
 
-A listener has a name; the name maps to a security protocol (``listener.security.protocol.map``), and unless mapped the
-name itself is one. An empty host binds every interface. Port 0 takes a free port, which is then the advertised one.
+A listener has a name, which ``listener.security.protocol.map`` maps to a security protocol. A name that is not mapped
+must itself be a security protocol. An empty host binds every interface. Port 0 binds a free port, which is then
+advertised.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<six>[^\]]+)\]|(?P<
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one listener binds or is advertised. ``host`` is empty for every interface."""
+    """The address that a listener binds or advertises. An empty ``host`` means every interface."""
 
     name: str
     host: str
@@ -35,7 +36,7 @@ class Endpoint:
 
 
 def parse_listeners(key: str, text: tuple[str, ...], protocol_map: dict[str, str]) -> list[Endpoint]:
-    """Endpoints of a ``listeners`` value.
+    """Parse a ``listeners`` value into endpoints.
 
     Raises:
         ConfigError: an entry is not ``NAME://host:port``, a name or a non-zero port is used twice, or the security
@@ -61,7 +62,7 @@ def parse_listeners(key: str, text: tuple[str, ...], protocol_map: dict[str, str
 
 
 def parse_protocol_map(entries: tuple[str, ...]) -> dict[str, str]:
-    """``NAME:PROTOCOL`` entries as a mapping.
+    """Parse ``NAME:PROTOCOL`` entries into a mapping.
 
     Raises:
         ConfigError: an entry is not ``NAME:PROTOCOL`` or the protocol is unknown.

@@ -1,4 +1,4 @@
-"""Keys of a topic (``segment.bytes``, ``retention.ms``…) and the broker keys that hold their defaults.
+"""The keys of a topic (``segment.bytes``, ``retention.ms``…) and the broker keys of their defaults.
 
 Names, defaults and synonyms are those of Apache Kafka 3.9's topic configuration.
 """
@@ -33,7 +33,7 @@ _LEVELS = {
     "lz4": "compression.lz4.level",
     "zstd": "compression.zstd.level",
 }
-"""The key that holds the level of each codec that has levels."""
+"""The key of the compression level, for each codec that has levels."""
 GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL = between_or(1, 9, -1), between(1, 17), between(-131_072, 22)
 _REPLICA = re.compile("([0-9]+:[0-9]+)?")
 
@@ -57,162 +57,162 @@ def _throttled_replicas(name: str, value: Value) -> None:
 TOPIC_CONFIG = ConfigDefinition(
     [
         ConfigKey(
-            "cleanup.policy", Type.LIST, ("delete",), "What happens to old segments: delete them by time and size, compact them (of each key the latest record stays), both, or, when empty, keep them for ever.",
+            "cleanup.policy", Type.LIST, ("delete",), "What happens to old segments: delete removes them by time and size; compact keeps the latest record of each key; both may be combined. Empty keeps all segments for ever.",
             list_of("delete", "compact", empty=True), synonyms=("log.cleanup.policy",),
         ),
         ConfigKey(
             "compression.type", Type.STRING, "producer",
-            "The codec of the log: producer keeps what the producer chose; any other recompresses.",
+            "The compression codec of the log. producer keeps the codec that the producer chose; any other value recompresses batches that differ.",
             one_of(*COMPRESSION_TYPES), synonyms=("compression.type",),
         ),
         ConfigKey(
             "compression.gzip.level", Type.INT, -1,
-            "Level at which the broker compresses where compression.type is gzip; -1 is the codec's default.",
+            "The compression level if compression.type is gzip. -1 is the codec's default.",
             GZIP_LEVEL, synonyms=("compression.gzip.level",),
         ),
         ConfigKey(
             "compression.lz4.level", Type.INT, 9,
-            "Level at which the broker compresses where compression.type is lz4; 9, the default, is the fast mode.",
+            "The compression level if compression.type is lz4. The default, 9, is the fast mode.",
             LZ4_LEVEL, synonyms=("compression.lz4.level",),
         ),
         ConfigKey(
             "compression.zstd.level", Type.INT, 3,
-            "Level at which the broker compresses where compression.type is zstd.",
+            "The compression level if compression.type is zstd.",
             ZSTD_LEVEL, synonyms=("compression.zstd.level",),
         ),
         ConfigKey(
-            "delete.retention.ms", Type.LONG, 86_400_000, "How long a tombstone outlives compaction.",
+            "delete.retention.ms", Type.LONG, 86_400_000, "How long compaction keeps a tombstone.",
             at_least(0), synonyms=("log.cleaner.delete.retention.ms",),
         ),
         ConfigKey(
-            "file.delete.delay.ms", Type.LONG, 60_000, "How long a deleted segment's file stays before it is removed.",
+            "file.delete.delay.ms", Type.LONG, 60_000, "How long the files of a deleted segment are kept before they are removed.",
             at_least(0), synonyms=("log.segment.delete.delay.ms",),
         ),
         ConfigKey(
-            "flush.messages", Type.LONG, MAX_LONG, "Records appended to a partition before an fsync is forced.",
+            "flush.messages", Type.LONG, MAX_LONG, "After how many appended records the log is flushed to disk.",
             at_least(1), synonyms=("log.flush.interval.messages",),
         ),
         ConfigKey(
-            "flush.ms", Type.LONG, MAX_LONG, "Longest time an appended record waits for an fsync.",
+            "flush.ms", Type.LONG, MAX_LONG, "How long an appended record waits at most before the log is flushed to disk.",
             at_least(0), synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
         ),
         ConfigKey(
-            "index.interval.bytes", Type.INT, 4096, "Bytes of log between two entries of the offset index.",
+            "index.interval.bytes", Type.INT, 4096, "How many bytes of log lie between two entries of the offset index.",
             at_least(0), synonyms=("log.index.interval.bytes",),
         ),
         ConfigKey(
             "leader.replication.throttled.replicas", Type.LIST, (),
-            "Replicas (partition:broker, or *) whose leaders are throttled; nothing is replicated by one broker.",
+            "The replicas (partition:broker, or *) whose leaders are throttled. A single broker replicates nothing.",
             _throttled_replicas, effect=False,
         ),
         ConfigKey(
             "follower.replication.throttled.replicas", Type.LIST, (),
-            "Replicas (partition:broker, or *) that are throttled as followers; nothing is replicated by one broker.",
+            "The replicas (partition:broker, or *) that are throttled as followers. A single broker replicates nothing.",
             _throttled_replicas, effect=False,
         ),
         ConfigKey(
             "local.retention.bytes", Type.LONG, -2,
-            "Size to which the local part of a partition's log is cut back where remote storage holds the rest; -2 is retention.bytes.",
+            "The largest local size of a partition's log in bytes, if remote storage holds the rest. -2 means the value of retention.bytes.",
             at_least(-2), synonyms=("log.local.retention.bytes",), effect=False,
         ),
         ConfigKey(
             "local.retention.ms", Type.LONG, -2,
-            "How long records are kept locally where remote storage keeps them longer; -2 is retention.ms.",
+            "How long records are kept locally, if remote storage keeps them longer. -2 means the value of retention.ms.",
             at_least(-2), synonyms=("log.local.retention.ms",), effect=False,
         ),
         ConfigKey(
-            "max.compaction.lag.ms", Type.LONG, MAX_LONG, "Longest time a record stays ineligible for compaction.",
+            "max.compaction.lag.ms", Type.LONG, MAX_LONG, "The longest time that a record may stay uncompacted.",
             at_least(1), synonyms=("log.cleaner.max.compaction.lag.ms",),
         ),
         ConfigKey(
-            "max.message.bytes", Type.INT, 1_048_588, "Largest record batch accepted, after compression.",
+            "max.message.bytes", Type.INT, 1_048_588, "The largest record batch in bytes, after compression.",
             at_least(0), synonyms=("message.max.bytes",),
         ),
         ConfigKey(
-            "message.downconversion.enable", Type.BOOLEAN, True, "Convert to older formats for fetches that need it.",
+            "message.downconversion.enable", Type.BOOLEAN, True, "Convert records to an older message format for consumers that need it.",
             synonyms=("log.message.downconversion.enable",),
         ),
         ConfigKey(
             "message.format.version", Type.STRING, "3.0-IV1",
-            "The release whose message format is stored: before 0.10 v0, 0.10 v1, later v2. As with Apache Kafka at an inter.broker.protocol.version below 3.0 it takes effect; what is stored already stays as it is.",
+            "The Kafka release whose message format is stored: v0 before 0.10, v1 for 0.10, v2 for later releases. It takes effect, as in Apache Kafka with an inter.broker.protocol.version below 3.0. Records already stored are not converted.",
             is_version, synonyms=("log.message.format.version",),
         ),
         ConfigKey(
             "message.timestamp.after.max.ms", Type.LONG, MAX_LONG,
-            "How far a CreateTime timestamp may lie ahead of the broker's clock.",
+            "How far a CreateTime timestamp may be ahead of the broker's clock.",
             at_least(0), synonyms=("log.message.timestamp.after.max.ms",),
         ),
         ConfigKey(
             "message.timestamp.before.max.ms", Type.LONG, MAX_LONG,
-            "How far a CreateTime timestamp may lie behind the broker's clock.",
+            "How far a CreateTime timestamp may be behind the broker's clock.",
             at_least(0), synonyms=("log.message.timestamp.before.max.ms",),
         ),
         ConfigKey(
             "message.timestamp.difference.max.ms", Type.LONG, MAX_LONG,
-            "How far a CreateTime timestamp may lie from the broker's clock; deprecated since Kafka 3.6, for where message.timestamp.before.max.ms or message.timestamp.after.max.ms are not set.",
+            "How far a CreateTime timestamp may differ from the broker's clock. Deprecated since Kafka 3.6; used if message.timestamp.before.max.ms or message.timestamp.after.max.ms is not set.",
             at_least(0), synonyms=("log.message.timestamp.difference.max.ms",),
         ),
         ConfigKey(
             "message.timestamp.type", Type.STRING, "CreateTime",
-            "Whether a record's timestamp is the producer's or the time of the append.",
+            "Whether a record's timestamp is set by the producer (CreateTime) or by the broker when it appends the record (LogAppendTime).",
             one_of("CreateTime", "LogAppendTime"), synonyms=("log.message.timestamp.type",),
         ),
         ConfigKey(
-            "min.cleanable.dirty.ratio", Type.DOUBLE, 0.5, "Share of the log that must be dirty before it is compacted.",
+            "min.cleanable.dirty.ratio", Type.DOUBLE, 0.5, "The smallest share of a log that must be uncompacted (dirty) before the log is compacted.",
             between(0, 1), synonyms=("log.cleaner.min.cleanable.ratio",),
         ),
         ConfigKey(
-            "min.compaction.lag.ms", Type.LONG, 0, "Shortest time a record stays uncompacted.",
+            "min.compaction.lag.ms", Type.LONG, 0, "The shortest time that a record stays uncompacted.",
             at_least(0), synonyms=("log.cleaner.min.compaction.lag.ms",),
         ),
         ConfigKey(
-            "min.insync.replicas", Type.INT, 1, "In-sync replicas needed before a produce with acks=all is accepted.",
+            "min.insync.replicas", Type.INT, 1, "The smallest number of in-sync replicas with which a produce with acks=all is accepted.",
             at_least(1), synonyms=("min.insync.replicas",),
         ),
         ConfigKey(
-            "preallocate", Type.BOOLEAN, False, "Reserve a segment's disk space when it is created.",
+            "preallocate", Type.BOOLEAN, False, "Whether a segment's disk space is reserved when it is created.",
             synonyms=("log.preallocate",),
         ),
         ConfigKey(
-            "remote.log.copy.disable", Type.BOOLEAN, False, "Copy no more segments to remote storage, of which there is none.",
+            "remote.log.copy.disable", Type.BOOLEAN, False, "Stop copying segments to remote storage. There is no remote storage.",
             effect=False,
         ),
         ConfigKey(
             "remote.log.delete.on.disable", Type.BOOLEAN, False,
-            "Delete what remote storage holds when it is switched off; there is none.", effect=False,
+            "Delete the data in remote storage when it is disabled. There is no remote storage.", effect=False,
         ),
         ConfigKey(
             "remote.storage.enable", Type.BOOLEAN, False,
-            "Keep segments in remote storage; it cannot be switched on, for segments are kept on local disks only.",
+            "Keep segments in remote storage. It cannot be enabled, because segments are kept on local disks only.",
             _no_remote_storage, effect=False,
         ),
         ConfigKey(
-            "retention.bytes", Type.LONG, -1, "Size a partition's log is cut back to; -1 is no limit.",
+            "retention.bytes", Type.LONG, -1, "The largest size of a partition's log in bytes; older segments are deleted. -1 means no limit.",
             synonyms=("log.retention.bytes",),
         ),
         ConfigKey(
-            "retention.ms", Type.LONG, WEEK_MS, "How long records are kept; -1 is for ever.",
+            "retention.ms", Type.LONG, WEEK_MS, "How long records are kept. -1 keeps them for ever.",
             at_least(-1), synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
         ),
         ConfigKey(
-            "segment.bytes", Type.INT, 1 << 30, "Size at which a new segment begins.",
+            "segment.bytes", Type.INT, 1 << 30, "The segment size in bytes at which a new segment is started.",
             at_least(14), synonyms=("log.segment.bytes",),
         ),
         ConfigKey(
-            "segment.index.bytes", Type.INT, 10 << 20, "Size an offset index is preallocated to.",
+            "segment.index.bytes", Type.INT, 10 << 20, "The size in bytes to which an offset index is preallocated.",
             at_least(4), synonyms=("log.index.size.max.bytes",),
         ),
         ConfigKey(
-            "segment.jitter.ms", Type.LONG, 0, "Random share taken off segment.ms so that segments do not roll together.",
+            "segment.jitter.ms", Type.LONG, 0, "The largest random time by which segment.ms is shortened, so that segments are not rolled all at once.",
             at_least(0), synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"),
         ),
         ConfigKey(
-            "segment.ms", Type.LONG, WEEK_MS, "Age at which a new segment begins even if the old one is not full.",
+            "segment.ms", Type.LONG, WEEK_MS, "The age at which a new segment is started even if the current one is not full.",
             at_least(1), synonyms=("log.roll.ms", "log.roll.hours"),
         ),
         ConfigKey(
             "unclean.leader.election.enable", Type.BOOLEAN, False,
-            "Let a replica outside the ISR lead when no other is left, at the price of records.",
+            "Whether a replica outside the ISR may become leader if no other is left, at the price of losing records.",
             synonyms=("unclean.leader.election.enable",),
         ),
     ]
@@ -220,7 +220,7 @@ TOPIC_CONFIG = ConfigDefinition(
 
 
 def parse_topic_config(texts: Mapping[str, str | None]) -> dict[str, Value]:
-    """The overrides of a topic as values.
+    """Parse the overrides of a topic.
 
     Raises:
         ConfigError: a key is unknown or a value does not fit it.
@@ -242,7 +242,7 @@ def parse_topic_config(texts: Mapping[str, str | None]) -> dict[str, Value]:
 
 
 def log_config(values: Mapping[str, Value], producer_id_expiration_ms: int) -> LogConfig:
-    """The log's view of a topic's effective ``values`` (every key of TOPIC_CONFIG present)."""
+    """Make the log's settings from a topic's effective ``values``, which have every key of TOPIC_CONFIG."""
     before, after = values["message.timestamp.before.max.ms"], values["message.timestamp.after.max.ms"]
     difference = values["message.timestamp.difference.max.ms"]
     return LogConfig(
@@ -275,6 +275,6 @@ def log_config(values: Mapping[str, Value], producer_id_expiration_ms: int) -> L
 
 
 def _level(values: Mapping[str, Value]) -> int | None:
-    """The level of the topic's codec; None is the codec's default, or that the topic has no codec of its own."""
+    """Return the topic's compression level; None for the codec's default, or if the topic sets no codec."""
     name = _LEVELS.get(values["compression.type"])
     return None if name is None or values[name] == TOPIC_CONFIG[name].default else int(values[name])

@@ -1,6 +1,6 @@
-"""What a broker counts, and how Prometheus gets it. Names are those of Kafka's metrics.
+"""The broker's metrics, under the names of Kafka's metrics, and their export to Prometheus.
 
-- ``catalog``   every metric: its name, kind, labels, meaning, and where its value is read
-- ``endpoint``  the HTTP server that answers scrapes, on threads of its own
-- ``document``  docs/metrics.md, from the catalog
+- ``catalog``   every metric: its name, kind, labels, meaning, and the function that reads its value
+- ``endpoint``  the HTTP server for Prometheus, on its own threads
+- ``document``  prints the reference page docs/metrics.md
 """

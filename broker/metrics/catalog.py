@@ -1,8 +1,8 @@
-"""Every metric of the broker's own, declared once: its name, kind, labels and meaning, and where its value is.
+"""Every metric of the broker, declared once: its name, kind, labels, meaning, and the function that reads it.
 
-Names are what the common configuration of Prometheus's JMX exporter for Kafka (``kafka-2_0_0.yml``, lower case) makes
-of Kafka's MBeans, so that dashboards made for Kafka's brokers fit. What Kafka has as a rate a second is here its
-counter, of which Prometheus makes the rate; what it has as a histogram is here its count and sum.
+The names are those that the common configuration of Prometheus's JMX exporter for Kafka (``kafka-2_0_0.yml``, lower
+case) derives from Kafka's MBeans, so that dashboards made for Kafka's brokers work. A rate per second in Kafka is a
+counter here, from which Prometheus computes the rate. A histogram in Kafka is a count and a sum here.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from broker.replica.manager import ReplicaManager
 
 RUNNING = 3
-"""Kafka's BrokerState of a broker that serves."""
+"""Kafka's BrokerState of a running broker."""
 
 Value = float | tuple[float, float]
-"""A number; for a summary how many, and their sum."""
+"""A number; for a summary, the count and the sum."""
 Rows = Iterator[tuple[tuple[str, ...], Value]]
-"""The labels' values ("": without the label) and the value of each sample."""
+"""The label values ("": without that label) and the value of each sample."""
 
 
 class Kind(Enum):
-    """What Prometheus calls its type."""
+    """Prometheus' metric types."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -42,7 +42,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where values are read. All of it belongs to the event loop's thread: copied before it is gone through."""
+    """The objects that values are read from. The event loop changes them, so copy collections before iterating."""
 
     logs: LogManager
     replicas: ReplicaManager
@@ -61,9 +61,8 @@ class Metric:
     """One metric.
 
     Attributes:
-        name: a counter's ends with ``_total``; a summary's samples end with ``_count`` and ``_sum``.
-        mbean: Kafka's name of it, or "" where Kafka has none.
-        read: its rows now.
+        name: the name in Prometheus; counters end with ``_total``, the samples of summaries with ``_count``, ``_sum``.
+            mbean: the MBean in Kafka, or "" if Kafka has none. read: reads the current rows.
     """
 
     name: str
@@ -187,13 +186,13 @@ def _quota_waits(quota: Callable[[ClientQuotas], ClientQuota]) -> Callable[[Sour
 
 
 _QUOTAS: tuple[tuple[str, str, str, Callable[[ClientQuotas], ClientQuota]], ...] = (
-    ("Produce", "byte-rate", "Bytes a second that are produced", lambda quotas: quotas.produce),
-    ("Fetch", "byte-rate", "Bytes of records a second that are fetched", lambda quotas: quotas.fetch),
-    ("Request", "request-time", "Percent of the event loop's time that requests take", lambda quotas: quotas.request),
-    ("ControllerMutation", "tokens", "Partitions that may be created or deleted now; below 0 that are too many",
+    ("Produce", "byte-rate", "Bytes produced per second", lambda quotas: quotas.produce),
+    ("Fetch", "byte-rate", "Bytes of records fetched per second", lambda quotas: quotas.fetch),
+    ("Request", "request-time", "Percent of the event loop's time that requests use", lambda quotas: quotas.request),
+    ("ControllerMutation", "tokens", "Partitions that may be created or deleted now; below 0, how many are too many",
      lambda quotas: quotas.mutation),
 )  # fmt: skip
-"""The client quotas: Kafka's type and attribute, what is told, and where it is."""
+"""The client quotas: Kafka's type and attribute, the metric's meaning, and the function that finds the quota."""
 
 
 def _flushes(sources: Sources) -> tuple[int, float]:
@@ -216,7 +215,7 @@ CATALOG = (
            "kafka.log:type=Log,name=LogStartOffset", _each_log(lambda log: log.log_start_offset)),
     Metric("kafka_log_log_numlogsegments", _G, _TP, "Segments of the partition.",
            "kafka.log:type=Log,name=NumLogSegments", _each_log(lambda log: len(log.segments))),
-    Metric("kafka_log_logflushstats_logflushrateandtimems", _S, (), "Flushes of a segment to the device, in ms.",
+    Metric("kafka_log_logflushstats_logflushrateandtimems", _S, (), "Flushes of a segment to disk, in ms.",
            "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
            _one(_flushes)),
     Metric("kafka_log_logmanager_offlinelogdirectorycount", _G, (), "Log directories that have failed.",
@@ -227,11 +226,11 @@ CATALOG = (
            _each_directory(lambda directory: int(directory.offline is not None))),
     Metric("kafkalog_log_openfiles", _G, (), "Segments and indexes that are open (kafkalog.log.max.open.files).",
            "", _one(lambda sources: len(sources.logs.resources.open_files))),
-    # Log compaction; of each cleaner thread its last cleaning counts
-    Metric("kafka_log_logcleaner_max_buffer_utilization_percent", _G, (), "How full an offset map was.",
+        # Log compaction: values of each cleaner thread's last cleaning
+    Metric("kafka_log_logcleaner_max_buffer_utilization_percent", _G, (), "How full the offset map was, in percent.",
            "kafka.log:type=LogCleaner,name=max-buffer-utilization-percent",
            _one(lambda sources: sources.cleaner.metrics.max_buffer_utilization_percent)),
-    Metric("kafka_log_logcleaner_cleaner_recopy_percent", _G, (), "Bytes written of those read.",
+    Metric("kafka_log_logcleaner_cleaner_recopy_percent", _G, (), "Bytes written, in percent of the bytes read.",
            "kafka.log:type=LogCleaner,name=cleaner-recopy-percent",
            _one(lambda sources: sources.cleaner.metrics.cleaner_recopy_percent)),
     Metric("kafka_log_logcleaner_max_clean_time_secs", _G, (), "How long a cleaning took.",
@@ -244,17 +243,18 @@ CATALOG = (
     Metric("kafka_log_logcleaner_deadthreadcount", _G, (), "Cleaner threads that have died.",
            "kafka.log:type=LogCleaner,name=DeadThreadCount",
            _one(lambda sources: sources.cleaner.metrics.dead_thread_count)),
-    Metric("kafka_log_logcleanermanager_max_dirty_percent", _G, (), "How dirty the dirtiest log was.",
+    Metric("kafka_log_logcleanermanager_max_dirty_percent", _G, (),
+           "The largest uncompacted share of a log, in percent.",
            "kafka.log:type=LogCleanerManager,name=max-dirty-percent",
            _one(lambda sources: sources.cleaner.metrics.max_dirty_percent)),
-    Metric("kafka_log_logcleanermanager_time_since_last_run_ms", _G, (), "Time since logs were last looked at.",
+    Metric("kafka_log_logcleanermanager_time_since_last_run_ms", _G, (), "Time since the logs were last checked.",
            "kafka.log:type=LogCleanerManager,name=time-since-last-run-ms",
            _one(lambda sources: sources.cleaner.time_since_last_run_ms())),
     Metric("kafka_log_logcleanermanager_uncleanable_partitions_count", _G, ("logDirectory",),
            "Partitions whose cleaning has failed.",
            "kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count", _uncleanable),
     Metric("kafka_log_logcleanermanager_uncleanable_bytes", _G, ("logDirectory",),
-           "Bytes that could be compacted, of partitions whose cleaning has failed.",
+           "Bytes that could be compacted, in partitions whose cleaning has failed.",
            "kafka.log:type=LogCleanerManager,name=uncleanable-bytes", _uncleanable_bytes),
     # Topics
     Metric("kafka_server_brokertopicmetrics_messagesin_total", _C, _T, "Records appended.",
@@ -263,16 +263,16 @@ CATALOG = (
            "kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec", _each_topic("bytes_in")),
     Metric("kafka_server_brokertopicmetrics_bytesout_total", _C, _T, "Bytes of records sent to consumers.",
            "kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec", _each_topic("bytes_out")),
-    Metric("kafka_server_brokertopicmetrics_bytesrejected_total", _C, _T, "Bytes of records refused for their size.",
+    Metric("kafka_server_brokertopicmetrics_bytesrejected_total", _C, _T, "Bytes of records rejected for their size.",
            "kafka.server:type=BrokerTopicMetrics,name=BytesRejectedPerSec", _each_topic("bytes_rejected")),
     Metric("kafka_server_brokertopicmetrics_totalproducerequests_total", _C, _T,
-           "Appends asked for: one for each partition of a produce request.",
+           "Appends requested: one for each partition of a produce request.",
            "kafka.server:type=BrokerTopicMetrics,name=TotalProduceRequestsPerSec", _each_topic("total_produce")),
     Metric("kafka_server_brokertopicmetrics_failedproducerequests_total", _C, _T,
            "Appends that failed, other than for a moved, unknown or offline partition or for size.",
            "kafka.server:type=BrokerTopicMetrics,name=FailedProduceRequestsPerSec", _each_topic("failed_produce")),
     Metric("kafka_server_brokertopicmetrics_totalfetchrequests_total", _C, _T,
-           "Reads asked for: one for each partition of a fetch request.",
+           "Reads requested: one for each partition of a fetch request.",
            "kafka.server:type=BrokerTopicMetrics,name=TotalFetchRequestsPerSec", _each_topic("total_fetch")),
     Metric("kafka_server_brokertopicmetrics_failedfetchrequests_total", _C, _T,
            "Reads that failed, other than for a moved, unknown or offline partition, its epoch or the offset.",
@@ -289,14 +289,14 @@ CATALOG = (
     Metric("kafka_network_requestmetrics_requests_total", _C, ("request", "version"), "Requests answered.",
            "kafka.network:type=RequestMetrics,name=RequestsPerSec", _requests),
     Metric("kafka_network_requestmetrics_totaltimems", _S, ("request",),
-           "Time from a request's arrival to the hand-over of its answer to the connection, in ms.",
+           "Time from a request's arrival until its response is handed to the connection, in ms.",
            "kafka.network:type=RequestMetrics,name=TotalTimeMs", _request_times),
     Metric("kafka_server_socket_server_metrics_connection_count", _G, ("listener",), "Open connections.",
            "kafka.server:type=socket-server-metrics,attribute=connection-count", _connections),
     Metric("kafka_server_delayedoperationpurgatory_purgatorysize", _G, ("delayedOperation",),
-           "Requests that wait: for replicas or the device, or for records.",
+           "Requests that wait for replicas, for an fsync, or for records.",
            "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize", _waiting),
-    # Client quotas: of those who have one, as they share it
+        # Client quotas: one sample for each set of clients that share a quota
     *(
         Metric(f"kafka_server_{kind.lower()}_{attribute.replace('-', '_')}", _G, _UC, f"{doc}.",
                f"kafka.server:type={kind},attribute={attribute}", _quota_used(quota))
@@ -304,12 +304,12 @@ CATALOG = (
     ),
     *(
         Metric(f"kafka_server_{kind.lower()}_throttle_time_ms", _S, _UC,
-               "Requests whose clients had to wait for their quota afterwards, and how long, in ms.",
+               "Requests after which the client was throttled, and for how long, in ms.",
                f"kafka.server:type={kind},attribute=throttle-time", _quota_waits(quota))
         for kind, _, _, quota in _QUOTAS
     ),
     # Partitions
-    Metric("kafka_server_replicamanager_partitioncount", _G, (), "Partitions that are here.",
+    Metric("kafka_server_replicamanager_partitioncount", _G, (), "Partitions hosted by this broker.",
            "kafka.server:type=ReplicaManager,name=PartitionCount", _one(lambda sources: len(sources.replicas))),
     Metric("kafka_server_replicamanager_leadercount", _G, (), "Partitions that this broker leads.",
            "kafka.server:type=ReplicaManager,name=LeaderCount", _count(lambda partition: partition.is_leader)),
@@ -317,14 +317,14 @@ CATALOG = (
            "kafka.server:type=ReplicaManager,name=OfflineReplicaCount",
            _one(lambda sources: sources.replicas.offline_count())),
     Metric("kafka_server_replicamanager_underreplicatedpartitions", _G, (),
-           "Partitions led here of which a replica is not in sync.",
+           "Partitions led by this broker that have a replica that is not in sync.",
            "kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions",
            _count(lambda partition: partition.is_leader and len(partition.isr) < len(partition.replicas))),
     Metric("kafka_server_replicamanager_underminisrpartitioncount", _G, (),
-           "Partitions led here with fewer in-sync replicas than min.insync.replicas.",
+           "Partitions led by this broker with fewer in-sync replicas than min.insync.replicas.",
            "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount",
            _count(lambda partition: partition.is_under_min_isr)),
-    Metric("kafka_server_replicamanager_produceridcount", _G, (), "Producer ids that partitions remember.",
+    Metric("kafka_server_replicamanager_produceridcount", _G, (), "Producer ids with state in partitions.",
            "kafka.server:type=ReplicaManager,name=ProducerIdCount",
            _one(lambda sources: sum(len(log.producers.producers) for log in sources.logs))),
     # Transactions
@@ -333,7 +333,7 @@ CATALOG = (
            "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name=UnknownDestinationQueueSize",
            _one(lambda sources: sources.transactions.coordinator.completion.missing_markers)),
     Metric("kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize", _G, (),
-           "Transactions that have all their markers, and whose state is still to be stored.",
+           "Transactions that have all their markers, but whose state is still to be stored.",
            "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name=LogAppendRetryQueueSize",
            _one(lambda sources: sources.transactions.coordinator.completion.unstored)),
     Metric("kafka_server_transaction_coordinator_metrics_partition_load_time_ms", _S, (),

@@ -1,9 +1,9 @@
 """The HTTP server that Prometheus scrapes: ``GET /metrics``.
 
-Each scrape is collected and rendered on a thread of its own, from state that the event loop may change meanwhile:
-numbers are read one by one, lists and dictionaries copied in one step. A scrape of 10,000 partitions is 50,000 lines of
-Python's work, so every so many lines the thread sleeps for a moment, which lets the loop have the interpreter at once
-rather than after the switch interval.
+Each scrape is collected and rendered on its own thread, from state that the event loop may change meanwhile: numbers
+are read one by one, lists and dictionaries are copied in one step. A scrape of 10,000 partitions produces 50,000 lines,
+so the thread sleeps briefly after every `SAMPLES_PER_TURN` lines. That gives the interpreter to the loop at once, not
+only after the switch interval.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ TURN_SECONDS = 50e-6
 
 
 class MetricsEndpoint:
-    """Serves the catalog's metrics, and the process's own, from construction until ``close``.
+    """Serve the catalog's metrics, and those of the process, from construction until ``close``.
 
     Args:
-        address: host:port; an empty host is every interface, port 0 any free one.
+        address: host:port; an empty host means every interface, port 0 any free port.
+        sources: the objects that the values are read from.
 
     Raises:
-        ConfigError: the address is none, or cannot be bound.
+        ConfigError: the address is invalid, or cannot be bound.
     """
 
     def __init__(self, address: str, sources: Sources) -> None:
@@ -69,11 +70,11 @@ class BrokerCollector(Collector):
         self._sources = sources
 
     def describe(self) -> Iterable[Family]:
-        """Nothing: registration need not collect everything for the names."""
+        """Return nothing, so that registration does not collect everything to learn the names."""
         return ()
 
     def collect(self) -> Iterator[Family]:
-        """Families whose samples are made as they are rendered."""
+        """Yield families whose samples are made while they are rendered."""
         for metric in CATALOG:
             name = metric.name.removesuffix("_total") if metric.kind is Kind.COUNTER else metric.name
             family = Family(name, metric.doc, metric.kind.value)
@@ -100,10 +101,10 @@ class _Samples:
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Host and port of ``host:port``.
+    """Split ``host:port`` into host and port.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: ``address`` has another form.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isascii() or not port.isdecimal() or int(port) > 65535:
