@@ -19,7 +19,7 @@ help:
 	@echo "make test         every test layer but the soaks"
 	@echo "make test-soak    the long-running tests"
 	@echo "make lint         ruff, mypy --strict, import contracts"
-	@echo "make docs         regenerate docs/configuration.md and docs/metrics.md"
+	@echo "make docs         write the generated pages of docs/ anew"
 	@echo "make lock         choose the versions of requirements-dev.lock anew"
 	@echo "make clean        remove the environment"
 
@@ -69,8 +69,8 @@ format: $(BIN)/.installed
 	$(BIN)/ruff format .
 
 docs: $(BIN)/.installed
-	$(BIN)/python -m broker.config.document > docs/configuration.md
-	$(BIN)/python -m broker.metrics.document > docs/metrics.md
+	$(BIN)/python -m broker.config.document > docs/reference/configuration.md
+	$(BIN)/python -m broker.metrics.document > docs/reference/metrics.md
 
 lock: $(BIN)/.installed
 	$(BIN)/python -m pip install --quiet uv

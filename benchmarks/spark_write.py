@@ -11,7 +11,7 @@ up and then kept, so that runs can take turns:
 - kafkalog to Kafka: ``df.write.format("kafkalog")`` to the same broker;
 - kafkalog: the same to the kafkalog broker;
 - kafkalog, no byte limit: the same with ``spark.sql.execution.arrow.maxBytesPerBatch`` at its largest value, so that
-  Spark does not measure its Arrow batch after every row (docs/sink.md).
+  Spark does not measure its Arrow batch after every row (docs/reference/sink.md).
 
 Cases: without and with a key; plain, lz4 and zstd. All other settings are the defaults. After each run the end offsets
 are checked, and the topic is deleted. Three tables come out: rows a second; the CPU seconds that Spark's processes take

@@ -15,7 +15,7 @@ left out. This page is written by the command that runs them.
 
     python -m conformance                                     # every suite against kafkalog, each with a new broker
     python -m conformance --suites sarama --broker apache:3.9.2
-    python -m conformance --suites '' --report docs/conformance.md
+    python -m conformance --suites '' --report docs/reference/conformance.md
 
 Clients and tests are fetched when they are first needed: Python's by pip, Java's by Maven, Go's and Node.js's by their
 own tools, and by git those that no registry holds. Where GitHub cannot be reached, `KAFKALOG_CONFORMANCE_SOURCES` names

@@ -12,7 +12,7 @@ examples:
   kafkalog server start --override listeners=PLAINTEXT://127.0.0.1:9092 --override log.dirs=/var/lib/kafkalog
 
 The broker prints one line when it accepts connections and stops cleanly on SIGTERM or Ctrl-C.
-Keys are Apache Kafka's; docs/configuration.md lists them.
+Keys are Apache Kafka's; docs/reference/configuration.md lists them.
 """
 
 

@@ -1,4 +1,4 @@
-"""Generates the configuration reference (docs/configuration.md) from the declarations.
+"""Generates the configuration reference (docs/reference/configuration.md) from the declarations.
 
 ``python -m broker.config.document`` prints it.
 """

@@ -141,7 +141,7 @@ SERVER_CONFIG = ConfigDefinition(
         # Operation
         ConfigKey("background.threads", Type.INT, 10, "The number of worker threads for fsyncs, deletions and other blocking work.", at_least(1)),
         ConfigKey("kafkalog.log.max.open.files", Type.INT, -1, "How many segment and index files stay open. Beyond that, the least recently used are closed until they are needed. -1 means two fifths of the limit on open files (ulimit -n), but at most 30,000.", at_least(-1)),
-        ConfigKey("kafkalog.log.retention.policy.class", Type.CLASS, None, "The class that decides which segments of a topic with cleanup.policy=delete are deleted, as module:Class. By default, retention.ms and retention.bytes decide. See docs/compaction.md."),
+        ConfigKey("kafkalog.log.retention.policy.class", Type.CLASS, None, "The class that decides which segments of a topic with cleanup.policy=delete are deleted, as module:Class. By default, retention.ms and retention.bytes decide. See docs/explanation/compaction.md."),
         ConfigKey("kafkalog.metrics.listener", Type.STRING, None, "The address, as host:port (for example 127.0.0.1:9404), on which metrics are served to Prometheus over HTTP. An empty host means every interface, port 0 any free port. Unset, no metrics are served."),
         ConfigKey("kafkalog.log.format", Type.STRING, "text", "The format of the broker's own log messages: text or json.", one_of("text", "json")),
         ConfigKey("kafkalog.shutdown.timeout.ms", Type.LONG, 30_000, "How long a graceful shutdown waits at most for pending responses.", at_least(0)),

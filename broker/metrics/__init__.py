@@ -2,5 +2,5 @@
 
 - ``catalog``   every metric: its name, kind, labels, meaning, and the function that reads its value
 - ``endpoint``  the HTTP server for Prometheus, on its own threads
-- ``document``  prints the reference page docs/metrics.md
+- ``document``  prints the reference page docs/reference/metrics.md
 """

@@ -241,4 +241,4 @@ def test_addresses() -> None:
 
 
 def test_the_page_is_current() -> None:
-    assert (ROOT / "docs" / "metrics.md").read_text() == render(), "run: make docs"
+    assert (ROOT / "docs" / "reference" / "metrics.md").read_text() == render(), "run: make docs"

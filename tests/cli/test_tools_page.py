@@ -1,4 +1,4 @@
-"""The commands of docs/tools.md print what the page shows, one after another."""
+"""The commands of docs/how-to/tools.md print what the page shows, one after another."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def test_the_page(
     other = tmp_path / "other"
     quick = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
     address = start_broker({"log.dirs": f"{tmp_path / 'log'},{other}", **quick}).address
-    shown = commands("tools.md", address)
+    shown = commands("how-to/tools.md", address)
     assert len(shown) > 15
     for each in shown:
         check(each, shell)
-    run_page("tools.md", address, blocks=2, replaced={"/data2/kafkalog": str(other)})
+    run_page("how-to/tools.md", address, blocks=2, replaced={"/data2/kafkalog": str(other)})
 
 
 def check(shown: Shown, shell: Callable[[str], list[str]]) -> None:

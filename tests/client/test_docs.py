@@ -36,7 +36,7 @@ def committed(address: str, topic: str, count: int) -> list[bytes | None]:
 
 
 def test_producer(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    names = run_page("producer.md", address, blocks=5)
+    names = run_page("how-to/producer.md", address, blocks=5)
     printed = capsys.readouterr().out
     assert re.search(r"^words 0 \d+$", printed, re.MULTILINE)
     assert "records at offsets" in printed
@@ -45,7 +45,7 @@ def test_producer(address: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_consumer(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    names = run_page("consumer.md", address, blocks=6)
+    names = run_page("how-to/consumer.md", address, blocks=6)
     printed = capsys.readouterr().out
     assert re.findall(r"^words 0 (\d) (.+)$", printed, re.MULTILINE) == [("0", "b'to'"), ("1", "b'be'"), ("2", "b'or'")]
     assert names["table"].column("value").to_pylist() == [b"to", b"be", b"or"]
@@ -57,17 +57,17 @@ def test_consumer(address: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_groups(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    run_page("groups.md", address, blocks=1)
+    run_page("explanation/groups.md", address, blocks=1)
     assert "TopicPartition(topic='orders', partition=0)" in capsys.readouterr().out
 
 
 def test_transactions(address: str) -> None:
-    run_page("transactions.md", address, blocks=1)
+    run_page("explanation/transactions.md", address, blocks=1)
     assert committed(address, "shouts", 3) == [b"TO", b"BE", b"OR"]
 
 
 def test_quotas(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    run_page("quotas.md", address, blocks=1)
+    run_page("how-to/quotas.md", address, blocks=1)
     assert "{'user': None, 'client-id': 'loader'} {'producer_byte_rate': 1048576.0}" in capsys.readouterr().out.replace(
         "{'client-id': 'loader', 'user': None}", "{'user': None, 'client-id': 'loader'}"
     )

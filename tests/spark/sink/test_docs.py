@@ -1,4 +1,4 @@
-"""The examples of docs/sink.md and README.md run as they stand, one after another."""
+"""The examples of docs/reference/sink.md, README.md and the tutorial run as they stand, one after another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_examples(spark: SparkSession, start_broker: Callable[..., KafkalogBroke
     before = spark.conf.get(CONF)
     assert before is not None
     try:
-        run_page("sink.md", address, blocks=5, replaced={"/tmp/": f"{tmp_path}/"})
+        run_page("reference/sink.md", address, blocks=5, replaced={"/tmp/": f"{tmp_path}/"})
         assert spark.conf.get(CONF) == "2147483647"
     finally:
         spark.conf.set(CONF, before)
@@ -57,3 +57,14 @@ def test_readme(spark: SparkSession, start_broker: Callable[..., KafkalogBroker]
     found = {each["partition"]: each["count"] for each in (json.loads(row[0]) for row in rows)}
     assert sorted(found) == [0, 1, 2, 3]
     assert sum(found.values()) == 100
+
+
+@pytest.mark.timeout(600)
+def test_tutorial(
+    spark: SparkSession, start_broker: Callable[..., KafkalogBroker], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = start_broker().address
+    with Producer({"bootstrap.servers": address}) as producer:
+        producer.send_values("words", [b"a line"] * 100)
+    run_page("tutorial/first-stream.md", address, blocks=1, replaced={"out/": f"{tmp_path}/"})
+    assert capsys.readouterr().out.endswith("100 rows\n")
