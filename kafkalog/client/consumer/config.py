@@ -12,7 +12,7 @@ from kafkalog.client.consumer.assignors import Assignor, find_assignors
 from kafkalog.client.errors import ConfigError
 
 Deserializer = Callable[[bytes], Any]
-"""Makes a value of a record's key or value; not called where that is null."""
+"""Make a value from the bytes of a record's key or value; not called for null."""
 
 DEFAULT_ASSIGNORS = ("range", "cooperative-sticky")
 
@@ -27,7 +27,7 @@ _CLASSIC_ONLY = ("partition.assignment.strategy", "session.timeout.ms", "heartbe
 
 @dataclass(frozen=True)
 class ConsumerConfig:
-    """Settings of a consumer; durations in seconds, sizes in bytes. ``client`` has those of fetching."""
+    """Settings of a consumer; durations in seconds, sizes in bytes. ``client`` has the settings of fetching."""
 
     client: ClientConfig
     group_id: str | None = _option("group.id", None, str)
@@ -43,7 +43,7 @@ class ConsumerConfig:
     exclude_internal_topics: bool = _option("exclude.internal.topics", True, boolean)
     allow_auto_create_topics: bool = _option("allow.auto.create.topics", True, boolean)
     assignors: tuple[Assignor, ...] = ()
-    """``partition.assignment.strategy``, the preferred first."""
+    """``partition.assignment.strategy``, in order of preference."""
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
     interceptors: tuple[Any, ...] = ()
@@ -52,13 +52,14 @@ class ConsumerConfig:
 
     @classmethod
     def from_dict(cls, properties: Mapping[str, Any]) -> ConsumerConfig:
-        """Settings from properties.
+        """Make settings from properties.
 
         ``partition.assignment.strategy`` takes names (``range``, ``roundrobin``, ``sticky``, ``cooperative-sticky``, or
-        those of Kafka's classes), `Assignor` classes and objects; ``key.deserializer`` and ``value.deserializer`` a
-        function from bytes, or an object with ``from_bytes``; ``interceptor.classes`` objects with ``on_consume`` or
-        ``on_commit``. Raises ConfigError for a value that its property cannot have and for properties that contradict
-        each other.
+        those of Kafka's classes), `Assignor` classes and objects. ``key.deserializer`` and ``value.deserializer`` take
+        a function of bytes, or an object with ``from_bytes``. ``interceptor.classes`` takes objects with ``on_consume``
+        or ``on_commit``.
+
+        Raises ConfigError for a value that its property cannot have, and for properties that contradict each other.
         """
         plain = dict(properties)
         strategy = plain.pop("partition.assignment.strategy", DEFAULT_ASSIGNORS)

@@ -49,13 +49,13 @@ ARROW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "t
 """The columns of `Consumer.read_arrow` by default: those of Spark's Kafka source."""
 _CLOSE_S = 30.0
 _CAUSE_S = 0.1
-"""After a deadline, so long is waited for the thread that works on the call to report what was wrong."""
+"""How long to wait after a deadline for the thread that works on the call to report what was wrong."""
 
 
 class Consumer(Closing):
-    """Reads topics, alone (`assign`) or as a member of a group (`subscribe`).
+    """Read topics, alone (`assign`) or as a member of a group (`subscribe`).
 
-    ``config`` holds Kafka's consumer properties, or is a ConsumerConfig; a property that cannot be used is a
+    ``config`` holds Kafka's consumer properties, or is a ConsumerConfig; a property that cannot be used raises
     ConfigError. One thread at a time may use a consumer; only `wakeup` is for other threads. A consumer fetches, sends
     heartbeats and commits in threads of its own, but calls listeners, callbacks and interceptors in the thread that
     polls.
@@ -65,8 +65,8 @@ class Consumer(Closing):
             for batch in consumer.read_arrow():
                 print(batch.num_rows)
 
-    Every call may raise `AuthenticationError`, `WakeupError`, and errors of the broker that a retry does not mend, such
-    as those of authorization. Lost connections, and leaders and coordinators that move, raise nothing. Where another
+    Every call may raise `AuthenticationError`, `WakeupError`, and errors of the broker that are not retriable, such as
+    those of authorization. Lost connections, and leaders and coordinators that move, raise nothing. Where another
     consumer takes this ``group.instance.id``, `poll` and `commit` raise FencedInstanceIdError until `unsubscribe`.
     """
 
@@ -110,12 +110,20 @@ class Consumer(Closing):
         pattern: str | re.Pattern[str] | TopicFilter | SubscriptionPattern | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read topics as a member of the group ``group.id``, which shares their partitions out.
+        """Read topics as a member of the group ``group.id``, whose members share the partitions.
 
-        Either ``topics``, or a ``pattern``: a regular expression that whole names match, a `Whitelist` or a
-        `Blacklist`; topics that come later are found within ``metadata.max.age.ms``. Or a `SubscriptionPattern`, which
-        the broker matches, under ``group.protocol=consumer``. Replaces what was subscribed before; takes effect in the
-        next `poll`. No topics at all is `unsubscribe`. ConfigError without ``group.id``.
+        Replaces an earlier subscription, and takes effect in the next `poll`. An empty list of topics means
+        `unsubscribe`.
+
+        Args:
+            topics: The topics' names.
+            pattern: In place of topics: a regular expression that must match whole names, a `Whitelist` or a
+                `Blacklist`; new topics are found within ``metadata.max.age.ms``. Or a `SubscriptionPattern`, which the
+                broker matches (``group.protocol=consumer``).
+            listener: Called when partitions are assigned, revoked or lost.
+
+        Raises:
+            ConfigError: There is no ``group.id``.
         """
         with self._use():
             coordinator = self._member()
@@ -143,7 +151,8 @@ class Consumer(Closing):
             self._changed()
 
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
-        """Read these partitions and no others, whatever the group does. Those assigned before keep their positions."""
+        """Read these partitions and no others, whatever the group does. Partitions assigned before keep their
+        positions."""
         with self._use():
             wanted = [TopicPartition(*tp) for tp in partitions]
             if not wanted:
@@ -154,7 +163,8 @@ class Consumer(Closing):
             self._changed()
 
     def unsubscribe(self) -> None:
-        """Read nothing, and leave the group; it keeps a static member's place until its session ends (KIP-345)."""
+        """Read nothing, and leave the group. The group keeps a static member's place until its session ends
+        (KIP-345)."""
         with self._use():
             self._unsubscribe()
 
@@ -173,11 +183,11 @@ class Consumer(Closing):
         self._fetcher.refresh_metadata()
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """Tell which partitions are read."""
+        """Return the partitions that are read."""
         return self._subscription.assigned
 
     def subscription(self) -> frozenset[str]:
-        """Tell which topics are subscribed to; of a pattern, those that it has matched."""
+        """Return the subscribed topics; for a pattern, the topics that it has matched."""
         return self._subscription.topics
 
     def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
@@ -186,22 +196,23 @@ class Consumer(Closing):
             self._member().enforce_rebalance(reason)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Name this member of the group, so that a producer can commit its offsets in a transaction (KIP-447)."""
+        """Return this member's identity, with which a producer can commit its offsets in a transaction (KIP-447)."""
         return self._member().metadata
 
     # Records
 
     def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return records, at most ``max_records`` (``max.poll.records``); wait ``timeout`` seconds for the first.
+        """Return at most ``max_records`` records (``max.poll.records``); wait ``timeout`` seconds for the first one.
 
         Joins the group and takes part in its rebalances: call it again within ``max.poll.interval.ms``. Records that
-        earlier calls returned count as read; ``enable.auto.commit`` commits them now and then. Records of a partition
-        are in order. Deserializers have been applied to keys and values.
+        earlier calls returned count as read; with ``enable.auto.commit`` they are committed every
+        ``auto.commit.interval.ms``. Records of a partition are in order. Deserializers have been applied to keys and
+        values.
 
         Raises:
             NoOffsetForPartitionError, OffsetOutOfRangeError, LogTruncationError: ``auto.offset.reset`` is none.
-            UnreadableBatchError: The next bytes are no record batch. The position stays before them.
-            Exception: What a deserializer (the position stays before the record) or a listener raises.
+            UnreadableBatchError: The next bytes are not a record batch. The position stays before them.
+            Exception: A deserializer has raised it (the position stays before the record), or a listener.
         """
         with self._use():
             limit = self.config.client.max_poll_records if max_records is None else max_records
@@ -209,10 +220,10 @@ class Consumer(Closing):
             return self._loop.next(time.monotonic() + timeout, lambda: self._loop.take(limit))
 
     def consume(self, num_messages: int = 1, timeout: float = 1.0) -> list[ConsumerRecord]:
-        """Return as many records as come within ``timeout`` seconds, up to ``num_messages``.
+        """Return the records that come within ``timeout`` seconds, up to ``num_messages``.
 
-        Returns early at a rebalance, an error or a wakeup, which the next call deals with, and after a third of
-        ``max.poll.interval.ms``. Raises as `poll`.
+        Returns early at a rebalance, an error or a wakeup, which the next call handles, and after a third of
+        ``max.poll.interval.ms``. Raises as `poll` does.
         """
         deadline = time.monotonic() + timeout
         taken = self.poll(timeout, num_messages)
@@ -224,8 +235,8 @@ class Consumer(Closing):
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yield records without end.
 
-        They come from `poll`: a commit inside the loop covers all that the last `poll` returned. Of these, what a loop
-        that ends early has not seen comes again.
+        They come from `poll`. A commit inside the loop covers all records that the last `poll` returned. A loop that
+        ends early gets the rest of them again next time.
         """
         while True:
             records = self.poll(self._heartbeat_pause)
@@ -240,11 +251,18 @@ class Consumer(Closing):
                     self._loop.go_back(rest, after)
 
     def poll_arrow(self, timeout: float = 0.0, columns: Sequence[str] = ARROW_COLUMNS) -> pa.RecordBatch | None:
-        """Poll as `poll` does, but return one Arrow record batch: the records that one fetch brought of one partition.
+        """Poll as `poll` does, but return one Arrow record batch: records that one fetch returned of one partition.
 
-        ``columns`` are some of key, value, topic, partition, offset, timestamp, timestampType, headers, with the types
-        of Spark's Kafka source; an unknown one is a ValueError. The next batches are fetched and decoded in the
-        background. Deserializers and interceptors are not applied. Needs pyarrow.
+        The next batches are fetched and decoded in the background. Deserializers and interceptors are not applied.
+        Needs pyarrow.
+
+        Args:
+            timeout: Seconds to wait; None is returned where no batch comes.
+            columns: Some of key, value, topic, partition, offset, timestamp, timestampType, headers; with the types of
+                Spark's Kafka source.
+
+        Raises:
+            ValueError: A column is unknown.
         """
         from kafkalog.records.arrow import arrow_schema
 
@@ -259,12 +277,12 @@ class Consumer(Closing):
     ) -> Iterator[pa.RecordBatch]:
         """Yield Arrow record batches, as `poll_arrow` returns them, until none comes for ``timeout`` seconds.
 
-        Without a timeout there is no end. The position moves with each batch that is yielded: a commit after a batch
-        covers it. The time begins anew when the first partitions are assigned.
+        Without a timeout there is no end. The position moves with each batch that is yielded, so a commit after a batch
+        covers it. The timeout starts again when the first partitions are assigned.
         """
         from kafkalog.records.kernels import loader
 
-        # Compiling, on a machine that has never done so, is no silence of the broker's.
+        # On a new machine this compiles. That time must not count as silence of the broker.
         loader.load()
         is_assigned = bool(self.assignment())
         while True:
@@ -287,7 +305,7 @@ class Consumer(Closing):
     # Positions
 
     def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Read on from ``offset``. A negative one, or a partition that is not assigned, is a ValueError."""
+        """Continue at ``offset``. Raises ValueError where it is negative, or the partition is not assigned."""
         with self._use():
             given = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
             if given.offset < 0:
@@ -297,11 +315,11 @@ class Consumer(Closing):
             self._fetcher.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read these partitions on from their first records; all assigned ones unless some are given."""
+        """Continue at the first records of these partitions; of all assigned partitions, unless some are given."""
         self._seek_to(EARLIEST, partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read on after the last records at the time of the look-up, which is done in the background."""
+        """Continue after the last records of these partitions; they are looked up in the background."""
         self._seek_to(LATEST, partitions)
 
     def _seek_to(self, timestamp: int, partitions: Sequence[TopicPartition]) -> None:
@@ -312,7 +330,8 @@ class Consumer(Closing):
             self._fetcher.wake()
 
     def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
-        """Return the offset of the next record; ClientTimeoutError where ``timeout`` seconds do not reveal it."""
+        """Return the offset of the next record. Raises ClientTimeoutError where it is not known within ``timeout``
+        seconds."""
         with self._use():
             state = self._subscription.state(tp)
             deadline = self._deadline(timeout)
@@ -343,24 +362,24 @@ class Consumer(Closing):
             self._fetcher.wake()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """Tell which partitions are paused."""
+        """Return the partitions that are paused."""
         return frozenset(tp for tp, state in self._subscription.partitions.items() if state.paused)
 
     # Commits
 
     def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
-        """Commit positions (the next offsets to read), or what `poll` has returned, and wait until that is done.
+        """Commit positions (the next offsets to read), or all that `poll` has returned, and wait until that is done.
 
         Raises:
-            ClientTimeoutError: It failed again and again for ``timeout`` seconds (``default.api.timeout.ms``).
+            ClientTimeoutError: The commit failed again and again for ``timeout`` seconds (``default.api.timeout.ms``).
             CommitFailedError: The group has gone on without this member.
-            RebalanceInProgressError: `poll` has to be called first.
+            RebalanceInProgressError: Call `poll` first.
         """
         with self._use():
             coordinator = self._member()
             deadline = self._deadline(timeout)
             future = coordinator.commits.begin(self._to_commit(offsets), deadline)
-            # Callbacks of earlier commits come first, as these do.
+            # The callbacks of earlier commits come first.
             try:
                 self._await(future, deadline + _CAUSE_S, "the commit")
             finally:
@@ -368,7 +387,7 @@ class Consumer(Closing):
             self._interceptors.on_commit(self._to_commit(offsets))
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
-        """Commit as `commit` does, but do not wait, and try only once; a later `poll` calls ``callback``."""
+        """Commit as `commit` does, but without waiting, and try only once; a later `poll` calls ``callback``."""
         with self._use():
             copied = self._to_commit(offsets)
 
@@ -386,7 +405,7 @@ class Consumer(Closing):
     def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what the group has committed; partitions of which it has nothing are left out."""
+        """Return the group's committed offsets; partitions without one are left out."""
         with self._use():
             deadline = self._deadline(timeout)
             future = self._member().begin_fetching_offsets([TopicPartition(*tp) for tp in partitions], deadline)
@@ -395,7 +414,7 @@ class Consumer(Closing):
     # Topics and offsets, whatever is assigned
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
-        """List a topic's partitions; UnknownTopicOrPartitionError where there is no such topic."""
+        """List a topic's partitions. Raises UnknownTopicOrPartitionError where there is no such topic."""
         with self._use():
             return self._queries.partitions_for(topic, self._deadline(timeout))
 
@@ -420,10 +439,11 @@ class Consumer(Closing):
         with self._use():
             return self._queries.offsets(dict.fromkeys(partitions, LATEST), self._deadline(timeout))
 
-    # How it is doing
+    # State
 
     def lag(self, tp: TopicPartition) -> int | None:
-        """Return how many offsets the position is behind the end that the last fetch reported; None before one."""
+        """Return how many offsets the position is behind the end that the last fetch reported; None before the first
+        fetch."""
         return self._subscription.state(tp).lag
 
     def metrics(self) -> dict[str, int]:
@@ -439,18 +459,18 @@ class Consumer(Closing):
             "commit-total": member.commits.count if member else 0,
         }
 
-    # The end
+    # Ending
 
     def wakeup(self) -> None:
-        """Make the call in which another thread waits, or else the next one, raise WakeupError."""
+        """Make the call in which another thread waits raise WakeupError; or the next call, if none is waiting."""
         self._monitor.wakeup()
 
     def close(self, timeout: float = _CLOSE_S) -> None:
-        """Commit what was read if that is automatic, leave the group, and end all threads, within ``timeout``."""
+        """Commit (if that is automatic), leave the group, and end all threads, within ``timeout`` seconds."""
         if self._single_thread.closed:
             return
         with self._use():
-            # For other threads, and afterwards: until then listeners may commit.
+            # This holds for other threads, and afterwards. Until then listeners may commit.
             self._single_thread.closed = True
             self._monitor.ignore_wakeups()
             deadline = time.monotonic() + timeout
@@ -471,7 +491,7 @@ class Consumer(Closing):
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         if self.config.enable_auto_commit and (generation.valid or self._subscription.kind is Kind.MANUAL):
             offsets = self._to_commit(None)
-        # Those that were begun before come first; who has left the group cannot commit any more.
+        # Commits that were begun earlier come first. A member that has left the group cannot commit any more.
         future = member.commits.begin(offsets, deadline)
         self._monitor.wait(deadline, future.done)
         member.commits.call_back()

@@ -1,4 +1,4 @@
-"""What can go wrong in a consumer, besides `kafkalog.client.errors` and the errors that brokers report."""
+"""Errors of a consumer, besides those of `kafkalog.client.errors` and those that brokers report."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from kafkalog.records.errors import RecordsError
 
 
 class WakeupError(ClientError):
-    """`Consumer.wakeup` was called; the call that it interrupted has had no effect on positions."""
+    """`Consumer.wakeup` was called. The interrupted call has not changed positions."""
 
 
 class CommitFailedError(ClientError):
-    """The commit cannot be done: the group has gone on without this member, and others have its partitions now.
+    """The commit is impossible: the group has gone on without this member, and other members have its partitions now.
 
-    It was not polled for longer than ``max.poll.interval.ms``, or not heard of for ``session.timeout.ms``.
+    The member did not poll for longer than ``max.poll.interval.ms``, or sent no heartbeat for ``session.timeout.ms``.
     """
 
 
 class RetriableCommitFailedError(ClientError):
-    """An asynchronous commit failed in a way that another commit may not; ``__cause__`` says how."""
+    """An asynchronous commit failed with a retriable error, which is ``__cause__``; another commit may succeed."""
 
     retriable = True
 
@@ -36,10 +36,13 @@ class NoOffsetForPartitionError(ClientError):
 
 
 class LogTruncationError(ClientError):
-    """The log was cut below the position, and ``auto.offset.reset`` is none (KIP-320). It comes again until a `seek`.
+    """The log was truncated below the position, and ``auto.offset.reset`` is none (KIP-320). It is raised until a
+    `seek`.
 
-    ``positions`` are where the consumer stood; ``divergent`` where the log that it read ends in the leader's, as far as
-    that is known: a safe place to `seek` to.
+    Attributes:
+        positions: Where the consumer was.
+        divergent: The offsets at which the leader's log differs from what was read, where they are known. They are safe
+            to `seek` to.
     """
 
     def __init__(self, positions: Mapping[TopicPartition, int], divergent: Mapping[TopicPartition, OffsetAndMetadata]):
@@ -50,9 +53,9 @@ class LogTruncationError(ClientError):
 
 
 class UnreadableBatchError(ClientError, RecordsError):
-    """What the log of ``tp`` has at ``offset`` is no record batch; ``__cause__`` says why.
+    """The bytes in the log of ``tp`` at ``offset`` are not a record batch; ``__cause__`` says why.
 
-    Everything before it was handed out, and the position stays: `seek` past it to go on.
+    All records before them were handed out, and the position stays there: `seek` past it to continue.
     """
 
     def __init__(self, tp: TopicPartition, offset: int, cause: Exception) -> None:

@@ -1,4 +1,4 @@
-"""What an application may do when partitions come and go."""
+"""Callbacks for an application whose partitions change in a rebalance."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ class RebalanceListener:
     The consumer calls a listener in the thread that calls `Consumer.poll`, ``unsubscribe`` or ``close``. A listener may
     call the consumer's methods, `Consumer.commit` among them.
 
-    An exception that a listener raises does not stop the rebalance. Partitions are taken or given up all the same, and
-    the steps that remain are done in the same call or in the next calls of ``poll``. The exception is then raised from
-    the call in which the consumer called the listener; where several steps of that call fail, it is the first one's.
+    An exception that a listener raises does not stop the rebalance. The consumer takes the new partitions, or gives the
+    old ones up, all the same. It does the remaining steps of the rebalance in the same call or in the next calls of
+    ``poll``. Then it raises the exception from the call in which it called the listener. Where the listener raises in
+    several steps of one call, the consumer raises the first exception.
     """
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Note partitions that were added.
+        """Handle partitions that were added.
 
-        Called once in each rebalance, perhaps with no partitions. Partitions that the consumer kept are not among them
+        Called once in each rebalance, perhaps with no partitions. Partitions that the consumer kept are not included
         (KIP-429).
         """
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Finish with partitions that are about to be given up; what was read of them can still be committed."""
+        """Handle partitions that the consumer will give up; offsets of records read from them can still be
+        committed."""
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop partitions that belong to other members already; a commit of them would fail.
+        """Handle partitions that already belong to other members; a commit of their offsets would fail.
 
-        The group went on without this member, which did not know. Does what `on_partitions_revoked` does unless it is
+        The group has gone on without this member, which did not know. Calls `on_partitions_revoked` unless it is
         overridden.
         """
         self.on_partitions_revoked(partitions)

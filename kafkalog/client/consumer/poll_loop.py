@@ -1,4 +1,4 @@
-"""What a poll does: the steps that are due, then taking records, or waiting for either."""
+"""The loop of a poll: do the steps that are due, then take records, or wait."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class PollLoop:
-    """The loop of one consumer, in the application's thread. ``coordinator`` is None without a group."""
+    """The loop of one consumer, in the application's thread. ``coordinator`` is None for a consumer without a group."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class PollLoop:
         self._coordinator, self._position_reset = coordinator, position_reset
 
     def next(self, deadline: float, take: Callable[[], T]) -> T:
-        """What ``take`` gives as soon as it gives something, or what it gives at the deadline."""
+        """Return the first result of ``take`` that is not empty, or its result at the deadline."""
         if self._subscription.kind is Kind.NONE:
             raise RuntimeError("nothing to read: subscribe to topics, or assign partitions")
         while True:
@@ -56,7 +56,8 @@ class PollLoop:
             self._monitor.wait(min(deadline, self._next_time()), self._due)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """What is there, as the application is to see it; one that fails comes again, after those before it."""
+        """Take fetched records, deserialize and intercept them. A record that fails is returned again, after those
+        before it."""
         records = self._collector.take(limit)
         if not records:
             return records
@@ -68,8 +69,11 @@ class PollLoop:
         return self._interceptors.on_consume(found)
 
     def take_more(self, taken: list[ConsumerRecord], limit: int, deadline: float) -> None:
-        """Wait for further records, without steps: a commit or a rebalance would count those that were ``taken`` as
-        read, and nobody has them yet."""
+        """Wait for further records without doing other steps.
+
+        A commit or a rebalance would count the records in ``taken`` as read, but the application does not have them
+        yet.
+        """
         while taken and len(taken) < limit and time.monotonic() < deadline:
             self._monitor.wait(deadline, self._due)
             if self._interrupted():
@@ -81,7 +85,8 @@ class PollLoop:
                 break
 
     def go_back(self, records: Sequence[ConsumerRecord], after: Mapping[TopicPartition, FetchPosition]) -> None:
-        """Have these come again; but for partitions whose positions are not those ``after`` them any more."""
+        """Move positions back to these records, except in partitions whose position has changed since it was ``after``
+        them."""
         first = {TopicPartition(record.topic, record.partition): record.offset for record in reversed(records)}
         with self._monitor.lock:
             for tp, offset in first.items():
@@ -91,13 +96,13 @@ class PollLoop:
         self._fetcher.wake()
 
     def check_woken(self) -> None:
-        """WakeupError where `Shared.wakeup` was called."""
+        """Raise WakeupError where `Monitor.wakeup` was called."""
         if self._monitor.woken:
             self._monitor.woken = False
             raise WakeupError("the consumer was woken up")
 
     def _step(self) -> None:
-        """Everything that is due but taking records."""
+        """Do all steps that are due, except taking records."""
         self.check_woken()
         if self._coordinator is not None:
             self._coordinator.step()
@@ -109,11 +114,11 @@ class PollLoop:
         self._position_reset.step()
 
     def _due(self) -> bool:
-        """Whether `_step` or a take has something to do."""
+        """Tell whether `_step` or a take has something to do."""
         return any(state.ready() for state in self._subscription.partitions.values()) or self._interrupted()
 
     def _interrupted(self) -> bool:
-        """Whether something else than records is due."""
+        """Tell whether a step is due, apart from taking records."""
         if self._monitor.woken or self._fetcher.failure is not None or self._position_reset.due():
             return True
         if any(state.error is not None for state in self._subscription.partitions.values()):

@@ -1,4 +1,4 @@
-"""Where a consumer begins in partitions that it was just assigned: what is committed, or ``auto.offset.reset``."""
+"""Find where to begin in newly assigned partitions: at the committed offset, or where ``auto.offset.reset`` says."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 
 
 class PositionReset:
-    """Looks up what is committed, in another thread; ``coordinator`` is None for a consumer without a group."""
+    """Find first positions; another thread reads committed offsets. ``coordinator`` is None for a consumer without a
+    group."""
 
     def __init__(
         self,
@@ -34,31 +35,31 @@ class PositionReset:
         self._after = 0.0
 
     def forget(self) -> None:
-        """Nothing is assigned any more."""
+        """Forget the query under way: nothing is assigned any more."""
         self._asking = None
 
     def due(self) -> bool:
-        """Whether `step` has something to do now."""
+        """Tell whether `step` has something to do now."""
         if not self._waiting():
             return False
         return self._asking.done() if self._asking is not None else time.monotonic() >= self._after
 
     def next_time(self) -> float:
-        """When `step` is to be called, though nothing has changed (``time.monotonic``)."""
+        """Return when to call `step` even if nothing has changed (``time.monotonic``)."""
         return self._after if self._asking is None and self._waiting() else float("inf")
 
     def _waiting(self) -> bool:
         return any(state.lost for state in self._subscription.partitions.values())
 
     def step(self) -> None:
-        """Begin to find positions for partitions that have none, or take what was found.
+        """Begin to find positions for partitions that have none, or use positions that were found.
 
-        Raises NoOffsetForPartitionError, and what trying again does not help against.
+        Raises NoOffsetForPartitionError, and errors that are not retriable.
         """
         states = [state for state in self._subscription.partitions.values() if state.lost]
         if not states:
             if self._asking is not None and self._asking.done():
-                # All that it was asked for were given up meanwhile, or have positions by `seek`.
+                # All partitions of the query were given up meanwhile, or got positions by `seek`.
                 self._asking = None
             return
         if self._coordinator is None:

@@ -1,4 +1,4 @@
-"""One thread at a time: who may call a consumer's methods."""
+"""A guard that lets one thread at a time call a consumer's methods."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from kafkalog.client.consumer.threads import Monitor
 
 
 class SingleThread:
-    """Lets one thread in, which may come in again from listeners and callbacks."""
+    """Let one thread in; it may enter again from listeners and callbacks."""
 
     def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor
         self._depth = 0
         self.user: int | None = None
-        """The thread that is inside."""
+        """The identifier of the thread that is inside."""
         self.closed = False
 
     @contextmanager
     def use(self) -> Iterator[None]:
-        """Keep other threads out; RuntimeError for one that comes in all the same, or after the end."""
+        """Keep other threads out. Raises RuntimeError in a thread that enters meanwhile, or after `close`."""
         thread = threading.get_ident()
         with self._monitor.lock:
             if self.closed and self.user != thread:

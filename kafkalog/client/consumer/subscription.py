@@ -1,13 +1,12 @@
-"""What a consumer is to read, and where it stands in each partition. Nothing here sends or waits.
+"""The subscription and the assigned partitions of a consumer, as state that neither sends nor waits.
 
-A partition that was just assigned has no position. It gets one from what its group has committed, by `seek`, or from
-``auto.offset.reset`` by a timestamp, in this order. Before anything is fetched at a position whose leader epoch is
-known the leader is asked whether its log still has what comes before it (KIP-320), and again whenever there is a new
-leader.
+A newly assigned partition has no position. It gets one from `seek`, from the group's committed offset, or from the
+timestamp that ``auto.offset.reset`` stands for. Before the first fetch at a position whose leader epoch is known, and
+after every change of leaders, the leader is asked whether its log still has the records before the position (KIP-320).
 
-Two threads look at the states: the application's, which takes what was fetched, and the fetcher's, which alone adds
-what it fetched and goes back where a log was truncated. ``version`` changes whenever what was fetched is thrown away:
-by it both can tell, under the lock, that what they have got in hand is of another past.
+Two threads use the states. The application's thread takes fetched records. The fetcher's thread adds them, and moves
+positions back where a log was truncated. ``version`` changes whenever fetched records are discarded: either thread
+compares it, under the lock, to find out whether the records that it holds are out of date.
 """
 
 from __future__ import annotations
@@ -21,31 +20,31 @@ from kafkalog.client.consumer.fetcher.fetch_position import NO_EPOCH, FetchPosit
 from kafkalog.client.consumer.topic_filter import TopicFilter
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 
-CHUNKS_AHEAD = 2
-"""Fetches that are kept of a partition: one is being handed out while the next one waits."""
+FETCHES_AHEAD = 2
+"""How many fetches of a partition are kept: while one is handed out, the next one waits."""
 
 
 class PartitionState:
-    """One partition that is assigned."""
+    """The state of an assigned partition."""
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.version = 0
         self.position: FetchPosition | None = None
-        """Where the next record that is handed out is looked for."""
+        """The position of the next record to hand out."""
         self.fetched: FetchPosition | None = None
         """Where the next fetch begins."""
         self.reset: int | None = None
-        """The timestamp of the position, where that is still to be looked up."""
+        """The timestamp whose offset will be the position, until that offset is known."""
         self.committed_asked = False
         """Whether the committed offset is being looked up."""
         self.leader_epoch = NO_EPOCH
-        """Of the leader at which the position was validated last."""
+        """The epoch of the leader at which the position was last validated."""
         self.replica: tuple[int, float] | None = None
-        """The follower that the leader would have fetches sent to, by its id, and until when (KIP-392)."""
+        """The id of the follower to which the leader wants fetches sent, and until when (KIP-392)."""
         self.paused = False
         self.held = False
-        """Whether it is about to be revoked: nothing is handed out any more."""
+        """Whether the partition will be revoked; no more of its records are handed out."""
         self.completed_fetches: deque[CompletedFetch] = deque()
         self.high_watermark = -1
         self.last_stable_offset = -1
@@ -54,19 +53,19 @@ class PartitionState:
         self.retry_at = 0.0
 
     def move(self, position: FetchPosition) -> None:
-        """Go on at ``position``."""
+        """Continue at ``position``."""
         self._change()
         self.position = self.fetched = position
         self.reset = None
 
     def look_up(self, timestamp: int) -> None:
-        """Go on at the offset of a timestamp, which the fetcher finds."""
+        """Continue at the offset of a timestamp, which the fetcher looks up."""
         self._change()
         self.position = self.fetched = None
         self.reset = timestamp
 
     def refetch(self) -> None:
-        """Throw away what was fetched ahead of the position."""
+        """Discard records fetched ahead of the position."""
         self.version += 1
         self.completed_fetches.clear()
         self.fetched = self.position
@@ -80,34 +79,34 @@ class PartitionState:
 
     @property
     def lost(self) -> bool:
-        """Whether nobody has said yet where to begin."""
+        """Whether it has neither a position nor a timestamp to look one up."""
         return self.position is None and self.reset is None
 
     def fetchable(self, now: float) -> bool:
-        """Whether there is something to ask a leader for."""
+        """Tell whether a fetch may be sent for it."""
         return (
             not (self.paused or self.held)
             and self.fetched is not None
             and self.error is None
-            and len(self.completed_fetches) < CHUNKS_AHEAD
+            and len(self.completed_fetches) < FETCHES_AHEAD
             and not (self.completed_fetches and self.completed_fetches[-1].failure)
             and self.retry_at <= now
         )
 
     def ready(self) -> bool:
-        """Whether something can be handed out."""
+        """Tell whether there are records to hand out."""
         return bool(self.completed_fetches) and not (self.paused or self.held)
 
     @property
     def lag(self) -> int | None:
-        """Records between the position and the high watermark; None where one of them is unknown."""
+        """Offsets between the position and the high watermark; None where one of them is unknown."""
         if self.position is None or self.high_watermark < 0:
             return None
         return max(self.high_watermark - self.position.offset, 0)
 
 
 class Kind(Enum):
-    """How partitions come to be assigned."""
+    """How partitions are assigned."""
 
     NONE = auto()
     TOPICS = auto()
@@ -116,19 +115,19 @@ class Kind(Enum):
 
 
 class SubscriptionState:
-    """What is wanted, and what is assigned."""
+    """What a consumer subscribes to, and the partitions assigned to it."""
 
     def __init__(self) -> None:
         self.kind = Kind.NONE
         self.topics: frozenset[str] = frozenset()
-        """What the member tells the group that it wants."""
+        """The topics that the member subscribes to."""
         self.filter: TopicFilter | None = None
         self.matched = False
-        """Whether topics have been looked through for those that the filter allows."""
+        """Whether the filter has been applied to the topics of the cluster."""
         self.regex: str | None = None
-        """What the coordinator matches with topics; ``topics`` are then those of the assignment."""
+        """The regular expression that the coordinator matches. ``topics`` are then those of the assignment."""
         self.group_topics: frozenset[str] = frozenset()
-        """What all members want, where this one leads the group."""
+        """The topics that all members subscribe to, where this member leads the group."""
         self.partitions: dict[TopicPartition, PartitionState] = {}
 
     @property
@@ -141,23 +140,23 @@ class SubscriptionState:
         return frozenset(self.partitions)
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Want these topics."""
+        """Subscribe to these topics."""
         self._become(Kind.TOPICS)
         self.topics, self.filter, self.regex = frozenset(topics), None, None
 
     def subscribe_pattern(self, wanted: TopicFilter) -> None:
-        """Want the topics that a filter allows, among those there are: `found` says which they are."""
+        """Subscribe to the topics that a filter allows. `found` passes it the topics of the cluster."""
         self._become(Kind.PATTERN)
         self.filter, self.regex, self.matched = wanted, None, False
 
     def subscribe_regex(self, regex: str) -> None:
-        """Want the topics that the coordinator finds to match."""
+        """Subscribe to the topics that the coordinator finds to match."""
         self._become(Kind.PATTERN)
         self.filter, self.regex = None, regex
         self.topics = frozenset()
 
     def found(self, topics: Iterable[str]) -> bool:
-        """These are the topics that there are; whether that changes what is wanted."""
+        """Apply the filter to the cluster's topics; return whether the subscription has changed."""
         assert self.filter is not None
         self.matched = True
         before, self.topics = self.topics, self.filter.select(topics)
@@ -171,57 +170,57 @@ class SubscriptionState:
         self.kind = kind
 
     def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions; those that were assigned before keep their positions."""
+        """Assign these partitions by hand; those that were assigned before keep their positions."""
         self._become(Kind.MANUAL)
         self.assign(partitions)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have these partitions and no others; those that were assigned before keep their states."""
+        """Assign these partitions and no others; those that were assigned before keep their states."""
         before = self.partitions
         self.partitions = {tp: before.get(tp) or PartitionState(tp) for tp in partitions}
 
     def unsubscribe(self) -> None:
-        """Want and have nothing."""
+        """Subscribe to nothing, and give all partitions up."""
         self.kind = Kind.NONE
         self.topics = self.group_topics = frozenset()
         self.filter = self.regex = None
         self.partitions = {}
 
     def wants(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether an assignment is of topics that are wanted."""
+        """Tell whether all topics of an assignment are subscribed to."""
         return self.filter is not None or all(tp.topic in self.topics for tp in partitions)
 
     def state(self, tp: TopicPartition) -> PartitionState:
-        """The state of an assigned partition; ValueError for another."""
+        """Return the state of an assigned partition. Raises ValueError where it is not assigned."""
         found = self.partitions.get(tp)
         if found is None:
             raise ValueError(f"partition {TopicPartition(*tp)} is not assigned; assigned are {sorted(self.partitions)}")
         return found
 
     def consumed(self) -> dict[TopicPartition, FetchPosition]:
-        """The positions of all partitions that have one."""
+        """Return the positions of all partitions that have one."""
         return {tp: state.position for tp, state in self.partitions.items() if state.position is not None}
 
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions as offsets to commit."""
+        """Return the positions as offsets to commit."""
         return {tp: OffsetAndMetadata(position.offset, position.epoch) for tp, position in self.consumed().items()}
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
-        """Hand out nothing more of these partitions, which are about to be given up."""
+        """Hand out no more records of these partitions, which will be given up."""
         for tp in partitions:
             if tp in self.partitions:
                 self.partitions[tp].held = True
 
     def to_end_of_line(self, tp: TopicPartition) -> None:
-        """Have the other partitions come first."""
+        """Move a partition to the end of the order, so that the others come first."""
         self.partitions[tp] = self.partitions.pop(tp)
 
     @property
     def watches_all(self) -> bool:
-        """Whether the metadata of all topics is of interest."""
+        """Whether the metadata of all topics is needed."""
         return self.kind is Kind.PATTERN
 
     @property
     def watched(self) -> frozenset[str]:
-        """The topics whose metadata is of interest, but for a pattern, which needs all."""
+        """The topics whose metadata is needed; a pattern needs that of all topics."""
         return self.topics | self.group_topics | {tp.topic for tp in self.partitions}

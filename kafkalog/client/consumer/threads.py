@@ -1,4 +1,4 @@
-"""What the consumer's threads share: a lock, waiting, and workers that do one thing after the other."""
+"""The lock that the consumer's threads share, and threads that run one call after the other."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _log = logging.getLogger(__name__)
 
 
 class Monitor:
-    """The lock of a consumer's state, and a way to wait for something in it to change.
+    """The lock of a consumer's state, and a way to wait for a change of it (a monitor).
 
-    The application's thread waits here; the others call `notify`. `wakeup` has the next (or present) wait of the
-    application's end.
+    The application's thread waits here; the others call `notify`. `wakeup` interrupts the application's current or next
+    wait.
     """
 
     def __init__(self) -> None:
@@ -28,23 +28,24 @@ class Monitor:
         self._deaf = False
 
     def notify(self) -> None:
-        """Something has changed."""
+        """Wake the waiting thread, because the state has changed."""
         with self.lock:
             self._changed.notify_all()
 
     def wakeup(self) -> None:
-        """End the application's wait."""
+        """Interrupt the application's wait."""
         with self.lock:
             self.woken = not self._deaf
             self._changed.notify_all()
 
     def ignore_wakeups(self) -> None:
-        """Have `wakeup` end no wait any more, nor an earlier one the next."""
+        """Make `wakeup` without effect from now on, and forget an earlier one."""
         with self.lock:
             self.woken, self._deaf = False, True
 
     def wait(self, deadline: float, done: Callable[[], bool]) -> bool:
-        """Wait until ``done()``, which is asked under the lock, or a wakeup; False where ``deadline`` came first."""
+        """Wait until ``done()``, which is called under the lock, or a wakeup. Returns False where ``deadline`` came
+        first."""
         with self.lock:
             while not done():
                 if self.woken:
@@ -52,13 +53,13 @@ class Monitor:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return False
-                # Not for ever at once: a wait without end cannot be interrupted by signals on every platform.
+                # Wait an hour at most: on some platforms signals do not interrupt a wait without end.
                 self._changed.wait(min(left, 3600.0))
             return True
 
 
 class Worker:
-    """A thread that runs calls in their order; it begins with the first, and does not keep the process alive."""
+    """A thread that runs calls in their order. It starts with the first call, and does not keep the process alive."""
 
     def __init__(self, name: str, notify: Callable[[], None]) -> None:
         self._name = name
@@ -67,7 +68,7 @@ class Worker:
         self._thread: threading.Thread | None = None
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Have ``call`` run; its result or exception is in the future."""
+        """Queue ``call``; its result or exception will be in the future."""
         future: Future[T] = Future()
         future.add_done_callback(lambda _: self._notify())
         self._calls.put((call, future))
@@ -77,7 +78,7 @@ class Worker:
         return future
 
     def stop(self, timeout: float) -> None:
-        """End after the calls that were submitted; waits for that up to ``timeout`` seconds."""
+        """End the thread after the queued calls; wait up to ``timeout`` seconds for that."""
         if self._thread is not None:
             self._calls.put(None)
             self._thread.join(timeout)
@@ -96,7 +97,7 @@ class Worker:
 
 
 class HeartbeatThread(threading.Thread):
-    """What sends a member's heartbeats; ``_changed`` is notified when there may be something to do sooner."""
+    """Base of the threads that send heartbeats; ``_changed`` is notified when a heartbeat may be due sooner."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(name="kafkalog-consumer-heartbeat", daemon=True)
@@ -105,12 +106,12 @@ class HeartbeatThread(threading.Thread):
         self._stopping = False
 
     def wake(self) -> None:
-        """The member's state has changed."""
+        """Tell the thread that the member's state has changed."""
         with self._monitor.lock:
             self._changed.notify_all()
 
     def stop(self, timeout: float) -> None:
-        """End; waits for that up to ``timeout`` seconds."""
+        """End the thread; wait up to ``timeout`` seconds for that."""
         with self._monitor.lock:
             self._stopping = True
             self._changed.notify_all()

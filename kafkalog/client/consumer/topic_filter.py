@@ -1,4 +1,4 @@
-"""Which topics a consumer wants, by regular expression: Kafka's white lists, black lists and patterns."""
+"""Filters of topics by regular expression: Kafka's white lists, black lists and patterns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _QUOTES = "\"'"
 
 
 def _compiled(text: str) -> re.Pattern[str]:
-    """The expression of a list as Kafka 0.8 read it: commas separate alternatives, spaces and outer quotes are none."""
+    """Compile a list as Kafka 0.8 did: commas separate alternatives; spaces and outer quotes are ignored."""
     cleaned = text.strip().replace(",", "|").replace(" ", "").strip(_QUOTES)
     try:
         return re.compile(cleaned)
@@ -22,13 +22,13 @@ def _compiled(text: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class TopicFilter:
-    """Topics whose whole name an expression matches. Internal topics are for the consumer's config to leave out."""
+    """Topics whose whole name matches an expression. The consumer's configuration decides about internal topics."""
 
     pattern: re.Pattern[str]
 
     @classmethod
     def of(cls, pattern: str | re.Pattern[str]) -> TopicFilter:
-        """Of a regular expression. ConfigError where it is none."""
+        """Make a filter of a regular expression. Raises ConfigError where it is invalid."""
         if isinstance(pattern, re.Pattern):
             return cls(pattern)
         try:
@@ -40,16 +40,16 @@ class TopicFilter:
         return self.pattern.fullmatch(topic) is not None
 
     def select(self, topics: Iterable[str]) -> frozenset[str]:
-        """Those of the topics that it allows."""
+        """Select the topics that the filter allows."""
         return frozenset(filter(self.allows, topics))
 
 
 @dataclass(frozen=True)
 class SubscriptionPattern:
-    """A regular expression of RE2 that the group's coordinator matches with whole names of topics (KIP-848).
+    """A regular expression of RE2 that the group's coordinator matches with whole topic names (KIP-848).
 
-    Only with ``group.protocol=consumer``. New topics are found by the coordinator, and this consumer need not describe
-    any but those that it is assigned. ConfigError where it is empty.
+    It needs ``group.protocol=consumer``. The coordinator finds new topics, so the consumer needs the metadata of its
+    assigned topics only. Raises ConfigError where it is empty.
     """
 
     pattern: str

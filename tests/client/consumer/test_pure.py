@@ -34,7 +34,7 @@ from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
 from kafkalog.client.consumer.fetcher.fetch_collector import FetchCollector
 from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition, Truncation, find_truncation
 from kafkalog.client.consumer.group.generation import Generation, Next
-from kafkalog.client.consumer.subscription import CHUNKS_AHEAD, PartitionState, SubscriptionState
+from kafkalog.client.consumer.subscription import FETCHES_AHEAD, PartitionState, SubscriptionState
 from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.fetch.fetch_request import FetchedChunk
@@ -200,7 +200,7 @@ def test_positions_of_partitions() -> None:
     assert state.lag == 4
     subscription.assign_manually([TP, TopicPartition("t", 1)])
     assert subscription.state(TP) is state
-    assert CHUNKS_AHEAD >= 1
+    assert FETCHES_AHEAD >= 1
     with pytest.raises(ValueError, match="u-0 is not assigned"):
         subscription.state(TopicPartition("u", 0))
 

@@ -1,4 +1,4 @@
-"""What one fetch brought of one partition, handed out in pieces: lists of records, or Arrow record batches."""
+"""Hold one partition's fetched batches until poll() has returned all of their records, or Arrow record batches."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _MAX_OFFSET = (1 << 63) - 1
 
 
 class CompletedFetch:
-    """A fetch of ``tp`` from ``start`` on.
+    """A fetch of ``tp`` that began at offset ``start``.
 
-    ``next`` is the position after all of it. ``columns`` are the Arrow columns that it was decoded to, or None.
+    ``next`` is the position after all of its records. ``columns`` are the Arrow columns it was decoded to, or None.
     """
 
     def __init__(self, tp: TopicPartition, start: int, fetched: FetchedChunk, leader_epoch: int) -> None:
@@ -36,10 +36,10 @@ class CompletedFetch:
         self.start = start
         self.columns: tuple[str, ...] | None = None
         self.broken = False
-        """Whether an error was met after records that were handed out: what follows is to be fetched again."""
+        """Whether an error came after records that were handed out: the rest must be fetched again."""
         self.failure: RecordsError | None = None
-        """Why it ends before the fetch does: at ``next`` is a batch that cannot be read. Of records that are yet to be
-        decoded, this is known of the first batch alone."""
+        """The error that makes it end before the fetch does: the batch at ``next`` cannot be read. For records that are
+        not decoded yet, only an error of the first batch is known."""
         self._fetched: FetchedChunk | None = fetched
         self._leader_epoch = leader_epoch
         self._records: Iterator[tuple[list[ConsumerRecord], FetchPosition]] | None = None
@@ -56,9 +56,10 @@ class CompletedFetch:
     # Records
 
     def take(self, count: int, config: ClientConfig) -> tuple[list[ConsumerRecord], FetchPosition | None]:
-        """At most ``count`` records, and the position after them; no position where nothing was left.
+        """Take at most ``count`` records; return them and the position after them, which is None where no record was
+        left.
 
-        Raises RecordsError for bytes that are no record batch, after everything before them was taken.
+        Raises RecordsError for bytes that are not a record batch, once everything before them was taken.
         """
         if self._records is None:
             self._records = self._decode(config)
@@ -90,7 +91,7 @@ class CompletedFetch:
     # Arrow
 
     def decode_arrow(self, columns: Sequence[str], config: ClientConfig) -> None:
-        """Decode everything, or what comes before bytes that are no record batch: `take_arrow` raises their error."""
+        """Decode all records, or those before bytes that are not a record batch; `take_arrow` then raises the error."""
         fetched = self._fetched
         assert fetched is not None
         records = fetched.records
@@ -103,13 +104,13 @@ class CompletedFetch:
             self.failure = error
         self._arrow = [(batch, FetchPosition(after, self.next.epoch)) for batch, after in found]
         self.columns = tuple(columns)
-        # Nothing looks into the response's buffer any more: the connection can use it again.
+        # Nothing refers to the response's buffer any more, so the connection can use it again.
         self._fetched = None
 
     def _arrow_batches(
         self, records: memoryview, columns: Sequence[str], config: ClientConfig
     ) -> list[tuple[pa.RecordBatch, int]]:
-        """All of ``records``, and the offsets after each batch. Raises RecordsError."""
+        """Decode all of ``records``; return Arrow batches, each with the offset after it. Raises RecordsError."""
         from kafkalog.records.arrow import decode_arrow
 
         assert self._fetched is not None
@@ -144,7 +145,8 @@ class CompletedFetch:
     def _sound(
         self, records: memoryview, columns: Sequence[str], config: ClientConfig
     ) -> tuple[memoryview, list[tuple[pa.RecordBatch, int]]]:
-        """The most of ``records``, which cannot be decoded, that can; and what it is decoded to."""
+        """Find the longest part of ``records`` that can be decoded, since all of it cannot; return it and its Arrow
+        batches."""
         ends = [0]
         with contextlib.suppress(RecordsError):
             ends.extend(at + header.size for at, header in iter_any_headers(records))
@@ -170,9 +172,9 @@ class CompletedFetch:
         return bool(self._arrow) or self.failure is not None
 
     def take_arrow(self) -> tuple[pa.RecordBatch | None, FetchPosition]:
-        """The next Arrow batch and the position after it; None where none is left, with the position after all.
+        """Take the next Arrow batch; return it and the position after it. The batch is None where none is left.
 
-        Raises RecordsError for bytes that are no record batch, after everything before them was taken.
+        Raises RecordsError for bytes that are not a record batch, once everything before them was taken.
         """
         if self._arrow:
             return self._arrow.pop(0)
@@ -182,7 +184,7 @@ class CompletedFetch:
 
 
 def _modern(records: memoryview) -> memoryview:
-    """The whole batches with messages of formats v0 and v1 as batches of v2."""
+    """Convert the whole batches among these bytes, some of them messages of formats v0 and v1, to batches of v2."""
     made = bytearray()
     for position, header in iter_any_headers(records):
         if header.magic == MAGIC:
@@ -194,15 +196,15 @@ def _modern(records: memoryview) -> memoryview:
 
 
 def _last_epoch(records: memoryview, leader_epoch: int) -> int:
-    """The leader epoch of the last whole batch before one that cannot be read, if any; -1 where there is none.
+    """Return the leader epoch of the last whole, readable batch; -1 where there is none.
 
-    ``leader_epoch`` is the leader's own, which no batch exceeds.
+    ``leader_epoch`` is the leader's own epoch, which no batch exceeds.
     """
     if len(records) <= MAGIC_AT or records[MAGIC_AT] != MAGIC:
         return NO_EPOCH
     epoch: int = _EPOCH.unpack_from(records, _EPOCH_AT)[0]
     if epoch == leader_epoch:
-        # Epochs do not fall within a log.
+        # Epochs never decrease within a log.
         return epoch
     epoch = NO_EPOCH
     with contextlib.suppress(RecordsError):

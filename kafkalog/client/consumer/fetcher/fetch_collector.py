@@ -1,7 +1,8 @@
-"""FetchCollector what was fetched: the application's side of the partitions' chunks.
+"""Hand completed fetches to the application.
 
-Decoding takes time, and the fetcher may learn meanwhile that the log was truncated. So chunks are read without the
-lock, and then, under it, either the position moves or, where ``version`` is another by now, what was read is dropped.
+Decoding takes time, and the fetcher may learn meanwhile that the log was truncated. So completed fetches are read
+without the lock. Then, under the lock, the position moves; or, where ``version`` has changed, the records are
+discarded.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FetchCollector:
-    """Hands out records or Arrow batches. ``make_room`` is called when a chunk has been used up."""
+    """Hand out records or Arrow batches. ``make_room`` is called when a completed fetch is used up."""
 
     def __init__(
         self, config: ClientConfig, subscription: SubscriptionState, monitor: Monitor, make_room: Callable[[], None]
@@ -31,12 +32,12 @@ class FetchCollector:
         self._config, self._subscription, self._monitor = config, subscription, monitor
         self._make_room = make_room
         self.records = 0
-        """Records handed out."""
+        """The number of records handed out."""
         self.after: dict[TopicPartition, FetchPosition] = {}
         """The positions to which the last `take` moved."""
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """At most ``limit`` records that are there, of one partition after the other; raises a partition's error."""
+        """Take at most ``limit`` fetched records, one partition after the other. Raises a partition's error."""
         taken: list[ConsumerRecord] = []
         self.after = {}
         for state in list(self._subscription.partitions.values()):
@@ -47,7 +48,7 @@ class FetchCollector:
                 more = self._take_from(state, limit - len(taken)) if state.ready() else []
             except Exception as error:
                 if taken:
-                    # It comes again.
+                    # The error is raised by the next call.
                     break
                 raise _located(error, state) from error.__cause__
             if more:
@@ -58,10 +59,10 @@ class FetchCollector:
         return taken
 
     def _raise_error(self, state: PartitionState, *, keep: bool = False) -> None:
-        """Raise what was found wrong with a partition; where it is not to be kept, the fetcher then tries again.
+        """Raise a partition's error, if it has one; unless ``keep``, forget it, so that the fetcher tries again.
 
-        That the log was truncated is kept in any case: only a seek, or another assignment, makes the position a good
-        one. The other partitions come first the next time.
+        The error that the log was truncated is always kept: only a seek or another assignment gives the partition a
+        good position. The other partitions come first the next time.
         """
         if state.error is None:
             return
@@ -114,7 +115,7 @@ class FetchCollector:
         return taken
 
     def take_arrow(self, columns: Sequence[str]) -> pa.RecordBatch | None:
-        """The next Arrow batch that is there, of one partition after the other; raises a partition's error."""
+        """Take the next fetched Arrow batch, one partition after the other. Raises a partition's error."""
         for state in list(self._subscription.partitions.values()):
             try:
                 self._raise_error(state)
@@ -149,7 +150,7 @@ class FetchCollector:
                 return batch
 
     def _took(self, state: PartitionState, version: int, completed: CompletedFetch, position: FetchPosition) -> bool:
-        """Move on to ``position``; False where the chunk was thrown away meanwhile."""
+        """Move the position; return False where the completed fetch was discarded meanwhile."""
         with self._monitor.lock:
             if state.version != version:
                 return False
@@ -162,7 +163,7 @@ class FetchCollector:
         return True
 
     def _refetch(self, state: PartitionState, version: int) -> bool:
-        """Throw away what was fetched; False where that has been done meanwhile."""
+        """Discard fetched records, to fetch them again; return False where that was done meanwhile."""
         with self._monitor.lock:
             if state.version != version:
                 return False

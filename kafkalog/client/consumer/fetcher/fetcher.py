@@ -1,11 +1,12 @@
-"""The thread that fetches: one request in flight to each leader, ahead of what the application takes.
+"""The thread that fetches: one request in flight to each leader, ahead of the application.
 
 It also finds the offsets of partitions that begin at a timestamp, validates positions after a change of leaders
-(KIP-320), and keeps an eye on the metadata of the topics of interest. Errors that trying again does not help against
-are left with their partition, or with the consumer, for the application's next call.
+(KIP-320), and watches the metadata of the topics of interest. An error that is not retriable is kept with its
+partition, or with the consumer, until the application's next call raises it.
 
-It waits for nobody in particular: requests to leaders are in flight side by side (`leaders`), and what can only be
-waited for, metadata (`watching`) and offsets of timestamps (`lookups`), is asked for by threads of its own.
+The thread waits for no single broker. Requests to leaders are in flight side by side (`leader_connections`). Metadata
+(`metadata_watcher`) and offsets of timestamps (`offset_lookup`) can only be waited for, so threads of their own ask for
+them.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ _log = logging.getLogger(__name__)
 
 RESET_TIMESTAMPS = {"earliest": EARLIEST, "latest": LATEST}
 _IMPATIENT_S = 0.025
-"""What a leader waits for records while partitions of its are left out because enough of them was fetched: they are
-asked for soon after the application has taken it."""
+"""How long a leader waits for records while some of its partitions are left out, because enough of them was fetched. It
+is short, so that they are asked for soon after the application has taken records."""
 _IDLE_S = 5.0
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """A partition in a request: which version of its state, from where."""
+    """A partition in a request: the version of its state, and the position to fetch from."""
 
     state: PartitionState
     version: int
@@ -62,7 +63,7 @@ class _Asked:
 
 
 class Fetcher(threading.Thread):
-    """Fills the partitions' chunks. ``on_metadata`` is called with what there is of the topics of interest."""
+    """Fill the partitions' completed fetches. ``on_metadata`` is called with metadata of the topics of interest."""
 
     def __init__(
         self,
@@ -79,29 +80,29 @@ class Fetcher(threading.Thread):
         self._stopping = False
         self._leaders = LeaderConnections(cluster, self._waker)
         self._busy: set[TopicPartition] = set()
-        """Partitions of which something is asked."""
+        """The partitions that a request in flight is about."""
         self._watcher = MetadataWatcher(config, cluster, subscription, monitor, on_metadata, self._waker.wake)
         self._lookups = OffsetLookups(cluster, config.client.isolation_level, self._waker.wake)
         self._nothing_before = 0.0
         self.columns: tuple[str, ...] | None = None
-        """Arrow columns that chunks are decoded to as they come."""
+        """The Arrow columns to which fetches are decoded as they arrive; None: they are not."""
         self.failure: Exception | None = None
-        """What the application is to be told, of no partition's own."""
+        """An error that belongs to no partition, for the application's next call to raise."""
         self.fetches = 0
 
     # The application's side
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Wake the thread, because it may have something to do."""
         self._waker.wake()
 
     def refresh_metadata(self) -> None:
-        """Look at the topics of interest now."""
+        """Fetch the metadata of the topics of interest now."""
         self._watcher.refresh()
         self._waker.wake()
 
     def stop(self, timeout: float) -> None:
-        """End, and close all connections; waits for that up to ``timeout`` seconds."""
+        """End the thread and close all connections; wait up to ``timeout`` seconds for that."""
         self._stopping = True
         self._waker.wake()
         self._leaders.interrupt()
@@ -116,7 +117,7 @@ class Fetcher(threading.Thread):
                 try:
                     self._once()
                 except Exception as error:
-                    # Of no partition's or leader's own: what failed would fail again at once.
+                    # The error belongs to no partition or leader, so the same step would fail again at once.
                     self._report(error)
                     self._nothing_before = time.monotonic() + self._client.retry_backoff
         finally:
@@ -125,7 +126,7 @@ class Fetcher(threading.Thread):
             self._waker.close()
 
     def _report(self, error: Exception) -> None:
-        """Tell the application what has happened, unless trying again may help."""
+        """Keep an error for the application's next call, unless it is retriable."""
         if self._stopping:
             return
         if is_retriable(error):
@@ -141,14 +142,14 @@ class Fetcher(threading.Thread):
             try:
                 self._watcher.step()
             except Exception as error:
-                # It pauses by itself; leaders that are known are asked all the same.
+                # The watcher pauses by itself; known leaders are asked all the same.
                 self._report(error)
             self._look_up()
             self._ask()
         self._leaders.wait(self._patience())
 
     def _patience(self) -> float:
-        """Seconds until something is to be done that no socket tells."""
+        """Return how many seconds to wait at most for sockets."""
         now = time.monotonic()
         with self._monitor.lock:
             retries = [state.retry_at for state in self._subscription.partitions.values() if state.retry_at > now]
@@ -160,7 +161,7 @@ class Fetcher(threading.Thread):
     # Positions
 
     def _look_up(self) -> None:
-        """Find the positions of partitions that begin at a timestamp."""
+        """Look up the offsets of partitions that begin at a timestamp."""
         for lookup, answer in self._lookups.finished():
             self._found(lookup, answer)
         now, busy = time.monotonic(), self._lookups.partitions
@@ -189,7 +190,7 @@ class Fetcher(threading.Thread):
         self._monitor.notify()
 
     def _leader_of(self, state: PartitionState, version: int) -> tuple[Broker, int] | tuple[None, int]:
-        """The leader and its epoch; None while it is being looked for."""
+        """Return the leader and its epoch; None while the leader is being looked for."""
         try:
             leader = self._cluster.known_leader(state.tp)
         except Exception as error:
@@ -201,7 +202,7 @@ class Fetcher(threading.Thread):
         return leader.broker, leader.epoch
 
     def _fail(self, state: PartitionState, error: Exception) -> None:
-        """Have the partition rest for a while, or the application told."""
+        """Pause the partition where the error is retriable; otherwise keep the error for the application."""
         if is_retriable(error):
             _log.info("partition %s: trying again: %s", state.tp, error)
         else:
@@ -209,7 +210,7 @@ class Fetcher(threading.Thread):
         state.retry_at = time.monotonic() + self._client.retry_backoff
 
     def _to_validate(self, asked: _Asked) -> bool:
-        """Whether the leader is to be asked first if its log has what was read of the partition."""
+        """Tell whether the position must be validated at the leader before the partition is fetched."""
         with self._monitor.lock:
             state, epoch = asked.state, asked.leader_epoch
             if epoch > state.leader_epoch and asked.position.epoch != NO_EPOCH:
@@ -224,7 +225,7 @@ class Fetcher(threading.Thread):
         response: OffsetForLeaderEpochResponse | None,
         failure: Exception | None,
     ) -> None:
-        """What a leader answers about the epochs of positions."""
+        """Handle a leader's answer about the epochs of positions."""
         answers = {
             TopicPartition(topic.topic, each.partition): each
             for topic in (response.topics if response is not None else ())
@@ -249,11 +250,11 @@ class Fetcher(threading.Thread):
         self._monitor.notify()
 
     def _truncated(self, state: PartitionState, divergent: Truncation) -> None:
-        """The leader's log ends, or differs, below what was fetched."""
+        """Handle that the leader's log ends, or differs, below what was fetched."""
         position, end = state.position, divergent.end
         assert position is not None
         if end is not None and end.offset >= position.offset:
-            # What was handed out is still there.
+            # The records that were handed out are still in the log.
             state.refetch()
             return
         reset = RESET_TIMESTAMPS.get(self._client.auto_offset_reset)
@@ -305,7 +306,8 @@ class Fetcher(threading.Thread):
                 self._failed(wanted, error)
 
     def _follower_of(self, state: PartitionState, now: float) -> Broker | None:
-        """Where the leader would have fetches of a partition sent, as long as that is good."""
+        """Return the follower to which the leader wants fetches of a partition sent; None where there is none (any
+        more)."""
         if state.replica is None:
             return None
         node_id, until = state.replica
@@ -328,7 +330,7 @@ class Fetcher(threading.Thread):
         self._monitor.notify()
 
     def _send(self, broker: Broker, wanted: list[_Asked], *, impatient: bool) -> None:
-        """Ask for the records of partitions; or first, of those that need it, whether their positions are sound."""
+        """Fetch the records of partitions; or, if some positions must be validated, send the request for that first."""
         unsound = {each.state.tp: each for each in wanted if self._to_validate(each)}
         client = self._client
         if unsound:
@@ -423,11 +425,11 @@ class Fetcher(threading.Thread):
             if state.version != asked.version:
                 return
             if asked.of_follower:
-                # It may be behind the leader, or ahead in what it deleted: the leader is asked.
+                # The follower may be behind the leader, or may have deleted more records: ask the leader.
                 state.retry_at = time.monotonic() + self._client.retry_backoff
                 return
             if state.completed_fetches:
-                # What was fetched is handed out first; then it is asked again.
+                # The fetched records are handed out first; then the leader is asked again.
                 state.retry_at = time.monotonic() + self._client.retry_backoff
                 return
             if reset is None:

@@ -1,6 +1,6 @@
-"""Connections to leaders, one request in flight on each, so that no leader waits for another.
+"""Connections to leaders, with one request in flight on each, so that no leader waits for another.
 
-Connecting takes place in threads of its own: a leader that does not answer keeps nobody but its own partitions waiting.
+Threads of their own open the connections: a leader that does not answer delays only its own partitions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkalog.client.waker import Waker
 from kafkalog.protocol.schema import Request
 
 Answered = Callable[[Any | None, Exception | None], None]
-"""Takes a response, or what came instead."""
+"""Takes a response, or the error that came instead."""
 
 
 class _InFlight(NamedTuple):
@@ -29,7 +29,7 @@ class _InFlight(NamedTuple):
 
 
 class LeaderConnections:
-    """The connections of one fetcher; but for `interrupt`, its thread alone uses them. ``waker`` ends its waits."""
+    """The connections of one fetcher. Only its thread uses them, except for `interrupt`. ``waker`` ends its waits."""
 
     def __init__(self, cluster: Cluster, waker: Waker) -> None:
         self._cluster, self._waker = cluster, waker
@@ -38,13 +38,13 @@ class LeaderConnections:
         self._asked: dict[int, _InFlight] = {}
 
     def idle(self, broker: Broker) -> bool:
-        """Whether nothing is in flight to it."""
+        """Tell whether no request to the broker is in flight."""
         return broker.node_id not in self._asked
 
     def connected(self, broker: Broker) -> Connection | None:
-        """A connection, or None while one is being made.
+        """Return a connection, or None while it is being opened.
 
-        Raises the errors of `Connection` once for each try that failed; the next call begins another.
+        Raises the errors of `Connection` once for each failed attempt; the next call begins another.
         """
         known = self._connections.get(broker.node_id)
         if known is not None:
@@ -81,7 +81,7 @@ class LeaderConnections:
         min_version: int = 0,
         max_version: int | None = None,
     ) -> None:
-        """Send to a broker that is `idle` and `connected`; ``answered`` is called in `wait`, in ``patience`` seconds.
+        """Send to a broker that is `idle` and `connected`; `wait` calls ``answered`` within ``patience`` seconds.
 
         Raises the errors of `Connection`.
         """
@@ -91,13 +91,13 @@ class LeaderConnections:
         self._asked[broker.node_id] = _InFlight(connection, late_at, answered)
 
     def next_deadline(self) -> float:
-        """When the first answer is late (``time.monotonic``)."""
+        """Return when the first answer is late (``time.monotonic``)."""
         return min((each.deadline for each in self._asked.values()), default=float("inf"))
 
     def wait(self, timeout: float) -> None:
-        """Receive the answers that come within ``timeout`` seconds; returns with the first, or when woken.
+        """Receive the answers that come within ``timeout`` seconds; return with the first one, or when woken.
 
-        A leader that stops amid an answer keeps nobody else waiting: what has come of it is kept until the rest does.
+        A leader that stops in the middle of an answer delays no other: the part that has come is kept.
         """
         until = time.monotonic() + timeout
         if not self._receive([node_id for node_id, each in self._asked.items() if _has_come(each.connection)]):
@@ -109,7 +109,7 @@ class LeaderConnections:
             answered(None, ClientTimeoutError(f"{connection.address} did not answer in time"))
 
     def _poll(self, until: float) -> None:
-        """Receive what comes, up to the first whole answer."""
+        """Receive until the first answer is complete."""
         poller = select.poll()
         nodes = {each.connection.fileno(): node_id for node_id, each in self._asked.items()}
         for fileno in (*nodes, self._waker.fileno()):
@@ -123,7 +123,7 @@ class LeaderConnections:
         self._waker.clear()
 
     def _receive(self, nodes: list[int]) -> bool:
-        """Receive what is there of the answers of these; whether one has come to its end."""
+        """Receive available data from these brokers; return whether an answer is complete."""
         ended = False
         for node_id in nodes:
             connection, _, answered = self._asked[node_id]
@@ -141,12 +141,12 @@ class LeaderConnections:
         return ended
 
     def interrupt(self) -> None:
-        """Have requests under way fail; from another thread."""
+        """Make requests under way fail; from another thread."""
         for _, connection in list(self._connections.values()):
             connection.interrupt()
 
     def close(self) -> None:
-        """Close all connections, those too that are being made."""
+        """Close all connections, and those that are being opened."""
         for _, future in self._connecting.values():
             future.add_done_callback(_discard)
         for _, connection in self._connections.values():

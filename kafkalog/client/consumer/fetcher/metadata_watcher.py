@@ -1,4 +1,4 @@
-"""Keeping an eye on the metadata of the topics of interest; asked for by a thread of its own, for it may take long."""
+"""Watch the metadata of the topics of interest. A thread of its own fetches it, because that may take long."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _log = logging.getLogger(__name__)
 
 _IDLE_S = 5.0
 _MISSING_S = 1.0
-"""How often is looked for topics that are not there."""
+"""How often to look for topics that do not exist."""
 
 
 class MetadataWatcher:
-    """Used by the fetcher's thread, but for `refresh`. ``wake`` ends its wait; ``on_metadata`` is told what came."""
+    """Used by the fetcher's thread, except for `refresh`. ``wake`` ends its wait; ``on_metadata`` gets new metadata."""
 
     def __init__(
         self,
@@ -42,30 +42,30 @@ class MetadataWatcher:
         self._refresh = False
         self._watched: frozenset[str] | None = frozenset()
         self._missing: frozenset[str] = frozenset()
-        """Topics that the application was warned of."""
+        """The missing topics that were logged."""
 
     def refresh(self) -> None:
-        """Look now; again, where a look is under way, which may have begun before what is to be seen."""
+        """Fetch metadata now. If a fetch is under way, fetch once more, since it may have begun before the change."""
         self._refresh = True
 
     def soon(self) -> None:
-        """Look as soon as ``retry.backoff.ms`` after the last look: a leader is not known, or not any more."""
+        """Fetch metadata as soon as ``retry.backoff.ms`` after the last time, because some leader is unknown."""
         self._at = min(self._at, self._again_at)
 
     def next_time(self) -> float:
-        """When `step` is to be called, though nothing has come (``time.monotonic``)."""
+        """Return when to call `step` even if nothing has come (``time.monotonic``)."""
         if self._asking is not None:
             return float("inf")
         return 0.0 if self._refresh else self._at
 
     def stop(self) -> None:
-        """Let the thread end."""
+        """Let the worker thread end."""
         self._worker.stop(0)
 
     def step(self) -> None:
-        """Have metadata fetched where that is due, or note what came.
+        """Begin to fetch metadata if that is due, or handle metadata that has come.
 
-        Raises why it did not come, or what the application is to be told; ``retry.backoff.ms`` later it looks again.
+        Raises the error of a fetch, or one for the application; another fetch follows ``retry.backoff.ms`` later.
         """
         if self._asking is not None:
             if self._asking.done():
@@ -77,7 +77,7 @@ class MetadataWatcher:
                     raise
             return
         now = time.monotonic()
-        # Before the topics of interest are read: what changes after that is refreshed once more.
+        # Read it before the topics of interest: a change after that causes another refresh.
         refresh, self._refresh = self._refresh, False
         with self._monitor.lock:
             kind = self._subscription.kind
@@ -98,7 +98,7 @@ class MetadataWatcher:
 
     def _note(self, found: ClusterMetadata) -> None:
         if self._watched is not None and self._subscription.watches_all:
-            # These were some topics, and by now all are of interest.
+            # This is metadata of some topics, and by now all topics are of interest.
             return
         missing: dict[str, Exception] = {}
         for topic in found.topics.values():

@@ -1,4 +1,4 @@
-"""Finding the offsets of timestamps, at each leader by itself and in a thread of its own."""
+"""Look up the offsets of timestamps, at each leader separately and in a thread of its own."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
 
 _PATIENCE_S = 5.0
-"""How long one leader may take before metadata is looked at again."""
+"""How long one leader may take before metadata is fetched again."""
 
 
 class OffsetLookup(NamedTuple):
-    """A partition, the version of its state, and the timestamp (ms) whose offset is wanted."""
+    """A partition, the version of its state, and the timestamp (ms) to look up."""
 
     state: PartitionState
     version: int
@@ -26,7 +26,7 @@ class OffsetLookup(NamedTuple):
 
 
 class OffsetLookups:
-    """What leaders are asked at present. ``wake`` is called when an answer is there."""
+    """The look-ups under way. ``wake`` is called when one has finished."""
 
     def __init__(self, cluster: Cluster, isolation_level: int, wake: Callable[[], None]) -> None:
         self._cluster, self._isolation_level, self._wake = cluster, isolation_level, wake
@@ -36,15 +36,15 @@ class OffsetLookups:
 
     @property
     def partitions(self) -> set[TopicPartition]:
-        """Those that are being looked up."""
+        """The partitions that are being looked up."""
         return {tp for wanted, _ in self._asked.values() for tp in wanted}
 
     def idle(self, node_id: int) -> bool:
-        """Whether this leader can be asked."""
+        """Tell whether no look-up at this leader is under way."""
         return node_id not in self._asked
 
     def begin(self, node_id: int, wanted: Mapping[TopicPartition, OffsetLookup]) -> None:
-        """Ask a leader that is `idle`."""
+        """Begin a look-up at a leader that is `idle`."""
         timestamps = {tp: each.timestamp for tp, each in wanted.items()}
         deadline = time.monotonic() + _PATIENCE_S
         worker = Worker(f"kafkalog-consumer-offsets-{node_id}", self._wake)
@@ -53,7 +53,7 @@ class OffsetLookups:
         self._asked[node_id] = wanted, found
 
     def finished(self) -> list[tuple[OffsetLookup, OffsetAndTimestamp | Exception]]:
-        """What has been found since the last call, or why it was not."""
+        """Return the results of look-ups that have finished since the last call: offsets or errors."""
         ended: list[tuple[OffsetLookup, OffsetAndTimestamp | Exception]] = []
         for node_id in [node_id for node_id, (_, future) in self._asked.items() if future.done()]:
             wanted, future = self._asked.pop(node_id)

@@ -1,7 +1,7 @@
-"""The application's side of a membership, whichever protocol the group speaks: taking, giving up, committing.
+"""The application's side of a membership, in either protocol: take partitions, give them up, commit.
 
-All of this happens while the application polls: listeners are called in its thread, and partitions come and go only
-there. The waiting is done by other threads; `Coordinator.step` never waits.
+All of this happens while the application polls. Listeners are called in its thread, and only there do partitions
+change. Other threads do the waiting; `AbstractCoordinator.step` never waits.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _log = logging.getLogger(__name__)
 
 
 class AbstractCoordinator(ABC):
-    """The member of one consumer. ``wake_fetcher`` has the metadata of topics of interest looked at.
+    """The member of one consumer.
 
-    ``committer`` is the state that commits are sent for.
+    ``wake_fetcher`` makes the fetcher look at the topics of interest. ``committer`` is the state that commits belong
+    to.
     """
 
     def __init__(
@@ -56,66 +57,66 @@ class AbstractCoordinator(ABC):
         self._commit_at = time.monotonic() + config.auto_commit_interval
         self._auto: Future[None] | None = None
 
-    # What the protocols differ in
+    # Differences of the protocols
 
     @property
     @abstractmethod
     def generation(self) -> Generation:
-        """As whom commits are sent: nobody where partitions are assigned by hand."""
+        """The identity under which commits are sent; NO_GENERATION where partitions are assigned by hand."""
 
     @property
     @abstractmethod
     def fetching_as(self) -> Generation:
-        """As whom committed offsets are asked for; the classic protocol does not say."""
+        """The identity under which committed offsets are read; NO_GENERATION in the classic protocol."""
 
     @property
     @abstractmethod
     def rebalances(self) -> int:
-        """Assignments that were taken."""
+        """The number of assignments that were taken."""
 
     @abstractmethod
     def step(self) -> None:
-        """Do what is due. Raises what listeners raise, and what ends the membership."""
+        """Do what is due. Raises exceptions of listeners, and the error that ends the membership."""
 
     @abstractmethod
     def due(self) -> bool:
-        """Whether `step` has something to do now."""
+        """Tell whether `step` has something to do now."""
 
     @abstractmethod
     def next_time(self) -> float:
-        """When `step` is to be called, though nothing has changed (``time.monotonic``)."""
+        """Return when to call `step` even if nothing has changed (``time.monotonic``)."""
 
     @abstractmethod
     def note_metadata(self, found: ClusterMetadata) -> None:
-        """The topics of interest are these now; called by the fetcher's thread."""
+        """Use new metadata of the topics of interest; called by the fetcher's thread."""
 
     @abstractmethod
     def enforce_rebalance(self, reason: str) -> None:
-        """Have the group rebalance, where members can ask for that."""
+        """Make the group rebalance, where members can ask for that."""
 
     @abstractmethod
     def leave(self, reason: str, timeout: float) -> None:
-        """Give everything up and leave the group.
+        """Give all partitions up, and leave the group.
 
-        The group keeps a static member's place until its session ends: it may come back (KIP-345).
+        The group keeps a static member's place until its session ends, because it may come back (KIP-345).
         """
 
     @abstractmethod
     def stop(self, timeout: float) -> None:
         """End the threads."""
 
-    # What they have in common
+    # Common parts
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """The member as a transaction names it."""
+        """The member's identity, as transactions use it."""
         generation = self.generation
         return ConsumerGroupMetadata(
             self.requests.group_id, generation.id, generation.member_id, self._config.group_instance_id
         )
 
     def _fail(self, error: Exception) -> None:
-        """Have the application's next step raise this."""
+        """Keep an error for the application's next step to raise."""
         with self._monitor.lock:
             self._failure = error
         self._monitor.notify()
@@ -128,7 +129,7 @@ class AbstractCoordinator(ABC):
                 raise failure
 
     def _find_topics(self, found: ClusterMetadata) -> None:
-        """Match what there is with a pattern."""
+        """Apply the subscription's filter to the cluster's topics."""
         if self._subscription.filter is not None:
             hidden = self._config.exclude_internal_topics
             self._subscription.found(
@@ -136,7 +137,8 @@ class AbstractCoordinator(ABC):
             )
 
     def _give_up(self, partitions: Iterable[TopicPartition], *, lost: bool = False, always: bool = False) -> None:
-        """Call the listener, ``always`` or where there are any, and let go of the partitions, whatever it raises."""
+        """Call the listener, and give the partitions up whatever it raises. Without partitions, do so only if
+        ``always``."""
         going = frozenset(partitions)
         if not going and not always:
             return
@@ -155,9 +157,9 @@ class AbstractCoordinator(ABC):
     # Commits
 
     def _commit_first(self, going: Collection[TopicPartition]) -> bool:
-        """Begin to commit what was read, where that is automatic; whether it is done, or has taken too long.
+        """Begin to commit, if that is automatic; return whether the commit is done, or has taken too long.
 
-        Nothing more of ``going`` is handed out meanwhile.
+        Meanwhile no more records of ``going`` are handed out.
         """
         if not self._config.enable_auto_commit or not self.generation.valid:
             self._preparing = None
@@ -209,6 +211,6 @@ class AbstractCoordinator(ABC):
     def begin_fetching_offsets(
         self, partitions: Collection[TopicPartition], deadline: float
     ) -> Future[dict[TopicPartition, OffsetAndMetadata]]:
-        """Begin to look up what is committed, after the commits that were begun before."""
+        """Begin to read committed offsets, after the commits that were begun before."""
         wanted = tuple(partitions)
         return self.commits.worker.submit(lambda: self.requests.committed(wanted, deadline, lambda: self.fetching_as))

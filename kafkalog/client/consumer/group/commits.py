@@ -1,4 +1,4 @@
-"""Committing offsets: one after the other, in a thread of their own, so that a later commit is never overtaken."""
+"""Commit offsets one after the other, in a thread of their own, so that no commit overtakes an earlier one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from kafkalog.protocol.errors import (
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], None]
-"""Called with what was committed and None, or with what was not and why, in the thread that polls."""
+"""Called in the thread that polls: with committed offsets and None, or with the offsets of a failed commit and its
+error."""
 
 _log = logging.getLogger(__name__)
 _OF_THE_MEMBER = frozenset(
@@ -42,7 +43,7 @@ _OF_THE_MEMBER = frozenset(
 def checked_offsets(
     offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Offsets as they are to be committed; ValueError for a negative one."""
+    """Check offsets to commit. Raises ValueError for a negative one."""
     given = {
         TopicPartition(*tp): each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
         for tp, each in offsets.items()
@@ -54,7 +55,7 @@ def checked_offsets(
 
 
 class Committer(Protocol):
-    """The member's state, of either protocol, which learns from commits that are refused."""
+    """The member's state, in either protocol. It learns from commits that are refused."""
 
     @property
     def fenced(self) -> bool: ...
@@ -65,11 +66,11 @@ class Committer(Protocol):
 
 
 class Commits:
-    """The commits of one consumer. ``generation`` tells, when a commit begins, as whom; ``assigned`` of what. Both are
-    asked under the lock.
+    """The commits of one consumer.
 
-    A member epoch (KIP-848) may change while a commit is under way: it is sent again under the new one as long as the
-    member has stayed in the group and kept the partitions. Otherwise others may have gone on with them.
+    ``generation`` and ``assigned`` are called, under the lock, when a commit begins. A member epoch (KIP-848) may
+    change while a commit is under way. The commit is then sent again under the new epoch, as long as the member has
+    stayed in the group and kept the partitions. Otherwise other members may already have gone on with them.
     """
 
     def __init__(
@@ -88,14 +89,14 @@ class Commits:
         self.count = 0
 
     def begin(self, offsets: Offsets, deadline: float | None) -> Future[None]:
-        """Commit, trying again until ``deadline``; once only where that is None."""
+        """Commit, and retry until ``deadline``; try only once where that is None."""
         copy = dict(offsets)
         with self._monitor.lock:
             generation, held = self._generation(), frozenset(copy).intersection(self._assigned())
         return self.worker.submit(lambda: self._commit(copy, generation, held, deadline))
 
     def begin_async(self, offsets: Offsets, callback: CommitCallback | None) -> Future[None]:
-        """Commit once; ``callback`` is due to be called (`call_back`) when that is done."""
+        """Commit once; then `call_back` will call ``callback``."""
         copy = dict(offsets)
         future = self.begin(copy, None)
 
@@ -115,7 +116,7 @@ class Commits:
         return future
 
     def call_back(self) -> None:
-        """Call the callbacks that are due."""
+        """Call the callbacks of finished commits."""
         while self._done:
             callback, offsets, error = self._done.popleft()
             callback(offsets, error)
@@ -152,8 +153,11 @@ class Commits:
                 generation = self._renewed(generation, held)
 
     def _renewed(self, generation: Generation, held: Collection[TopicPartition]) -> Generation:
-        """As whom to commit again; CommitFailedError where the member, or what it had, is not the same any more."""
-        # Without the lock, partitions that change places among the others would seem to be gone.
+        """Return the identity under which to commit again.
+
+        Raises CommitFailedError where the member has left the group, or has given up some of the partitions.
+        """
+        # Without the lock, partitions that are just moving within the order would seem to be missing.
         with self._monitor.lock:
             now, assigned = self._generation(), frozenset(self._assigned())
         if now.incarnation != generation.incarnation or not now.valid or not assigned.issuperset(held):

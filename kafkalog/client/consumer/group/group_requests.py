@@ -1,4 +1,4 @@
-"""Requests of a group's member, and what their answers mean. They block: threads of the consumer's send them."""
+"""The requests of a group's member. They block, so threads of the consumer send them."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ from kafkalog.protocol.schema import Request
 _ONE_GROUP = 7
 """OffsetFetch 8 asks for many groups at once."""
 _MEMBER_EPOCHS = 9
-"""OffsetFetch 9 checks them."""
+"""OffsetFetch 9 checks member epochs."""
 _REGEX = 1
 """ConsumerGroupHeartbeat 1 subscribes by regular expressions."""
 _OUTDATED = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
 
 class CommitAnswer(NamedTuple):
-    """The first error of a commit's partitions, 0 for none, and which partition it is of."""
+    """The first error of a commit's partitions and its partition; 0 and None where there is no error."""
 
     error_code: int
     partition: TopicPartition | None = None
 
 
 class OutdatedMemberError(ClientError):
-    """The coordinator knows the member by another epoch, or not at all: a heartbeat will tell."""
+    """The coordinator knows the member by another epoch, or not at all; the next heartbeat will find out which."""
 
     retriable = True
 
 
 class GroupRequests:
-    """One member's requests to its coordinator.
+    """Send one member's requests to its coordinator.
 
-    JoinGroup and SyncGroup have a connection of their own, since they are answered late; one thread may use it. All
-    others share the cluster's and are safe for use by several threads.
+    JoinGroup and SyncGroup are answered late, so they have a connection of their own, for one thread. All other
+    requests share the cluster's connections, and are safe for use by several threads.
     """
 
     def __init__(self, config: ConsumerConfig, cluster: Cluster, coordinators: Coordinators) -> None:
@@ -81,30 +81,30 @@ class GroupRequests:
         self._closed = False
 
     def fenced(self) -> FencedInstanceIdError:
-        """What a member is told whose ``group.instance.id`` another has taken."""
+        """Make the error for a member whose ``group.instance.id`` another member has taken."""
         return FencedInstanceIdError(
             f"group {self.group_id}: another member has group.instance.id {self._config.group_instance_id}, and this "
             "one is not in the group any more; close it, or unsubscribe and subscribe to take the id back"
         )
 
     def noticed(self, error: BaseException) -> None:
-        """A request failed so: perhaps the coordinator has moved."""
+        """Note that a request failed: its error may mean that the coordinator has moved."""
         self._coordinators.notice(CoordinatorType.GROUP, self.group_id, error)
 
     def forget(self) -> None:
-        """Look the coordinator up before it is used again."""
+        """Forget the coordinator, so that it is looked up before its next use."""
         self._coordinators.forget(CoordinatorType.GROUP, self.group_id)
 
-    # Requests that are answered late
+    # Requests with late answers
 
     def join(self, request: JoinGroupRequest) -> JoinGroupResponse:
-        """Send JoinGroup; waits for the group's other members to join, up to the rebalance timeout."""
+        """Send JoinGroup; wait for the group's other members to join, up to the rebalance timeout."""
         patience = max(self._config.client.request_timeout, self._config.max_poll_interval + 5.0)
         answer: JoinGroupResponse = self._wait_for(request, patience)
         return answer
 
     def sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
-        """Send SyncGroup; waits for the leader to decide."""
+        """Send SyncGroup; wait for the leader's assignment."""
         patience = max(self._config.client.request_timeout, self._config.max_poll_interval + 5.0)
         answer: SyncGroupResponse = self._wait_for(request, patience)
         return answer
@@ -126,20 +126,20 @@ class GroupRequests:
         return connection.request(request, timeout=patience)
 
     def interrupt(self) -> None:
-        """Have a JoinGroup or SyncGroup under way in another thread fail."""
+        """Make a JoinGroup or SyncGroup fail that is under way in another thread."""
         connection = self._connection
         if connection is not None and not connection.closed:
             connection.interrupt()
 
     def close(self) -> None:
-        """Send nothing more; a request under way fails."""
+        """Send nothing more. A request under way fails."""
         self._closed = True
         self.interrupt()
 
-    # Requests that are answered at once
+    # Requests with prompt answers
 
     def heartbeat(self, generation: Generation) -> int:
-        """Send a heartbeat; its error code."""
+        """Send a heartbeat; return its error code."""
         request = HeartbeatRequest(
             group_id=self.group_id,
             generation_id=generation.id,
@@ -151,13 +151,15 @@ class GroupRequests:
         return answer.error_code
 
     def group_heartbeat(self, request: ConsumerGroupHeartbeatRequest, timeout: float) -> ConsumerGroupHeartbeatResponse:
-        """Send a heartbeat of the consumer protocol. UnsupportedVersionError where that is not spoken."""
+        """Send a heartbeat of the consumer protocol. Raises UnsupportedVersionError where the broker does not know
+        it."""
         least = 0 if request.subscribed_topic_regex is None else _REGEX
         answer: ConsumerGroupHeartbeatResponse = self._send(request, timeout, min_version=least)
         return answer
 
     def leave(self, member_id: str, reason: str, timeout: float) -> None:
-        """Leave the group, so that it need not wait for the session to end. Raises what the coordinator reports."""
+        """Leave the group, so that it need not wait for the session to end. Raises the error that the coordinator
+        reports."""
         request = LeaveGroupRequest(
             group_id=self.group_id, member_id=member_id, members=[MemberIdentity(member_id=member_id, reason=reason)]
         )
@@ -165,7 +167,7 @@ class GroupRequests:
         try:
             answer: LeaveGroupResponse = self._send(request, timeout)
         except KafkaError:
-            # Up to version 2 there is one member, and no list.
+            # Up to version 2 the request names one member, and has no list.
             request.members = []
             answer = self._send(request, max(deadline - time.monotonic(), 0.001), max_version=2)
         for code in (answer.error_code, *(member.error_code for member in answer.members)):
@@ -203,9 +205,10 @@ class GroupRequests:
     def committed(
         self, partitions: Collection[TopicPartition], deadline: float, member: Callable[[], Generation]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is committed of these partitions, waiting for transactions that commit some (KIP-447).
+        """Read the committed offsets of these partitions; wait for transactions that commit some of them (KIP-447).
 
-        ``member`` tells, at each try, who asks: a member of the consumer protocol, or nobody in particular.
+        ``member`` is called at each try. It returns the identity of a member of the consumer protocol, or
+        NO_GENERATION.
         """
 
         def attempt(broker: Broker, timeout: float) -> dict[TopicPartition, OffsetAndMetadata]:
