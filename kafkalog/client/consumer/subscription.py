@@ -1,8 +1,9 @@
 """The subscription and the assigned partitions of a consumer, as state that neither sends nor waits.
 
-A newly assigned partition has no position. It gets one from `seek`, from the group's committed offset, or from the
-timestamp that ``auto.offset.reset`` stands for. Before the first fetch at a position whose leader epoch is known, and
-after every change of leaders, the leader is asked whether its log still has the records before the position (KIP-320).
+A newly assigned partition has no position. Unless `seek` gives it one, it gets the group's committed offset; where
+there is none, that of the timestamp for which ``auto.offset.reset`` stands. Before the first fetch at a position whose
+leader epoch is known, and after every change of leaders, the leader is asked whether its log still has the records
+before the position (KIP-320).
 
 Two threads use the states. The application's thread takes fetched records. The fetcher's thread adds them, and moves
 positions back where a log was truncated. ``version`` changes whenever fetched records are discarded: either thread

@@ -1,14 +1,14 @@
-"""How partitions are shared out among the members of a group; the group's leader decides (KIP-0, KIP-54, KIP-429).
+"""Assignors: they divide partitions among the members of a group, in the group's leader (KIP-0, KIP-54, KIP-429).
 
-- `base`         what an assignor is given and gives
+- `base`         the base class, and what an assignor gets and returns
 - `range_`       consecutive partitions of each topic; `roundrobin` one after the other
-- `sticky`       as balanced as can be with as few moves as can be, before (`sticky`) or after others let go
-                 (`cooperative-sticky`); `constrained` where all want the same topics, `general` where not
+- `sticky`       as balanced as possible with as few moves as possible, eager (`sticky`) or cooperative
+                 (`cooperative-sticky`); `constrained` where all members want the same topics, `general` otherwise
 - `java_order`   the order of Java's hash tables, which decides where the algorithms leave a choice
 - `racks`        racks of members and replicas (KIP-881)
 
-Every decision is that of Apache Kafka's assignors of the same name, so that members of both kinds may be in one group
-whichever of them leads it.
+Every decision is that of Apache Kafka's assignor of the same name. So a group may have members of both kinds, whichever
+of them leads it.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _BY_NAME = {each.name: each for each in BUILT_IN} | {
 
 
 def find_assignors(given: Any) -> tuple[Assignor, ...]:
-    """The assignors of ``partition.assignment.strategy``: names, Kafka's class names, Assignor classes or objects.
+    """Find the assignors of ``partition.assignment.strategy``: names, Kafka's class names, Assignor classes or objects.
 
-    Raises ConfigError for what is none of these, for two of one name, and for none at all.
+    Raises ConfigError for anything else, for two assignors of one name, and where there is none.
     """
     if isinstance(given, str):
         given = [word for word in (word.strip() for word in given.split(",")) if word]
@@ -62,7 +62,10 @@ def find_assignors(given: Any) -> tuple[Assignor, ...]:
 
 
 def common_protocol(assignors: Iterable[Assignor]) -> RebalanceProtocol:
-    """The rebalance protocol that all of them support, cooperative before eager. ConfigError where there is none."""
+    """Return the rebalance protocol that all assignors support, rather cooperative than eager.
+
+    Raises ConfigError where there is none.
+    """
     supported = [set(each.protocols) for each in assignors]
     common = set.intersection(*supported)
     if not common:

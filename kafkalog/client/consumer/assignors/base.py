@@ -1,4 +1,4 @@
-"""What an assignor is given and gives."""
+"""The base class of assignors, and what they get and return."""
 
 from __future__ import annotations
 
@@ -13,49 +13,49 @@ from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
 
 Racks = frozenset[str]
 Layout = Mapping[str, Sequence[Racks]]
-"""The partitions of topics: of each, in order of their numbers, the racks that its replicas are on."""
+"""The partitions of topics: for each partition, in order of numbers, the racks of its replicas."""
 
 
 class RebalanceProtocol(IntEnum):
-    """What members do before they join: give up everything, or nothing (KIP-429)."""
+    """What members give up before they join: everything, or nothing (KIP-429)."""
 
     EAGER = 0
     COOPERATIVE = 1
 
 
 class Assignor(ABC):
-    """Shares out partitions. One object belongs to one consumer: it may keep what it was told by `on_assignment`.
+    """Divide partitions among members. An object belongs to one consumer, so it may keep state from `on_assignment`.
 
-    `assign` runs in the group's leader alone, in a thread of the consumer's.
+    `assign` runs only in the group's leader, in a thread of the consumer.
     """
 
     name: ClassVar[str]
-    """What members agree upon: all of a group must offer one assignor of the same name."""
+    """The name by which members agree on an assignor: all members of a group must offer one of the same name."""
     protocols: ClassVar[tuple[RebalanceProtocol, ...]] = (RebalanceProtocol.EAGER,)
 
     @abstractmethod
     def assign(self, layout: Layout, members: Mapping[str, Subscription]) -> Mapping[str, Sequence[TopicPartition]]:
-        """Who gets what, by member id: for every member, and only partitions of topics in ``layout``.
+        """Return the partitions of every member, by member id; only partitions of topics in ``layout``.
 
         ``members`` are in the order in which the coordinator names them. Topics without metadata are not in ``layout``.
         """
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
-        """What travels with this member's subscription to the leader."""
+        """Return data that travels with this member's subscription to the leader."""
         return None
 
     def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:  # noqa: B027
-        """This member has been assigned ``assignment``."""
+        """Note that this member has been assigned ``assignment``."""
 
 
 def rack_aware(consumer_racks: Iterable[str], partition_racks: Mapping[TopicPartition, Racks]) -> bool:
-    """Whether racks make a difference: some are of both, and not every partition is on all of them (KIP-881)."""
+    """Tell whether racks matter: members and replicas share some, and not every partition is on all racks (KIP-881)."""
     every = frozenset().union(*partition_racks.values())
     return not every.isdisjoint(consumer_racks) and any(racks != every for racks in partition_racks.values())
 
 
 def member_order(member_id: str, subscription: Subscription) -> tuple[int, bytes]:
-    """A key to sort members by: static ones first, by instance id (KIP-345), the others by member id."""
+    """Return a key to sort members by: static members first, by instance id (KIP-345), then the others by member id."""
     if subscription.instance_id is None:
         return 1, java_key(member_id)
     return 0, java_key(subscription.instance_id)

@@ -1,7 +1,8 @@
 """The sticky assignment where all members want the same topics.
 
-Every member gets the least quota or one more. Members keep what they own as far as that allows; what is left goes to
-those with too little, in turns: on their own racks first, where racks count, then wherever.
+Every member gets the minimum quota, or one partition more. Members keep what they own as far as that allows. The other
+partitions go in turns to members below their quota: first, where racks matter, to members on the partition's racks,
+then to any.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ def assign_alike(
     owned: Mapping[str, list[TopicPartition]],
     contested: set[TopicPartition],
 ) -> tuple[dict[str, list[TopicPartition]], dict[TopicPartition, str]]:
-    """The assignment, and the partitions that change hands with their new owners.
+    """Assign; return the assignment, and the partitions that change hands with their new owners.
 
-    ``owned`` is in the order of a HashMap; ``contested`` are claimed by several members, and nobody's.
+    ``owned`` is in the order of a HashMap. ``contested`` partitions are claimed by several members, and count as owned
+    by none.
     """
     builder = _Constrained(layout, racks, owned, contested)
     builder.keep_owned()
@@ -44,13 +46,13 @@ class _Constrained:
             for number in range(len(layout[topic]))
         ]
         self._least, self._richer = divmod(len(self._every), len(owned))
-        """The least that a member gets, and how many members get one more."""
+        """The minimum that a member gets, and how many members get one more."""
         self._most = self._least + (self._richer > 0)
         self._rich = 0
         self._under: list[str] = []
-        """Members with less than the least."""
+        """Members below the minimum."""
         self._exact: list[str] = []
-        """Members with the least, who may get one more."""
+        """Members with exactly the minimum, who may get one more."""
         self._released: dict[TopicPartition, str] = {}
         self._kept: list[TopicPartition] = []
         self._assignment: dict[str, list[TopicPartition]] = {member: [] for member in owned}
@@ -89,7 +91,7 @@ class _Constrained:
             self._exact.clear()
 
     def fill(self) -> dict[str, list[TopicPartition]]:
-        """Share out what is left."""
+        """Assign the other partitions."""
         self._kept.sort(key=lambda tp: (java_key(tp.topic), tp.partition))
         left = self._racks.fewest_first(without(self._every, self._kept))
         self._under.sort(key=java_key)
@@ -100,7 +102,7 @@ class _Constrained:
         return self._assignment
 
     def _fill_racks(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Share out what can go to a rack of its own; the rest."""
+        """Assign partitions to members on their racks; return the partitions that are left."""
         left = []
         turn = 0
         for tp in partitions:

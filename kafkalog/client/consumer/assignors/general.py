@@ -1,8 +1,9 @@
 """The sticky assignment where members want different topics.
 
-Members keep what they own and still want; what is left goes to the member with the least that wants it. Then partitions
-move from members with more to members with less until no move makes it more balanced, those that moved in an earlier
-generation back to where they were, if that helps as much. The result is kept only where it is better than before.
+Members keep what they own and still want. Each other partition goes to the member with the fewest partitions that wants
+it. Then partitions move from members with more to members with fewer, until no move improves the balance; a partition
+that moved in an earlier generation moves back, if that helps as much. The result counts only if it is better than
+before.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ def assign_general(
     members: Mapping[str, Subscription],
     before: Mapping[TopicPartition, str],
 ) -> dict[str, list[TopicPartition]]:
-    """The assignment. ``members`` are in the order of a HashMap; ``before``: who had what in earlier generations."""
+    """Assign. ``members`` are in the order of a HashMap; ``before`` has the owners of earlier generations."""
     return _General(layout, racks, owned, members, before).build()
 
 
 class _Movements:
-    """Which partitions have moved between which members, so that none moves there while another moves back."""
+    """The moves of partitions between members, so that no partition moves one way while another moves back."""
 
     def __init__(self) -> None:
         self._pairs: dict[str, dict[tuple[str, str], JavaMap[TopicPartition, None]]] = {}
@@ -53,7 +54,8 @@ class _Movements:
         self._pairs.setdefault(tp.topic, {}).setdefault(pair, JavaMap())[tp] = None
 
     def instead(self, tp: TopicPartition, source: str, target: str) -> TopicPartition:
-        """What to move in place of ``tp``: a partition of the topic that has moved the other way."""
+        """Return the partition to move in place of ``tp``: one of its topic that has moved the other way, or else
+        ``tp``."""
         if tp in self._moved:
             source = self._moved[tp][0]
         back = self._pairs.get(tp.topic, {}).get((target, source))
@@ -84,7 +86,7 @@ class _General:
             for number in range(len(layout[topic]))
         ]
         self._line: list[tuple[int, bytes, str]] = []
-        """Members with the least first."""
+        """Members with the fewest partitions first."""
         self._movements = _Movements()
 
     def _topic_key(self, topic: str) -> tuple[int, bytes]:
@@ -118,7 +120,7 @@ class _General:
         return {**self._current, **fixed}
 
     def _keep_owned(self) -> tuple[list[TopicPartition], bool]:
-        """Drop what members have no more or cannot have; what is kept, and whether anything was taken from a member."""
+        """Drop partitions that are gone or unwanted; return what is kept, and whether a member has lost a partition."""
         kept: list[TopicPartition] = []
         revoking = False
         for member, partitions in self._current.items():
@@ -140,7 +142,8 @@ class _General:
             self._assign(tp, racks=False)
 
     def _assign(self, tp: TopicPartition, *, racks: bool) -> bool:
-        """Give the partition to the member with the least that wants it (and is on one of its racks)."""
+        """Give the partition to the member with the fewest that wants it (and, with ``racks``, is on one of its
+        racks)."""
         for _, _, member in self._line:
             if tp.topic in self._topics[member] and not (racks and self._racks.mismatch(member, tp)):
                 self._leave_line(member)
@@ -151,7 +154,7 @@ class _General:
         return False
 
     def _most(self, member: str) -> int:
-        """How many partitions the member could have."""
+        """Return how many partitions the member could have."""
         topics = self._topics[member]
         return self._total if len(topics) == len(self._layout) else sum(len(self._layout[topic]) for topic in topics)
 
@@ -160,7 +163,7 @@ class _General:
         return len(partitions) < self._most(member) or any(tp.topic not in fixed_topics for tp in partitions)
 
     def _balanced(self) -> bool:
-        """Whether no member could get a partition from one that has two more."""
+        """Tell whether no member could get a partition from a member that has at least two more."""
         if self._line[0][0] >= self._line[-1][0] - 1:
             return True
         owner = {tp: member for member, partitions in self._current.items() for tp in partitions}
@@ -175,7 +178,7 @@ class _General:
         return True
 
     def _rebalance(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Move partitions until that helps no more; whether any has moved."""
+        """Move partitions until no move helps; return whether any has moved."""
         changed = False
         while True:
             modified = False
@@ -188,7 +191,7 @@ class _General:
             changed = True
 
     def _improve(self, tp: TopicPartition) -> bool:
-        """Move the partition if that makes a more balanced assignment."""
+        """Move the partition if that improves the balance; return whether it did."""
         size = len(self._current[self._owner[tp]])
         earlier = self._before.get(tp)
         if earlier in self._current and size > len(self._current[earlier]) + 1:
@@ -216,6 +219,6 @@ class _General:
 
 
 def _score(assignment: Mapping[str, Sequence[TopicPartition]]) -> int:
-    """The sum of the differences of all pairs: 0 for a balanced assignment."""
+    """Return the sum of the differences of all pairs: 0 for a balanced assignment."""
     sizes = sorted(map(len, assignment.values()))
     return sum(size * (2 * at - len(sizes) + 1) for at, size in enumerate(sizes))

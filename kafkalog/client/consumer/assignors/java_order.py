@@ -1,11 +1,11 @@
-"""The order in which Java's HashMap and HashSet give their elements.
+"""The order in which Java's HashMap and HashSet iterate.
 
-Kafka's assignors walk over hash tables, and where a member has to give up a partition it is the first one met that
-keeps its own. To decide as they do, the same walk is needed. A HashMap has a power of two of buckets, 16 at first,
-twice as many whenever more than three quarters as many elements are in it; an element's bucket is its hash, the upper
-16 bits folded into the lower, modulo their number. Within a bucket elements come in the order in which they were added,
-be it a list or (from eight elements on, which is left out of account) a tree; growing keeps that order. A table never
-shrinks.
+Kafka's assignors iterate over hash tables, and where a member must give up a partition, the first one in that order
+keeps its partition. The same decisions need the same order. A HashMap has a power of two of buckets: 16 at first, and
+twice as many whenever it has more elements than three quarters of its buckets. An element's bucket is its hash, with
+the upper 16 bits folded into the lower, modulo the number of buckets. Within a bucket, elements are in the order in
+which they were added, be it a list or (from eight elements on, which is not modelled) a tree. Growth keeps that order.
+A table never shrinks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LEAST = 16
 
 
 def string_hash(text: str) -> int:
-    """``String.hashCode`` as an unsigned 32-bit number: over UTF-16 code units."""
+    """Compute ``String.hashCode`` as an unsigned 32-bit number: over UTF-16 code units."""
     value = 0
     data = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(data), 2):
@@ -31,7 +31,7 @@ def string_hash(text: str) -> int:
 
 
 def java_hash(key: object) -> int:
-    """The hash of a string, a TopicPartition, or a pair of strings (Kafka's ConsumerPair)."""
+    """Compute Java's hash of a string, a TopicPartition, or a pair of strings (Kafka's ConsumerPair)."""
     if isinstance(key, str):
         return string_hash(key)
     if isinstance(key, TopicPartition):
@@ -42,14 +42,15 @@ def java_hash(key: object) -> int:
 
 
 def java_key(text: str) -> bytes:
-    """A key that sorts strings as ``String.compareTo`` does: by UTF-16 code units."""
+    """Return a key that sorts strings as ``String.compareTo`` does: by UTF-16 code units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 class JavaMap(dict[K, V]):
-    """A dict whose iteration is a HashMap's. ``capacity`` is what the constructor of the HashMap is given, if anything.
+    """A dict that iterates as a HashMap does. ``capacity`` is the argument of the HashMap's constructor, if there is
+    one.
 
-    Only what the assignors use is kept in order: iteration, ``items``, ``keys`` are through `order`.
+    Only what the assignors use is in order: iteration, and `order`, which stands for ``items`` and ``keys``.
     """
 
     def __init__(self, capacity: int = _LEAST) -> None:
@@ -62,7 +63,7 @@ class JavaMap(dict[K, V]):
             self._buckets *= 2
 
     def order(self) -> list[K]:
-        """The keys in order."""
+        """Return the keys in order."""
         most = self._buckets - 1
         return sorted(super().__iter__(), key=lambda key: _spread(java_hash(key)) & most)
 
@@ -71,7 +72,7 @@ class JavaMap(dict[K, V]):
 
 
 def hash_set_order(elements: Iterable[K]) -> list[K]:
-    """The elements in the order of a HashSet to which they are added one by one."""
+    """Return the elements in the order of a HashSet to which they are added one by one."""
     table: JavaMap[K, None] = JavaMap()
     for element in elements:
         table[element] = None

@@ -12,7 +12,7 @@ from kafkalog.client.types import TopicPartition
 
 @dataclass(frozen=True)
 class RackInfo:
-    """Racks, empty where they make no difference, and how many members each partition has on its racks."""
+    """Racks (empty where they do not matter), and how many members each partition has on its racks."""
 
     members: Mapping[str, str]
     partitions: Mapping[TopicPartition, Racks]
@@ -20,7 +20,7 @@ class RackInfo:
 
     @classmethod
     def of(cls, layout: Layout, members: Mapping[str, Subscription]) -> RackInfo:
-        """Of the members that say where they are."""
+        """Collect the racks of the members that have one."""
         of_members = {member: rack for member in members if (rack := members[member].rack_id)}
         if not of_members:
             return cls({}, {}, {})
@@ -38,18 +38,19 @@ class RackInfo:
         return cls(of_members, of_partitions, neighbours)
 
     def mismatch(self, member: str, tp: TopicPartition) -> bool:
-        """Whether the member is on a rack that has no replica of the partition."""
+        """Tell whether the member is on a rack without a replica of the partition."""
         rack = self.members.get(member)
         return rack is not None and rack not in self.partitions.get(tp, ())
 
     def fewest_first(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """The partitions with the fewest members on their racks first."""
+        """Sort the partitions: those with the fewest members on their racks first."""
         if not self.neighbours:
             return partitions
         return sorted(partitions, key=lambda tp: self.neighbours.get(tp, 0))
 
     def next_member(self, tp: TopicPartition, members: Sequence[str], first: int) -> int:
-        """The index of the first member from ``first`` on, going round, that is on a rack of the partition; or -1."""
+        """Return the index of the next member, circularly from ``first`` on, that is on a rack of the partition; or
+        -1."""
         racks = self.partitions.get(tp)
         if racks:
             for at in range(len(members)):
@@ -60,10 +61,10 @@ class RackInfo:
 
 
 def without(every: Sequence[TopicPartition], some: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """Those of ``every`` that are not in ``some``, both in the same order.
+    """Return the elements of ``every`` that are not in ``some``; both are in the same order.
 
-    Kafka compares the heads of the two lists, so that something that is not in ``every`` ends the comparison; so does
-    this, to decide as it does when a topic has lost partitions.
+    Kafka compares the heads of the two lists, so an element that is not in ``every`` ends the comparison. This does the
+    same, to decide alike when a topic has lost partitions.
     """
     left = []
     at = 0

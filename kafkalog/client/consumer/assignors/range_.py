@@ -1,7 +1,7 @@
-"""Each topic by itself: consecutive partitions, the first members one more where they cannot be equal.
+"""The range assignor: consecutive partitions of each topic; the first members get one more where they cannot be equal.
 
-With racks (KIP-881): first partitions go to members on a rack that holds them, as far as the same numbers allow; topics
-with as many partitions and the same members stay co-partitioned.
+With racks (KIP-881), partitions first go to members on a rack that holds them, as far as the same numbers allow. Topics
+with the same number of partitions and the same members stay co-partitioned.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RangeAssignor(Assignor):
 
 
 def _topic_order(layout: Layout, members: Mapping[str, Subscription]) -> list[str]:
-    """The order in which Kafka comes upon topics: a HashMap filled in the order of a HashSet."""
+    """Return topics in the order in which Kafka meets them: that of a HashMap filled in the order of a HashSet."""
     by_member: JavaMap[str, Subscription] = JavaMap()
     for member, subscription in members.items():
         by_member[member] = subscription
@@ -43,7 +43,7 @@ def _topic_order(layout: Layout, members: Mapping[str, Subscription]) -> list[st
 
 
 class _Topic:
-    """What of a topic is assigned, and who wants it."""
+    """The assigned partitions of a topic, and the members that want it."""
 
     def __init__(self, name: str, racks: Sequence[Racks], members: Mapping[str, Subscription]) -> None:
         self.name = name
@@ -60,16 +60,16 @@ class _Topic:
 
     @property
     def kind(self) -> tuple[tuple[tuple[str, str | None], ...], int]:
-        """Equal for topics that are to be co-partitioned."""
+        """A value that is equal for topics that must be co-partitioned."""
         return tuple(sorted(self.members.items())), len(self._racks)
 
     def matches(self, member: str, tp: TopicPartition) -> bool:
-        """Whether the member is on one of the partition's racks, or on none that is known."""
+        """Tell whether the member is on one of the partition's racks, or has no known rack."""
         rack = self.members[member]
         return rack is None or rack in self._racks.get(tp, ())
 
     def room(self, member: str) -> int:
-        """How many more partitions the member may get."""
+        """Return how many more partitions the member may get."""
         return max(self._each + (self._extra > 0) - self._counts[member], 0)
 
     def give(
@@ -85,7 +85,7 @@ class _Topic:
     def assign_ranges(
         self, may: Callable[[str, TopicPartition], bool], assignment: Mapping[str, list[TopicPartition]]
     ) -> None:
-        """Give members as many as they may have of what is left."""
+        """Give members as many of the unassigned partitions as they may have."""
         for member in self.members:
             given = [tp for tp in self._unassigned if may(member, tp)][: self.room(member)]
             if given:
@@ -104,7 +104,7 @@ def _match_racks(topics: list[_Topic], assignment: Mapping[str, list[TopicPartit
 
 
 def _match_together(topics: list[_Topic], assignment: Mapping[str, list[TopicPartition]]) -> None:
-    """The same numbers of all these topics to a member on a rack of all of them."""
+    """Give equal numbers of all these topics to a member on a rack of all of them."""
     remaining = list(topics[0].members)
     for number in range(topics[0].kind[1]):
         for member in remaining:

@@ -1,4 +1,4 @@
-"""All partitions of all topics, one after the other, to the members that want them in turn."""
+"""The round-robin assignor: all partitions of all topics, in turns to the members that want them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Balanced assignments that move as little as can be (KIP-54), and their cooperative form (KIP-429).
+"""The sticky assignors: balanced assignments with as few moves as possible (KIP-54), eager or cooperative (KIP-429).
 
-``sticky`` gives everything up before a rebalance and gets most of it back: what a member had travels in its user data.
-``cooperative-sticky`` gives up only what others are to get, and they get it in a second rebalance, after it was given
-up; what a member has travels in its subscription.
+Under ``sticky``, members give everything up before a rebalance and get most of it back; what a member had travels in
+its user data. Under ``cooperative-sticky`` they give up only what other members will get, in a second rebalance after
+that; what a member has travels in its subscription.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from kafkalog.protocol.embedded.sticky import (
 
 
 class MemberData(NamedTuple):
-    """What a member had, and in which generation (None where it does not say)."""
+    """The partitions that a member had, and in which generation (None where it does not say)."""
 
     partitions: Sequence[TopicPartition]
     generation: int | None
 
 
 class _AbstractSticky(Assignor):
-    """What both have in common."""
+    """What both assignors have in common."""
 
     def __init__(self) -> None:
         self.max_generation = NO_GENERATION
-        """The greatest generation that a member has ever told of, as Kafka's assignors keep it."""
+        """The highest generation that a member has ever reported, kept as Kafka's assignors keep it."""
 
     @abstractmethod
     def member_data(self, subscription: Subscription) -> MemberData:
-        """What a member had before."""
+        """Return what a member had before."""
 
     def assign(self, layout: Layout, members: Mapping[str, Subscription]) -> Mapping[str, Sequence[TopicPartition]]:
         return self.decide(layout, members)[0]
@@ -53,7 +53,8 @@ class _AbstractSticky(Assignor):
     def decide(
         self, layout: Layout, members: Mapping[str, Subscription]
     ) -> tuple[dict[str, list[TopicPartition]], dict[TopicPartition, str] | None]:
-        """The assignment, and the partitions that change hands with their new owners where the algorithm notes them."""
+        """Assign; return the assignment, and the partitions that change hands with their new owners (None where not
+        recorded)."""
         ordered: JavaMap[str, Subscription] = JavaMap()
         for member, subscription in members.items():
             ordered[member] = subscription
@@ -75,8 +76,8 @@ class _AbstractSticky(Assignor):
     def _owned(
         self, layout: Layout, members: JavaMap[str, Subscription]
     ) -> tuple[JavaMap[str, list[TopicPartition]], set[TopicPartition], bool]:
-        """What each member has of topics that there are, what several of one generation claim, and whether all members
-        want the same topics."""
+        """Return the existing partitions that each member has, those that several members of one generation claim, and
+        whether all members want the same topics."""
         owned: JavaMap[str, list[TopicPartition]] = JavaMap()
         contested: set[TopicPartition] = set()
         owners: dict[TopicPartition, str] = {}
@@ -181,7 +182,7 @@ class CooperativeStickyAssignor(_AbstractSticky):
         if moving is None:
             moving = _changing_hands(assignment, members)
         for tp, member in moving.items():
-            # Its owner must let go of it first; the rebalance after that one gives it to whom it is meant for.
+            # Its owner must give it up first. The next rebalance gives it to the member that it is meant for.
             if tp in assignment[member]:
                 assignment[member].remove(tp)
         return assignment
@@ -190,7 +191,7 @@ class CooperativeStickyAssignor(_AbstractSticky):
 def _changing_hands(
     assignment: Mapping[str, Sequence[TopicPartition]], members: Mapping[str, Subscription]
 ) -> dict[TopicPartition, str]:
-    """What one member has and another is to get, with the latter."""
+    """Return the partitions that one member has and another one gets, with the latter."""
     added: dict[TopicPartition, str] = {}
     revoked: set[TopicPartition] = set()
     for member, partitions in assignment.items():

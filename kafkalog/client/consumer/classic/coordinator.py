@@ -1,6 +1,7 @@
-"""The application's side of a membership under the classic protocol: when to join, what to give up and to take.
+"""The application's side of a membership under the classic protocol: when to join, which partitions to give up and
+take.
 
-Other threads do the waiting (`joining`, `commits`, `heartbeat`).
+Other threads do the waiting (`join`, `heartbeat`, and the commits of `group`).
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ class ClassicCoordinator(AbstractCoordinator):
         return min(times)
 
     def _check_fenced(self) -> None:
-        """Raise FencedInstanceIdError while another member has this one's id, until the application leaves."""
+        """Raise FencedInstanceIdError while another member has this one's id, until the application leaves the
+        group."""
         if not self.member.fenced:
             return
         with self._monitor.lock:
@@ -130,13 +132,13 @@ class ClassicCoordinator(AbstractCoordinator):
             self._join_failed(error)
             return
         if self.member.generation != joined.generation or self.member.state is not State.STABLE:
-            # A heartbeat has learned meanwhile that the generation is over.
+            # A heartbeat has found out meanwhile that the generation is over.
             self.member.request_rejoin("the generation ended before its assignment was taken")
             return
         self._complete(joined)
 
     def _wants_join(self) -> bool:
-        """Look for changes that call for another join; whether the member has to join."""
+        """Look for changes that need another join; return whether the member must join."""
         subscription = self._subscription
         if subscription.kind is Kind.PATTERN and not subscription.matched:
             return False
@@ -149,7 +151,7 @@ class ClassicCoordinator(AbstractCoordinator):
         return self.member.rejoin is not None
 
     def _changed(self, joined: Joined) -> bool:
-        """Whether topics of the group have other partitions than when this member, its leader, assigned them."""
+        """Tell whether the group's topics have other partitions than when this member, as the leader, assigned them."""
         known, decided = self._known, joined.snapshot or {}
         if known is None:
             return False
@@ -175,10 +177,10 @@ class ClassicCoordinator(AbstractCoordinator):
     # Before and after a join
 
     def _prepare(self) -> bool:
-        """Give up what has to be given up before joining; False while a commit is under way.
+        """Give up what must be given up before a join; return False while a commit is under way.
 
-        It is done once, however often the join is tried. But a member that the group removed meanwhile has lost the
-        partitions that it kept until then.
+        It is done once, however often the join is tried. But if the group removes the member meanwhile, the partitions
+        that it has kept until then are lost.
         """
         if self._prepared and (self.member.generation.valid or not self._subscription.partitions):
             return True
@@ -201,10 +203,10 @@ class ClassicCoordinator(AbstractCoordinator):
         return True
 
     def _complete(self, joined: Joined) -> None:
-        """Take what is assigned.
+        """Take the assigned partitions.
 
-        Every step is done, whatever the application's listener and assignor raise in the steps before it; then the
-        first of their exceptions is raised, as Apache Kafka's consumer does.
+        Every step is done, whatever exceptions the application's listener and assignor raise in earlier steps. Then the
+        first of the exceptions is raised, as in Apache Kafka's consumer.
         """
         self._prepared = False
         self._joined = joined

@@ -1,4 +1,4 @@
-"""The thread that keeps a member alive while the application works."""
+"""The thread that keeps a member in its group while the application works."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _LEAVE_S = 5.0
 
 
 class Heartbeat(HeartbeatThread):
-    """Sends heartbeats while the member is in the group.
+    """Send heartbeats while the member is in the group.
 
-    A member whose application does not poll for ``max.poll.interval.ms`` leaves the group; one whose coordinator is
-    silent for ``session.timeout.ms`` looks for another. ``fail`` is called with what the application is to be told.
+    If the application does not poll for ``max.poll.interval.ms``, the member leaves the group. If the coordinator is
+    silent for ``session.timeout.ms``, it is looked up again. ``fail`` is called with errors for the application to
+    raise.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Heartbeat(HeartbeatThread):
                 self._beat()
 
     def _pause(self) -> float:
-        """Seconds until there is something to do."""
+        """Return how many seconds to wait until something is due."""
         now = time.monotonic()
         if not self._member.beating:
             return 3600.0
@@ -90,7 +91,7 @@ class Heartbeat(HeartbeatThread):
             if todo is Next.FIND:
                 self._requests.noticed(error)
             if todo is Next.REJOIN:
-                # The coordinator has answered; it does not give up members that are to join.
+                # The coordinator has answered, and it does not remove members that are about to join.
                 self.timer.note_received(now)
                 _log.info("group %s: to join again: %s", self._requests.group_id, error)
             elif todo is Next.FAIL:
@@ -100,7 +101,7 @@ class Heartbeat(HeartbeatThread):
         self._monitor.notify()
 
     def _leave(self) -> None:
-        """The application has not polled: let others have its partitions."""
+        """Leave the group, because the application does not poll, so that other members get the partitions."""
         with self._monitor.lock:
             generation = self._member.generation
             _log.warning(

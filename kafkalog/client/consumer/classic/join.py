@@ -1,4 +1,4 @@
-"""Joining a group: JoinGroup, the leader's assignment, SyncGroup. Runs in a thread of the consumer's."""
+"""Join a group: JoinGroup, the leader's assignment, SyncGroup. Runs in a thread of the consumer."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _log = logging.getLogger(__name__)
 _LEAVE_S = 5.0
 
 Snapshot = Mapping[str, int]
-"""How many partitions topics have."""
+"""The number of partitions by topic."""
 
 
 class AssignorError(ClientError):
-    """An assignor broke its rules; the text says which."""
+    """An assignor broke a rule; the text says which."""
 
 
 class JoinRefusedError(ClientError):
-    """The member is to join again; nothing is wrong with it. ``todo`` says when."""
+    """The member must join again; nothing is wrong with it. ``todo`` says when."""
 
     retriable = True
 
@@ -56,21 +56,21 @@ class JoinRefusedError(ClientError):
 
 
 class OutdatedJoinError(ClientError):
-    """The member has left while it was joining; nobody waits for this."""
+    """The member has left while it was joining, so no result is needed."""
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A generation that the member belongs to, and what it is assigned in it.
+    """A generation that the member belongs to, and its assignment.
 
-    A leader also knows what all members want, and what it knew of those topics when it decided.
+    The group's leader also knows the topics of all members, and the numbers of partitions at the time of its decision.
     """
 
     generation: Generation
     assignor: Assignor
     assignment: Assignment
     topics: frozenset[str]
-    """What the member said that it wants."""
+    """The topics that the member subscribed to in its JoinGroup."""
     is_leader: bool = False
     group_topics: frozenset[str] = frozenset()
     snapshot: Snapshot | None = None
@@ -78,7 +78,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class Wish:
-    """What the member joins with."""
+    """The subscription with which a member joins."""
 
     topics: frozenset[str]
     owned: tuple[TopicPartition, ...]
@@ -86,7 +86,7 @@ class Wish:
 
 
 class Joining:
-    """Joins. ``member`` is changed under the lock as answers come."""
+    """Join the group. ``member`` is changed, under the lock, as answers come."""
 
     def __init__(
         self,
@@ -101,12 +101,12 @@ class Joining:
         self._member, self._heartbeat, self._monitor = member, heartbeat, monitor
         self.protocol = common_protocol(config.assignors)
         self.wish: Wish | None = None
-        """What is wanted at present; a join with another one is out of date."""
+        """The subscription at present; a join with another one is out of date."""
 
     def join(self, wish: Wish) -> Joined:
         """Become a member of the next generation.
 
-        Raises JoinRefusedError where that is to be tried again, and what trying again does not help against.
+        Raises JoinRefusedError where the join must be tried again, and errors that are not retriable.
         """
         answer = self._join(wish)
         generation = self._member.generation
@@ -153,12 +153,12 @@ class Joining:
                     return answer
                 todo = self._member.join_failed(answer.error_code, answer.member_id)
             if todo is Next.AGAIN and again:
-                # The coordinator gave out a member id, so that a lost answer leaves no member behind (KIP-394).
+                # The coordinator gave out a member id first, so that a lost answer leaves no member behind (KIP-394).
                 again = False
                 continue
             self._refuse(todo, error_for(answer.error_code))
         if answer.member_id and self._config.group_instance_id is None:
-            # Nobody would send its heartbeats: the group would wait for it until its session ends.
+            # Without heartbeats the group would wait for this member until its session ends.
             self._requests.leave(answer.member_id, "the consumer left while it was joining", _LEAVE_S)
         self._check_wanted(wish)
         raise AssertionError
@@ -230,7 +230,7 @@ class Joining:
         deadline = time.monotonic() + self._config.client.request_timeout
         metadata = self._cluster.metadata(topics, refresh=True, deadline=deadline)
         if answer.skip_assignment:
-            # A static leader that came back: what the members have stays (KIP-814).
+            # This is a static leader that came back: all members keep what they have (KIP-814).
             return {}, topics, snapshot_of(metadata)
         decided = assignor.assign(layout_of(metadata), members)
         check_decision(assignor, decided, members, self.protocol)
@@ -238,7 +238,7 @@ class Joining:
 
 
 def layout_of(metadata: ClusterMetadata) -> Layout:
-    """Partitions and the racks of their replicas, of the topics that can be described."""
+    """Return the partitions of topics and the racks of their replicas; topics that cannot be described are left out."""
     racks = {node_id: broker.rack for node_id, broker in metadata.brokers.items()}
     return {
         topic.name: [
@@ -251,7 +251,7 @@ def layout_of(metadata: ClusterMetadata) -> Layout:
 
 
 def snapshot_of(metadata: ClusterMetadata) -> Snapshot:
-    """How many partitions each topic has that can be described."""
+    """Return how many partitions each topic has; topics that cannot be described are left out."""
     return {topic.name: len(topic.partitions) for topic in metadata.topics.values() if not topic.error_code}
 
 
@@ -261,8 +261,11 @@ def check_decision(
     members: Mapping[str, Subscription],
     protocol: RebalanceProtocol,
 ) -> None:
-    """Raises AssignorError for members that there are not, and for partitions that change hands in one step where the
-    rebalance is cooperative: their owner must give them up first (KIP-429)."""
+    """Check an assignor's decision.
+
+    Raises AssignorError where partitions go to unknown members; and, in a cooperative rebalance, where partitions
+    change hands in one step, since their owners must give them up first (KIP-429).
+    """
     if strangers := decided.keys() - members.keys():
         raise AssignorError(f"assignor {assignor.name} assigns partitions to {sorted(strangers)}, who are no members")
     if protocol is not RebalanceProtocol.COOPERATIVE or isinstance(assignor, CooperativeStickyAssignor):

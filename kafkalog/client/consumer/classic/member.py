@@ -1,15 +1,16 @@
-"""A member of a group under the classic protocol: its state, and when it is to send a heartbeat.
+"""The state of a member under the classic protocol, and when it must send a heartbeat.
 
-Everything that changes a member's state lives here; nothing here sends, waits or reads a clock. Its owner serializes
-the calls. Theory of operation::
+All changes of a member's state are here. Nothing here sends, waits or reads a clock, and the owner serializes the
+calls. Theory of operation::
 
     UNJOINED --JoinGroup sent--> JOINING --joined--> SYNCING --assignment--> STABLE
        ^                            |                   |                       |
        +-- error -------------------+-------------------+        rejoin wanted: JOINING again
 
-A generation is one composition of the group; what a member says of an older one is refused. The coordinator resets a
-member whom it does not know any more: it joins anew, and what it had been assigned is lost (KIP-429). A static member
-whose ``group.instance.id`` another has taken is fenced: were it to join, it would fence the other, in turns (KIP-345).
+A generation is one composition of the group. Requests under an older one are refused. A coordinator that does not know
+a member any more resets it: the member joins anew, and its partitions are lost (KIP-429). A static member is fenced
+when another member takes its ``group.instance.id``. It must not join again, or the two would fence each other in turns
+(KIP-345).
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ class State(Enum):
 
 @dataclass
 class Member:
-    """The state of one member. ``rejoin`` is why it is to join (again), or None; not heeded while it is ``fenced``."""
+    """The state of one member.
+
+    ``rejoin`` is the reason why it must join (again), or None; a ``fenced`` member does not join.
+    """
 
     state: State = State.UNJOINED
     generation: Generation = NO_GENERATION
@@ -49,24 +53,24 @@ class Member:
         return self.state in (State.SYNCING, State.STABLE)
 
     def request_rejoin(self, reason: str) -> None:
-        """Have the member join again."""
+        """Make the member join again."""
         if self.rejoin is None:
             self.rejoin = reason
 
     def reset(self, reason: str, *, keep_member_id: bool = False) -> None:
-        """Forget the generation: the coordinator does not know it, or the member leaves."""
+        """Forget the generation, because the coordinator does not know it, or because the member leaves."""
         member_id = self.generation.member_id if keep_member_id else ""
         self.generation = Generation(NO_GENERATION_ID, member_id)
         self.state = State.UNJOINED
         self.rejoin = reason
 
     def fence(self) -> None:
-        """Another member has this ``group.instance.id``; nothing but `leave` ends that."""
+        """Note that another member has this ``group.instance.id``. Only `leave` ends this state."""
         self.reset("another member has this group.instance.id")
         self.fenced = True
 
     def leave(self, reason: str) -> None:
-        """Belong to the group no more, because the application wants it so; it may join as somebody new."""
+        """Leave the group, because the application wants to; the consumer may join as a new member."""
         self.reset(reason)
         self.fenced = False
 
@@ -74,13 +78,13 @@ class Member:
         self.state = State.JOINING
 
     def joined(self, generation_id: int, member_id: str, protocol: str | None) -> None:
-        """JoinGroup has succeeded; the member's assignment is to be fetched by SyncGroup."""
+        """Note that JoinGroup has succeeded; SyncGroup must fetch the assignment."""
         self.state = State.SYNCING
         self.generation = Generation(generation_id, member_id, protocol)
         self.rejoin = None
 
     def synced(self, generation: Generation) -> bool:
-        """SyncGroup has succeeded; whether it still counts, for a heartbeat may have learned of worse meanwhile."""
+        """Note that SyncGroup has succeeded; return False where the generation has ended meanwhile."""
         if self.state is not State.SYNCING or self.generation != generation:
             self.request_rejoin("the generation ended before its assignment came")
             return False
@@ -89,7 +93,7 @@ class Member:
         return True
 
     def join_failed(self, code: int, member_id: str) -> Next:
-        """JoinGroup was refused. ``member_id`` is the one that the response gives (KIP-394)."""
+        """Handle a refused JoinGroup. ``member_id`` is the one in the response (KIP-394)."""
         self.state = State.UNJOINED
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             self.generation = Generation(NO_GENERATION_ID, member_id)
@@ -104,7 +108,7 @@ class Member:
         return Next.FIND if code in _MOVED else Next.FAIL
 
     def sync_failed(self, code: int) -> Next:
-        """SyncGroup was refused."""
+        """Handle a refused SyncGroup."""
         self.request_rejoin("SyncGroup was refused")
         if self.state is State.SYNCING:
             self.state = State.UNJOINED
@@ -120,7 +124,7 @@ class Member:
         return Next.FIND if code in _MOVED else Next.FAIL
 
     def heartbeat_failed(self, code: int, generation: Generation) -> Next:
-        """A heartbeat of ``generation`` was refused."""
+        """Handle a refused heartbeat of ``generation``."""
         if code in _MOVED:
             return Next.FIND
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -139,9 +143,12 @@ class Member:
         return Next.BACK_OFF if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else Next.FAIL
 
     def commit_refused(self, code: int, generation: Generation) -> bool:
-        """A commit of ``generation`` was refused for who sent it; whether only because of a rebalance under way."""
+        """Handle a commit of ``generation`` that was refused because of its sender.
+
+        Returns whether a rebalance under way is the only reason.
+        """
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            # Not known to fail if it is tried again after the rebalance.
+            # It may succeed if it is tried again after the rebalance.
             self.request_rejoin("a commit met a rebalance")
             return True
         if generation != self.generation and self.state in (State.JOINING, State.SYNCING):
@@ -151,7 +158,7 @@ class Member:
         return False
 
     def commit_fenced(self, generation: Generation) -> bool:
-        """A commit of ``generation`` met FENCED_INSTANCE_ID; whether that holds for the present one."""
+        """Handle FENCED_INSTANCE_ID for a commit of ``generation``; return whether the present member is fenced."""
         if generation == self.generation and self.state is State.STABLE:
             self.fence()
         return self.fenced
@@ -163,7 +170,7 @@ class Member:
 
 @dataclass
 class HeartbeatTimer:
-    """When to send a heartbeat, and what has not come in time. All times are seconds of one clock."""
+    """When the next heartbeat is due, and what has timed out. All times are seconds of one clock."""
 
     session_timeout: float
     interval: float
@@ -174,12 +181,12 @@ class HeartbeatTimer:
     failed: float | None = None
 
     def reset(self, now: float) -> None:
-        """Begin anew: the group has been joined."""
+        """Begin anew, because the group has been joined."""
         self.sent = self.received = self.polled = now
         self.failed = None
 
     def note_poll(self, now: float) -> None:
-        """The application has called poll."""
+        """Note that the application has called poll."""
         self.polled = now
 
     def note_sent(self, now: float) -> None:
@@ -189,18 +196,18 @@ class HeartbeatTimer:
         self.received = now
 
     def note_failed(self, now: float, backoff: float) -> None:
-        """The last heartbeat failed; the next may go after ``backoff``."""
+        """Note that the last heartbeat failed; the next one may be sent after ``backoff`` seconds."""
         self.failed = now + backoff
 
     def due(self, now: float) -> float:
-        """Seconds until the next heartbeat, 0 where it is due."""
+        """Return the seconds until the next heartbeat; 0 if it is due."""
         at = self.sent + self.interval if self.failed is None else self.failed
         return max(at - now, 0.0)
 
     def session_expired(self, now: float) -> bool:
-        """Whether the coordinator has been silent for so long that it may have given the member up."""
+        """Tell whether the coordinator has been silent for so long that it may have removed the member."""
         return now - self.received > self.session_timeout
 
     def poll_expired(self, now: float) -> bool:
-        """Whether the application has not polled for ``max.poll.interval.ms``."""
+        """Tell whether the application has not polled for ``max.poll.interval.ms``."""
         return now - self.polled > self.max_poll_interval

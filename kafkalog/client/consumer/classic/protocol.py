@@ -1,6 +1,6 @@
-"""Subscriptions and assignments as the consumer's assignors use them: values over flat lists of partitions.
+"""Subscriptions and assignments as the assignors use them: values with flat lists of partitions.
 
-Their bytes, and the versions of those, are `kafkalog.protocol.embedded.consumer`'s.
+`kafkalog.protocol.embedded.consumer` knows their formats, and the versions of these.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ __all__ = [
 
 
 class MalformedMemberDataError(ClientError):
-    """What a member sent through the coordinator is no subscription, or no assignment."""
+    """Bytes that a member sent through the coordinator are not a subscription, or not an assignment."""
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """What a member wants and has. ``instance_id`` (KIP-345) is told by the coordinator, not by the bytes."""
+    """What a member subscribes to and owns. ``instance_id`` (KIP-345) comes from the coordinator, not from the
+    bytes."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
@@ -53,7 +54,7 @@ class Subscription:
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a member gets."""
+    """The partitions assigned to a member."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None

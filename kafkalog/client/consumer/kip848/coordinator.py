@@ -1,4 +1,4 @@
-"""The application's side of a membership under the consumer protocol: gives partitions up and takes them."""
+"""The application's side of a membership under the consumer protocol: give partitions up and take them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Plan(NamedTuple):
-    """A reconciliation that is carried out, with the names of its topics: metadata may forget them meanwhile."""
+    """A reconciliation under way, with the names of its topics, which metadata may forget meanwhile."""
 
     todo: Reconciliation
     names: dict[UUID, str]
@@ -72,7 +72,8 @@ class Kip848Coordinator(AbstractCoordinator):
         super().__init__(config, cluster, subscription, monitor, wake_fetcher, self)
         self.heartbeat = Heartbeat(config, self.requests, self.member, monitor)
         self._names: dict[UUID, str] = {}
-        """Of topics by their ids: those that metadata described last, and those that the member has or is to have."""
+        """The names of topics by id: of those last described by metadata, and of those in the present or target
+        assignment."""
         self._plan: _Plan | None = None
         self._look_at = 0.0
 
@@ -150,11 +151,11 @@ class Kip848Coordinator(AbstractCoordinator):
         return min(times)
 
     def _wanted(self) -> Wanted | None:
-        """What to subscribe to; None while that is not known."""
+        """Return what to subscribe to; None while that is unknown."""
         subscription = self._subscription
         if subscription.regex is not None:
             return Wanted(frozenset(), subscription.regex)
-        # Apache Kafka 3.9 takes nobody in who wants nothing.
+        # Apache Kafka 3.9 does not admit members without a subscription.
         nothing = not subscription.topics and self.member.wanted is None
         if subscription.kind is Kind.PATTERN and (nothing or not subscription.matched):
             return None
@@ -183,7 +184,7 @@ class Kip848Coordinator(AbstractCoordinator):
             self._reconcile()
 
     def _check_failed(self) -> None:
-        """What ended the membership, again and again until the application leaves."""
+        """Raise the error that ended the membership, in every call until the application leaves the group."""
         failure = self.member.failure
         if failure is None:
             return
@@ -197,7 +198,7 @@ class Kip848Coordinator(AbstractCoordinator):
     # Reconciliation
 
     def _reconcile(self) -> None:
-        """Go on with giving up and taking what the coordinator wants; the listener is called here."""
+        """Continue to give up and take partitions as the coordinator wants; calls the listener."""
         member, plan = self.member, self._plan
         if plan is None:
             with self._monitor.lock:
@@ -213,7 +214,7 @@ class Kip848Coordinator(AbstractCoordinator):
             return
         self._drop_plan()
         if plan.todo.incarnation != member.incarnation:
-            # It was fenced meanwhile: others have what it would give up.
+            # The member was fenced meanwhile: other members have the partitions that it would give up.
             return
         self._give_up(revoked)
         if plan.todo.incarnation == member.incarnation:
@@ -235,12 +236,12 @@ class Kip848Coordinator(AbstractCoordinator):
         finally:
             with self._monitor.lock:
                 if self.member.reconciled(plan.todo):
-                    # To be named when they are given up.
+                    # The names are needed when the partitions are given up.
                     self._names = {**plan.names, **self._names}
             self.heartbeat.wake()
 
     def _look_for_topics(self) -> None:
-        """Have metadata fetched that names the topics of the assignment."""
+        """Fetch metadata that names the topics of the assignment."""
         now = time.monotonic()
         if now >= self._look_at and self.member.unknown(self._names.keys()):
             self._look_at = now + max(self._config.client.retry_backoff, 0.1)

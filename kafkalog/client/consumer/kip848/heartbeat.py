@@ -1,4 +1,5 @@
-"""The thread that sends the heartbeats of a member under the consumer protocol: its membership is made of them."""
+"""The thread that sends a member's heartbeats under the consumer protocol; by them it joins, acknowledges and
+leaves."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _LEAVE_S = 5.0
 
 
 class Heartbeat(HeartbeatThread):
-    """Sends what ``member`` says is due, and has it know what comes back; all under the lock but the waiting."""
+    """Send the heartbeats that ``member`` says are due, and pass it the answers. It holds the lock except while it
+    waits."""
 
     def __init__(self, config: ConsumerConfig, requests: GroupRequests, member: Member, monitor: Monitor) -> None:
         super().__init__(monitor)
@@ -73,7 +75,7 @@ class Heartbeat(HeartbeatThread):
             self._requests.noticed(error)
 
     def _give_up(self, beat: Beat, failure: Exception) -> None:
-        """No heartbeat will do."""
+        """End the membership, because no heartbeat can succeed."""
         if beat.incarnation != self._member.incarnation:
             return
         group = self._requests.group_id
@@ -94,7 +96,7 @@ class Heartbeat(HeartbeatThread):
         self._member.fail(failure)
 
     def _leave(self, request: ConsumerGroupHeartbeatRequest) -> None:
-        """The application has not polled: let others have its partitions."""
+        """Leave the group, because the application does not poll, so that other members get the partitions."""
         _log.warning(
             "group %s: poll was not called for %.0f s (max.poll.interval.ms); the member leaves the group. Poll more "
             "often, take fewer records at a time (max.poll.records), or raise max.poll.interval.ms",

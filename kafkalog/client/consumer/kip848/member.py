@@ -1,18 +1,19 @@
-"""The state of a member under the consumer protocol (KIP-848), and when it is to send a heartbeat.
+"""The state of a member under the consumer protocol (KIP-848), and when it must send a heartbeat.
 
-Nothing here sends, waits or reads a clock; its owner serializes the calls. Theory of operation::
+Nothing here sends, waits or reads a clock, and the owner serializes the calls. Theory of operation::
 
     OUTSIDE --want--> JOINING --answer--> RECONCILING --taken--> ACKNOWLEDGING --heartbeat--> STABLE
                          ^                     ^                                                |
                          |                     +--------------- another assignment -------------+
     FENCED, STALE -------+ when the application has let go of what it had
 
-The coordinator tells a member what it is to have, and hears from it, in a heartbeat, what it has: first without what it
-gave up, so that others can have that. A member whose epoch or id is not known any more is FENCED: what it had is lost,
-and it joins anew. One whose application does not poll leaves and is STALE until it does. What no heartbeat can mend is
-FATAL until the application leaves.
+The coordinator tells a member its target assignment. The member's heartbeats tell the coordinator its current one:
+first without the partitions that it gave up, so that other members can have them. A member whose epoch or id is unknown
+to the coordinator is FENCED: its partitions are lost, and it joins anew. A member whose application does not poll
+leaves, and is STALE until the application polls. After an error that no heartbeat can repair it is FATAL until the
+application leaves.
 
-A heartbeat says only what has changed since the last one that was answered; after an error it says everything.
+A heartbeat contains only what has changed since the last answered one. After an error it contains everything.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from kafkalog.protocol.messages.consumer_group_heartbeat import (
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
-"""A static member is away for a while: the group keeps its place until its session ends."""
+"""A static member leaves for a while: the group keeps its place until its session ends."""
 
 _MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
@@ -59,7 +60,7 @@ _INSIDE = frozenset({State.STABLE, State.RECONCILING, State.ACKNOWLEDGING})
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition as this protocol names it."""
+    """A partition as the consumer protocol names it."""
 
     topic_id: UUID
     partition: int
@@ -78,11 +79,11 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a member tells of itself; durations in seconds."""
+    """What a member tells the coordinator about itself; durations in seconds."""
 
     group_id: str
     rebalance_timeout: float
-    """How long it may take to give up what it is asked for: ``max.poll.interval.ms``, by which it has to poll, too."""
+    """How long it may take to give partitions up, and how long it may go without a poll: ``max.poll.interval.ms``."""
     instance_id: str | None = None
     rack_id: str | None = None
     assignor: str | None = None
@@ -91,7 +92,8 @@ class Settings:
 
 
 class Beat(NamedTuple):
-    """A heartbeat to send. ``incarnation`` tells answers to those that are forgotten; nobody waits for a last one's."""
+    """A heartbeat to send. Answers to an earlier ``incarnation`` are ignored. The last heartbeat's answer is not
+    awaited."""
 
     request: ConsumerGroupHeartbeatRequest
     incarnation: int
@@ -99,7 +101,7 @@ class Beat(NamedTuple):
 
 
 class Reconciliation(NamedTuple):
-    """A step from what the member has towards what it is to have: give up ``revoked``, then have ``assigned``."""
+    """A step from the current assignment towards the target: give up ``revoked``, then have ``assigned``."""
 
     assigned: Partitions
     revoked: Partitions
@@ -115,7 +117,7 @@ class _Told(NamedTuple):
 
 @dataclass
 class Member:
-    """One member. ``member_id`` is its own choice (KIP-1082), for as long as the consumer lives."""
+    """One member. It chooses its ``member_id`` itself (KIP-1082), once for the life of the consumer."""
 
     settings: Settings
     member_id: str
@@ -123,16 +125,16 @@ class Member:
     epoch: int = JOIN_EPOCH
     wanted: Wanted | None = None
     target: Partitions | None = None
-    """What it is to have, as the coordinator said last."""
+    """The assignment that the coordinator wants, as it said last."""
     current: Partitions | None = None
-    """What it has; None before its first assignment."""
+    """The assignment that it has; None before its first one."""
     incarnation: int = 0
     """How often it has begun anew."""
     rebalances: int = 0
     interval: float = 0.0
-    """Between heartbeats, as the coordinator wants it."""
+    """Seconds between heartbeats, as the coordinator wants it."""
     polled: float = 0.0
-    """When the application polled last."""
+    """When the application last polled."""
     _failure: Exception | None = None
     _told: _Told | None = None
     _taken: int = 0
@@ -143,34 +145,34 @@ class Member:
     _failures: int = 0
     _regex_told: bool = False
 
-    # What others ask
+    # Queries
 
     @property
     def generation(self) -> Generation:
-        """As whom offsets are committed: nobody unless it is in the group."""
+        """The identity under which offsets are committed; NO_GENERATION outside of the group."""
         if self.state not in _INSIDE or self.epoch <= JOIN_EPOCH:
             return NO_GENERATION
         return Generation(self.epoch, self.member_id, incarnation=self.incarnation)
 
     @property
     def has_lost(self) -> bool:
-        """Whether what it has is others' by now, which the application is to be told (`released`)."""
+        """Whether its partitions are lost, and the application must hear of it first (`released`)."""
         return self.state in (State.FENCED, State.STALE)
 
     @property
     def failure(self) -> Exception | None:
-        """What ended the membership until the application leaves."""
+        """The error that ended the membership; None once the application leaves."""
         return self._failure
 
     @property
     def fenced(self) -> bool:
-        """Whether that is another member with the same ``group.instance.id``."""
+        """Whether another member with the same ``group.instance.id`` ended the membership."""
         return isinstance(self._failure, FencedInstanceIdError)
 
     # The application's side
 
     def want(self, wanted: Wanted) -> bool:
-        """Subscribe to this, and join the group; whether that is news."""
+        """Subscribe to this, and join the group; return whether that is a change."""
         if wanted == self.wanted and self.state is not State.OUTSIDE:
             return False
         self.wanted = wanted
@@ -179,7 +181,8 @@ class Member:
         return True
 
     def plan(self, known: Collection[UUID]) -> Reconciliation | None:
-        """What to do towards the target, as far as its topics are ``known`` by name; None where there is nothing."""
+        """Plan the next step towards the target, as far as its topics' names are ``known``; None where there is nothing
+        to do."""
         if self.state is not State.RECONCILING or self.target is None:
             return None
         assigned = frozenset(each for each in self.target if each.topic_id in known)
@@ -189,11 +192,12 @@ class Member:
         return Reconciliation(assigned, (self.current or NOTHING) - assigned, self.incarnation)
 
     def unknown(self, known: Collection[UUID]) -> bool:
-        """Whether topics of the target are to be looked up."""
+        """Tell whether topics of the target must be looked up."""
         return self.state is State.RECONCILING and any(each.topic_id not in known for each in self.target or ())
 
     def reconciled(self, plan: Reconciliation) -> bool:
-        """The plan was carried out, and the coordinator is to hear of it; False where the member has begun anew."""
+        """Note that the plan was carried out, so that a heartbeat acknowledges it. Returns False if the member has
+        begun anew."""
         if plan.incarnation != self.incarnation:
             return False
         self.current = plan.assigned
@@ -203,12 +207,13 @@ class Member:
         return True
 
     def released(self) -> None:
-        """The application has let go of what was lost: the member may join again."""
+        """Note that the application has let go of lost partitions, so that the member may join again."""
         if self.has_lost:
             self.state = State.OUTSIDE if self.wanted is None else State.JOINING
 
     def leave(self) -> ConsumerGroupHeartbeatRequest | None:
-        """Belong to the group no more, because the application wants it so; what to tell the coordinator."""
+        """Leave the group, because the application wants to; return the request that tells the coordinator, if one is
+        needed."""
         told = self._sent is not None and self.state in (*_INSIDE, State.JOINING)
         self._begin_anew(State.OUTSIDE)
         self.wanted = self._failure = None
@@ -217,7 +222,8 @@ class Member:
     # Heartbeats
 
     def due(self, now: float) -> float:
-        """Seconds until `beat` is to be called, 0 where it is now, infinity where something else comes first."""
+        """Return the seconds until `beat` must be called: 0 for now, infinity where something else must happen
+        first."""
         if self._in_flight or self.state not in (*_INSIDE, State.JOINING):
             return _NEVER
         unpolled = max(self.polled + self.settings.rebalance_timeout - now, 0.0)
@@ -229,7 +235,8 @@ class Member:
         return min(max(self._sent + self.interval - now, 0.0), unpolled)
 
     def beat(self, now: float) -> Beat:
-        """The heartbeat that is due. `answered`, `refused` or `failed` has to follow, unless it is the last one."""
+        """Make the heartbeat that is due. Call `answered`, `refused` or `failed` afterwards, unless it is the last
+        one."""
         if now - self.polled >= self.settings.rebalance_timeout:
             last = Beat(self._leaving(), self.incarnation, is_last=True)
             self._begin_anew(State.STALE)
@@ -241,7 +248,7 @@ class Member:
         return Beat(request, self.incarnation)
 
     def answered(self, beat: Beat, answer: ConsumerGroupHeartbeatResponse) -> None:
-        """The coordinator has taken a heartbeat."""
+        """Handle the coordinator's answer to a heartbeat."""
         if beat.incarnation != self.incarnation:
             return
         self._in_flight, self._retry_at, self._failures = False, None, 0
@@ -261,7 +268,7 @@ class Member:
             self.state = State.STABLE if self.target == self.current else State.RECONCILING
 
     def refused(self, beat: Beat, code: int, message: str | None, now: float) -> Next:
-        """The coordinator has answered with an error."""
+        """Handle the coordinator's error for a heartbeat."""
         if beat.incarnation != self.incarnation:
             return Next.AGAIN
         if code in _FENCED:
@@ -278,27 +285,29 @@ class Member:
         return Next.FAIL
 
     def failed(self, beat: Beat, now: float) -> None:
-        """No answer has come; nobody knows whether the heartbeat was taken."""
+        """Handle that no answer came, so that it is unknown whether the coordinator has received the heartbeat."""
         if beat.incarnation == self.incarnation:
             self._in_flight, self._told = False, None
             self._back_off(now)
 
     def fail(self, failure: Exception) -> None:
-        """Nothing helps but leaving."""
+        """End the membership until the application leaves the group."""
         self._begin_anew(State.FATAL)
         self._failure = failure
 
     # Commits
 
     def commit_refused(self, code: int, generation: Generation) -> bool:
-        """A commit of ``generation`` was refused for who sent it; whether that may be over with the next heartbeat,
-        which is due now."""
+        """Handle a commit of ``generation`` that was refused because of its sender.
+
+        Returns whether another commit may succeed after the next heartbeat, which is due now.
+        """
         mine = generation == self.generation
         self._hurry |= mine
         return code == ErrorCode.STALE_MEMBER_EPOCH and generation.incarnation == self.incarnation
 
     def commit_fenced(self, generation: Generation) -> bool:
-        """A commit met FENCED_INSTANCE_ID; whether that holds for the present member."""
+        """Handle FENCED_INSTANCE_ID for a commit of ``generation``; return whether the present member is fenced."""
         self._hurry |= generation == self.generation
         return self.fenced
 
@@ -340,7 +349,7 @@ class Member:
         )
         if told is None or told.wanted != wanted:
             request.subscribed_topic_names = sorted(wanted.topics)
-            # The coordinator keeps what it was told once.
+            # The coordinator keeps a regular expression until it gets another value.
             request.subscribed_topic_regex = "" if wanted.regex is None and self._regex_told else wanted.regex
             self._regex_told |= wanted.regex is not None
         if told is None:
@@ -354,7 +363,7 @@ class Member:
 
 
 def topic_partitions(partitions: Iterable[TopicIdPartition]) -> list[TopicPartitions]:
-    """Partitions as requests have them."""
+    """Group partitions by topic, as requests have them."""
     topics: dict[UUID, TopicPartitions] = {}
     for topic_id, partition in sorted(partitions):
         topics.setdefault(topic_id, TopicPartitions(topic_id=topic_id)).partitions.append(partition)
