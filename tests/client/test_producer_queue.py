@@ -157,7 +157,7 @@ def test_flush_waits_for_who_is_being_told() -> None:
     # Its future is done, but the callbacks may be under way.
     with pytest.raises(ClientTimeoutError, match="callbacks"):
         accumulator.flush(0)
-    accumulator.told()
+    accumulator.end_release()
     flushing.join(60)
     assert not flushing.is_alive()
 

@@ -1,8 +1,8 @@
-"""Records waiting to be sent: a queue a partition, one lock, one bound on the memory of all.
+"""Records that wait to be sent: a queue for each partition, one lock, and one bound on the memory of all.
 
-Senders of records append under the lock; the sender's thread takes batches out, puts back what must be tried again,
-and says when a batch is done. A queue holds, oldest first: batches to be tried again (which have their sequence
-numbers), full ones, and the open one, which grows until the sender takes it.
+Threads that send records append under the lock. The sender's thread takes batches out, puts back those that must be
+retried, and says when a batch is done. A queue holds, oldest first: batches to retry (which have their sequence
+numbers), full batches, and the open one, which grows until the sender takes it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENC
 
 NO_LEADER = -1
 LOW_WATER = 0.75
-"""Share of buffer.memory to which it must have emptied before those who wait for room go on: then they go on for a
-while, instead of one record at a time."""
+"""The share of buffer.memory to which usage must fall before threads that wait for room continue. So they continue for
+a while, instead of for one record at a time."""
 
 
 class ProducerClosedError(ClientError, RuntimeError):
@@ -35,7 +35,7 @@ class ProducerClosedError(ClientError, RuntimeError):
 
 
 class PartitionQueue:
-    """One partition's batches, and its place in the producer's sequence."""
+    """The batches of one partition, and its place in the producer's sequence."""
 
     __slots__ = (
         "begun",
@@ -66,55 +66,56 @@ class PartitionQueue:
         self.begun = False
         """Whether the broker has acknowledged a batch of the sequence."""
         self.reset = False
-        """Whether the broker's sequence and ours have come apart: a new epoch begins when nothing is in flight."""
+        """Whether the broker's sequence and this one differ, so that a new epoch must begin once nothing is in
+        flight."""
 
     def begin_sequence(self) -> None:
-        """The next number is 0, under another id or epoch."""
+        """Continue with sequence number 0, under another id or epoch."""
         self.next_sequence = 0
         self.begun = False
 
     def acknowledge(self, batch: ProducerBatch) -> None:
-        """The broker has appended a batch."""
+        """Note that the broker has appended a batch."""
         if (batch.producer_id, batch.producer_epoch) == (self.producer_id, self.producer_epoch):
             self.begun = True
 
 
 @dataclass
 class Plan:
-    """What the sender is to do now."""
+    """What the sender must do now."""
 
     requests: dict[int, list[ProducerBatch]] = field(default_factory=dict)
-    """Batches by the leader's node id, one a partition."""
+    """Batches by the leader's node id, at most one of each partition."""
     expired: list[ProducerBatch] = field(default_factory=list)
     leaderless: set[str] = field(default_factory=set)
-    """Topics with something to send to a partition whose leader is not known."""
+    """Topics with batches for a partition whose leader is unknown."""
     needs_producer_id: bool = False
     unregistered: list[TopicPartition] = field(default_factory=list)
-    """Partitions with something to send that are not in the transaction yet."""
+    """Partitions with batches that are not in the transaction yet."""
     wake_at: float = float("inf")
-    """When to look again (``time.monotonic``) if nothing happens before."""
+    """When to look again even if nothing happens (``time.monotonic``)."""
     expires_at: float = float("inf")
-    """When the first of the batches that wait will have waited too long."""
+    """When the first of the waiting batches will have waited too long."""
     finished: bool = False
-    """Whether the producer is being closed and nothing is left."""
+    """Whether the producer is being closed and no batch is left."""
 
 
 class Accumulator:
-    """The queues; see the module. ``wake`` ends the sender's wait."""
+    """The queues of all partitions. ``wake`` ends the sender's wait."""
 
     def __init__(self, config: ProducerConfig, wake: Callable[[], None]) -> None:
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
-        """Notified when there is room again, and when topics become known."""
+        """Notified when there is room again, and when the partitions of topics become known."""
         self.used = 0
         self.closed = False
         self.transactions = TransactionManager(config.transactional_id) if config.transactional_id else None
         """Guarded by the lock."""
         self.shut = self.transactions is not None
-        """Whether no records are taken at present: `check_open` tells why."""
+        """Whether records are refused at present; `check_open` raises the reason."""
         self.why_closed = "the producer is closed"
         self.idle = False
-        """Whether the sender waits and must be woken for what is new."""
+        """Whether the sender waits, and must be woken for new work."""
         self.sender_thread: int | None = None
         """The identifier of the sender's thread."""
         self._config = config
@@ -125,12 +126,12 @@ class Accumulator:
         self._active: dict[PartitionQueue, None] = {}
         self._incomplete: dict[ProducerBatch, None] = {}
         self._ending: list[ProducerBatch] = []
-        """Batches whose memory was given back, and whose futures and callbacks are being told."""
-        self._tellings = 0
+        """Batches whose memory was given back, while their futures and callbacks are being called."""
+        self._releases = 0
         self._blocked = 0
         self._flushing = 0
 
-    # For those who send records
+    # For threads that send records
 
     def append(
         self,
@@ -141,9 +142,9 @@ class Accumulator:
         headers: Headers,
         size: int,
     ) -> tuple[ProducerBatch, int]:
-        """Append a record of at most ``size`` bytes: its batch and its place there.
+        """Append a record of at most ``size`` bytes; return its batch and its place there.
 
-        Waits while buffer.memory is used up. Raises ClientTimeoutError, ProducerClosedError.
+        Waits while buffer.memory is used up. Raises ClientTimeoutError and ProducerClosedError.
         """
         with self.lock:
             batch = queue.open
@@ -164,9 +165,11 @@ class Accumulator:
     def extend(
         self, queue: PartitionQueue, values: Sequence[bytes], ends: Sequence[int], start: int, timestamp: int
     ) -> tuple[ProducerBatch, int, int]:
-        """Append as many of ``values[start:]`` as one batch takes, at least one: batch, place of the first, how many.
+        """Append as many of ``values[start:]`` as one batch takes, at least one; return the batch, the first one's
+        place, and how many.
 
-        ``ends[i]`` is the most bytes that the records of ``values[: i + 1]`` take. Waits and raises as `append`.
+        ``ends[i]`` is the maximum of bytes that the records of ``values[: i + 1]`` take. Waits and raises as `append`
+        does.
         """
         base = ends[start - 1] if start else 0
         first = ends[start] - base
@@ -191,7 +194,7 @@ class Accumulator:
             return batch, index, count
 
     def put(self, queue: PartitionQueue, data: bytearray) -> EncodedBatch:
-        """Put a batch that is encoded already behind what the partition has. Waits and raises as `append`."""
+        """Append an encoded batch to the partition's queue. Waits and raises as `append` does."""
         size = len(data)
         with self.lock:
             self.check_open()
@@ -211,7 +214,7 @@ class Accumulator:
             return batch
 
     def _make_room(self, queue: PartitionQueue, size: int) -> ProducerBatch:
-        """An open batch that takes ``size`` bytes, once there is memory for them; the lock is held."""
+        """Return an open batch that takes ``size`` bytes, once there is memory for them; the lock is held."""
         self.check_open()
         if self.used + size > self._memory:
             self._wait_for_memory(size)
@@ -243,14 +246,14 @@ class Accumulator:
         self.check_open()
 
     def check_open(self) -> None:
-        """Raise unless records are taken: ProducerClosedError, or what a transaction's state says."""
+        """Raise ProducerClosedError, or the error of the transaction's state, unless records are taken."""
         if self.closed:
             raise ProducerClosedError(self.why_closed)
         if self.transactions is not None:
             self.transactions.check_send()
 
     def admit(self) -> None:
-        """Take records as far as the transaction's state lets it, and no others; the lock is held."""
+        """Open or shut the accumulator for records, as the transaction's state requires; the lock is held."""
         if self.transactions is not None:
             self.shut = self.closed or self.transactions.state is not State.IN_TRANSACTION
             if self.shut:
@@ -258,7 +261,10 @@ class Accumulator:
             self.rouse()
 
     def flush(self, timeout: float | None) -> None:
-        """Send what is there without lingering and wait until all of it is done and told. ClientTimeoutError."""
+        """Send all records without lingering; wait until they are done and their callbacks have returned.
+
+        Raises ClientTimeoutError after ``timeout`` seconds.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.lock:
             pending = [*self._incomplete, *self._ending]
@@ -268,26 +274,26 @@ class Accumulator:
             for batch in pending:
                 batch.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
             with self.lock:
-                # The last of them are done, but their callbacks may be under way.
-                number = self._tellings
+                # The last batches are done, but their callbacks may still be running.
+                number = self._releases
                 left = None if deadline is None else max(deadline - time.monotonic(), 0)
-                if not self.changed.wait_for(lambda: not self._ending or self._tellings != number, left):
+                if not self.changed.wait_for(lambda: not self._ending or self._releases != number, left):
                     raise ClientTimeoutError(f"delivery callbacks have not returned after {timeout} s")
         finally:
             with self.lock:
                 self._flushing -= 1
 
     def close(self) -> None:
-        """Take no more records; what is there is sent without lingering."""
+        """Take no more records; send the present ones without lingering."""
         with self.lock:
             self.closed = self.shut = True
             self.changed.notify_all()
             self.rouse()
 
     def disown(self, why: str) -> None:
-        """Take no more records, in a process that was forked off: the sender's thread is not in it.
+        """Take no more records in a forked process, which does not have the sender's thread.
 
-        A lock may be held for ever by a thread that is not there either.
+        The lock is replaced, because a thread that is not in this process may hold it for ever.
         """
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
@@ -295,7 +301,7 @@ class Accumulator:
         self.why_closed = why
 
     def patience(self) -> float:
-        """Seconds to wait at most: none in a delivery callback, which would wait for itself."""
+        """Return the seconds to wait at most: none in a delivery callback, which would wait for itself."""
         return 0.0 if threading.get_ident() == self.sender_thread else self._config.max_block
 
     @property
@@ -304,7 +310,7 @@ class Accumulator:
         return bool(self._incomplete)
 
     def gauges(self) -> dict[str, float]:
-        """What waits now, by Kafka's names."""
+        """Return the present usage under Kafka's names."""
         with self.lock:
             return {
                 "buffer-total-bytes": self._memory,
@@ -321,9 +327,9 @@ class Accumulator:
     # For the sender
 
     def take(self, now: float, idempotent: bool, identified: bool, free: Callable[[int], float]) -> Plan:
-        """Take out what can be sent now.
+        """Take out the batches that can be sent now.
 
-        ``free`` tells when a node takes another request (``time.monotonic``; at or before ``now``: at once).
+        ``free`` returns when a node takes another request (``time.monotonic``); at or before ``now`` means at once.
         """
         plan = Plan()
         with self.lock:
@@ -352,13 +358,13 @@ class Accumulator:
                     continue
                 total = sizes.get(queue.leader, 0) + batch.size
                 if total > self._config.max_request_size and queue.leader in plan.requests:
-                    # The rest goes with the next request; whoever waits longest is first then.
+                    # The rest goes with the next request, which begins with the batch that waits longest.
                     plan.wake_at = now
                     continue
                 sizes[queue.leader] = total
                 self._pop(queue)
                 plan.requests.setdefault(queue.leader, []).append(batch)
-                # To the end, so that partitions take turns.
+                # Move it to the end, so that partitions take turns.
                 del self._active[queue]
                 if queue.open is not None or queue.ready:
                     self._active[queue] = None
@@ -368,19 +374,20 @@ class Accumulator:
         return plan
 
     def _alone(self, queue: PartitionQueue) -> bool:
-        """Whether the partition's next batch waits until nothing of the partition is in flight.
+        """Tell whether the partition's next batch must wait until nothing of the partition is in flight.
 
-        A broker that knows nothing of a producer takes any number for its first, so a sequence's first batch must be
-        acknowledged before another follows: if it were refused for a while (NOT_LEADER_OR_FOLLOWER), the second would
-        be appended, and the first never (told of in Kafka's VerificationStateEntry, which prevents a part of it).
+        The first batch of a sequence must be acknowledged before another is sent, because a broker that does not know a
+        producer accepts any first number. If the first batch were refused for a while (NOT_LEADER_OR_FOLLOWER), the
+        second would be appended, and the first never. (Kafka's VerificationStateEntry describes this, and prevents a
+        part of it.)
         """
         return queue.reset or self._config.max_in_flight == 1 or (self._config.idempotence and not queue.begun)
 
     def _next(self, queue: PartitionQueue, now: float, hurry: bool, plan: Plan) -> ProducerBatch | None:
-        """The batch to send next, if it may go now; when to look again goes to the plan."""
+        """Return the batch to send next, if it may go now; otherwise note in the plan when to look again."""
         if queue.ready:
             batch = queue.ready[0]
-            # Order: what is tried again goes when everything before it is known.
+            # To keep the order, a retry waits for the outcome of everything before it.
             if queue.in_flight and (batch.attempts or self._alone(queue)):
                 return None
             if batch.retry_at > now:
@@ -422,7 +429,7 @@ class Accumulator:
             plan.expired.append(batch)
 
     def requeue(self, queue: PartitionQueue, batches: Iterable[ProducerBatch]) -> None:
-        """Put batches back in their places, before all that were never sent."""
+        """Put batches back in their places, before all batches that were never sent."""
         with self.lock:
             for batch in batches:
                 at = 0
@@ -436,14 +443,14 @@ class Accumulator:
         return (one.serial, one.position) < (other.serial, other.position)
 
     def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-        """Account for the parts of a batch in its place."""
+        """Replace a batch by its parts."""
         with self.lock:
             self._incomplete.pop(batch, None)
             self._incomplete.update(dict.fromkeys(parts))
             self.used += sum(part.size for part in parts) - batch.size
 
     def release(self, batches: Iterable[ProducerBatch]) -> None:
-        """Give back the memory of batches that are done, or will be before `told` says so."""
+        """Give back the memory of batches that are done, or will be done before `end_release` is called."""
         with self.lock:
             self._ending = list(batches)
             for batch in self._ending:
@@ -453,22 +460,23 @@ class Accumulator:
             if self._blocked and self.used <= self._memory * LOW_WATER:
                 self.changed.notify_all()
 
-    def told(self) -> None:
-        """All futures and callbacks of the batches that were released have been told."""
+    def end_release(self) -> None:
+        """Note that all futures and callbacks of the released batches have been called."""
         with self.lock:
             self._ending = []
-            self._tellings += 1
+            self._releases += 1
             if self._flushing:
                 self.changed.notify_all()
 
     def withdraw(self) -> list[ProducerBatch]:
-        """Take out what a transaction that cannot commit has no use for.
+        """Take out the batches that are useless because the transaction cannot commit.
 
-        Those are the batches that were never sent; where nothing can be of use, those that wait to be sent again, too.
+        Those are the batches that were never sent; and, where no record can be delivered any more, those that wait for
+        a retry.
         """
         found: list[ProducerBatch] = []
         with self.lock:
-            # Under one lock with the state: a moment later these may be the next transaction's batches.
+            # This needs one lock with the state: a moment later these could be batches of the next transaction.
             if self.transactions is None or not self.transactions.withdrawing:
                 return found
             doomed = self.transactions.doomed
@@ -482,7 +490,7 @@ class Accumulator:
         return found
 
     def drain(self) -> list[ProducerBatch]:
-        """Take out everything that is not done, in flight or not, to fail it."""
+        """Take out all batches that are not done, in flight or not, in order to fail them."""
         with self.lock:
             for queue in self._active:
                 queue.ready.clear()

@@ -1,4 +1,4 @@
-"""Batches of records on their way to a partition, and the futures that their senders hold."""
+"""Batches of records for a partition, and the futures of those who sent the records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _log = logging.getLogger(__name__)
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is now. ``offset`` is -1 with acks=0; ``timestamp`` in ms, the broker's with LogAppendTime."""
+    """Where a record is in the log.
+
+    ``offset`` is -1 with acks=0. ``timestamp`` is in ms; with LogAppendTime it is the broker's.
+    """
 
     topic: str
     partition: int
@@ -38,7 +41,7 @@ class RecordMetadata(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What became of the records of a batch from ``start`` on."""
+    """The outcome of a batch's records from ``start`` on."""
 
     start: int
     base_offset: int
@@ -47,10 +50,10 @@ class _Outcome(NamedTuple):
 
 
 class DeliveryFuture:
-    """What becomes of one record.
+    """The outcome of one record.
 
-    Of ``concurrent.futures.Future`` it has ``result``, ``exception``, ``done`` and ``add_done_callback``; a record
-    cannot be cancelled.
+    It has ``result``, ``exception``, ``done`` and ``add_done_callback`` as ``concurrent.futures.Future`` has them. A
+    record cannot be cancelled.
     """
 
     __slots__ = ("_batch", "_index")
@@ -60,35 +63,35 @@ class DeliveryFuture:
         self._index = index
 
     def done(self) -> bool:
-        """Whether the record is delivered, or never will be."""
+        """Tell whether the record is delivered, or has failed."""
         return self._batch.done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record is; waits ``timeout`` seconds (None: for ever) until that is known.
+        """Return where the record is; wait ``timeout`` seconds (None: without end) until that is known.
 
-        Raises what kept the record from being delivered; ClientTimeoutError when the wait was too short.
+        Raises the error of the delivery, and ClientTimeoutError where the wait was too short.
         """
         return self._batch.result(self._index, timeout)
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """What kept the record from being delivered, or None; waits as `result` does."""
+        """Return the error of the delivery, or None; waits as `result` does."""
         self._batch.wait(timeout)
         return self._batch.outcome(self._index).error
 
     def alone(self) -> BatchFuture:
-        """The same as one of several records."""
+        """Return the same outcome as that of several records."""
         return BatchFuture(self._batch, self._index, 1)
 
     def add_done_callback(self, callback: Callable[[DeliveryFuture], object]) -> None:
-        """Have ``callback`` called with this future once it is done, from the sender's thread; at once if it is.
+        """Call ``callback`` with this future once it is done, in the sender's thread; at once if it is done already.
 
-        Callbacks hold up the sender while they run. What they raise is logged and otherwise ignored.
+        The sender waits while callbacks run. Exceptions that they raise are logged and otherwise ignored.
         """
         self._batch.add_callback(lambda: callback(self))
 
 
 class BatchFuture:
-    """What becomes of several records of one topic that were sent together: ``count`` of them from one call."""
+    """The outcome of several records of one topic that one call has sent; ``count`` is their number."""
 
     __slots__ = ("_batch", "_start", "count")
 
@@ -98,29 +101,30 @@ class BatchFuture:
         self.count = count
 
     def done(self) -> bool:
-        """Whether all of them are delivered, or never will be."""
+        """Tell whether all records are delivered, or have failed."""
         return self._batch.done
 
     def result(self, timeout: float | None = None) -> list[RecordMetadata]:
-        """Where the records are; raises what kept the first of those that failed from being delivered."""
+        """Return where the records are. Raises the error of the first record that failed."""
         return [self._batch.result(index, timeout) for index in range(self._start, self._start + self.count)]
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """What kept the first of those that failed from being delivered, or None."""
+        """Return the error of the first record that failed, or None."""
         return next((error for _, error in self.failures(timeout)), None)
 
     def failures(self, timeout: float | None = None) -> list[tuple[int, Exception]]:
-        """The records that failed, by their places among these, and what befell them."""
+        """Return the errors of the records that failed, with their places among these records."""
         self._batch.wait(timeout)
         return self._batch.failures(self._start, self._start + self.count)
 
     def add_done_callback(self, callback: Callable[[BatchFuture], object]) -> None:
-        """As ``DeliveryFuture.add_done_callback``, once for all of the records."""
+        """Add a callback as ``DeliveryFuture.add_done_callback`` does, to be called once for all records."""
         self._batch.add_callback(lambda: callback(self))
 
 
 class ProducerBatch:
-    """Records of one partition that travel together. Filled under the accumulator's lock, sent by the sender alone."""
+    """Records of one partition that travel together. It is filled under the accumulator's lock; only the sender sends
+    it."""
 
     __slots__ = (
         "_callbacks",
@@ -155,10 +159,10 @@ class ProducerBatch:
         self.topic = topic
         self.partition = partition
         self.serial = serial
-        """Its place among the partition's batches."""
+        """Its number among the partition's batches."""
         self.created = time.monotonic()
         self.size = 0
-        """Upper bound of the bytes of its records, uncompressed; what it takes of buffer.memory."""
+        """An upper bound of the bytes of its records, uncompressed; the memory it counts for in buffer.memory."""
         self.values: list[bytes | None] = []
         self.timestamps: list[int] = []
         self.keys: list[bytes | None] | None = None
@@ -170,18 +174,19 @@ class ProducerBatch:
         self.attempts = 0
         self.retry_at = 0.0
         self.in_doubt = False
-        """Whether it was sent under its present sequence number and may be in the log."""
+        """Whether it was sent under its present sequence number, so that it may be in the log."""
         self.encoded: bytearray | None = None
         self.done = False
         self.parent: ProducerBatch | None = None
         self.parent_start = 0
         self.position = 0
-        """Place of its first record in the batch that it was split from, at first hand or at second."""
+        """The place of its first record in the batch that it was split from, directly or in several steps."""
         self._records: bytes | None = None
         self._outcomes: list[_Outcome] = []
         self._pending_parts = 1
         self._lock = threading.Lock()
-        """Guards the moment between a waiter's look at the batch and the beginning of its wait; never held for long."""
+        """Guards the moment between a waiter's look at the batch and the beginning of its wait. It is never held for
+        long."""
         self._event: threading.Event | None = None
         self._callbacks: list[Callable[[], object]] | None = None
 
@@ -199,7 +204,7 @@ class ProducerBatch:
     # Filling
 
     def append_keyed(self, value: bytes | None, timestamp: int, key: bytes | None, headers: Headers) -> None:
-        """Append a record that has a key or headers; ``size`` is the caller's."""
+        """Append a record that has a key or headers; the caller updates ``size``."""
         if self.keys is None or self.headers is None:
             self.keys = [None] * len(self.values)
             self.headers = [()] * len(self.values)
@@ -209,7 +214,7 @@ class ProducerBatch:
         self.headers.append(headers)
 
     def encode(self, codec: Codec, level: int | None, is_transactional: bool = False) -> bytearray:
-        """The batch's bytes; made once, and again where its identity or sequence has changed."""
+        """Encode the batch; once, and again when its identity or sequence has changed."""
         if self.encoded is None:
             if self._records is None:
                 if self.keys is None or self.headers is None:
@@ -229,7 +234,7 @@ class ProducerBatch:
         return self.encoded
 
     def identify(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Give it a place in a producer's sequence."""
+        """Set the batch's place in a producer's sequence."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
@@ -237,14 +242,15 @@ class ProducerBatch:
         self.encoded = None
 
     def split(self, serial: int, limit: int) -> list[ProducerBatch]:
-        """Parts of at most ``limit`` bytes (or one record); when all are done this one is. At least two parts."""
+        """Split the batch into at least two parts of at most ``limit`` bytes or one record; it is done when all parts
+        are."""
         parts = []
         start = 0
         while start < self.count:
             end, size = start, 0
             while end < self.count:
                 more = self._record_size(end)
-                # Whatever the limit, the last record does not join all of the others.
+                # At least one record goes to another part, whatever the limit.
                 if end > start and (size + more > limit or end - start == self.count - 1):
                     break
                 size += more
@@ -255,7 +261,7 @@ class ProducerBatch:
         return parts
 
     def _record_size(self, index: int) -> int:
-        """About what a record takes, not less."""
+        """Return about the size of a record in the batch, and not less."""
         size = PLAIN_OVERHEAD + TIMESTAMP_OVERHEAD + len(self.values[index] or b"")
         if self.keys is not None and self.headers is not None:
             size += KEY_OVERHEAD + len(self.keys[index] or b"")
@@ -282,7 +288,8 @@ class ProducerBatch:
     # Becoming done
 
     def complete(self, base_offset: int, log_append_time: int, error: Exception | None) -> None:
-        """Say what became of the records: they are at ``base_offset`` and after, or ``error`` befell all of them."""
+        """Set the outcome of all records: they begin at ``base_offset``, or ``error`` kept them from being
+        delivered."""
         self._complete([_Outcome(0, base_offset, log_append_time, error)])
 
     def _complete(self, outcomes: list[_Outcome]) -> None:
@@ -298,7 +305,7 @@ class ProducerBatch:
             self.done = True
             event, callbacks = self._event, self._callbacks
             self._callbacks = None
-        # Only timestamps are still of use, to futures.
+        # Futures still need the timestamps, and nothing else.
         self.values = []
         self.keys = self.headers = None
         self._records = self.encoded = None
@@ -318,7 +325,7 @@ class ProducerBatch:
         _call(callback)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until the batch is done; ClientTimeoutError."""
+        """Wait until the batch is done. Raises ClientTimeoutError."""
         if self.done:
             return
         with self._lock:
@@ -331,21 +338,21 @@ class ProducerBatch:
             raise ClientTimeoutError(f"not known after {timeout} s whether the record is in {self.name}")
 
     def outcome(self, index: int) -> _Outcome:
-        """What became of a record; the batch must be done."""
+        """Return the outcome of a record; the batch must be done."""
         outcomes = self._outcomes
         if len(outcomes) == 1:
             return outcomes[0]
         return outcomes[bisect_right(outcomes, index, key=lambda each: each.start) - 1]
 
     def failures(self, start: int, end: int) -> list[tuple[int, Exception]]:
-        """The failed records of a range, counted from its start; the batch must be done."""
+        """Return the errors of a range of records, counted from its start; the batch must be done."""
         if all(outcome.error is None for outcome in self._outcomes):
             return []
         found = ((index - start, self.outcome(index).error) for index in range(start, end))
         return [(index, error) for index, error in found if error is not None]
 
     def result(self, index: int, timeout: float | None) -> RecordMetadata:
-        """Where a record is; see `DeliveryFuture.result`."""
+        """Return where a record is; see `DeliveryFuture.result`."""
         self.wait(timeout)
         found = self.outcome(index)
         if found.error is not None:
@@ -356,7 +363,7 @@ class ProducerBatch:
 
 
 def failed_future(topic: str, partition: int | None, error: Exception) -> DeliveryFuture:
-    """The future of a record that was never taken."""
+    """Make the future of a record that was not accepted."""
     batch = ProducerBatch(topic, -1 if partition is None else partition)
     batch.complete(UNKNOWN_OFFSET, -1, error)
     return DeliveryFuture(batch, 0)
@@ -366,5 +373,5 @@ def _call(callback: Callable[[], object]) -> None:
     try:
         callback()
     except BaseException:
-        # SystemExit, too: it would end the producer's thread, not the program, and the callbacks after this one.
+        # This includes SystemExit: it would end the producer's thread, not the program, and skip later callbacks.
         _log.exception("a delivery callback failed")

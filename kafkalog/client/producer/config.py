@@ -13,8 +13,8 @@ from kafkalog.records.compression import Codec
 
 DEFAULT_BATCH_SIZE = 16384
 UNSET_BATCH_LIMIT = 512 * 1024
-"""Where batch.size was not set, batches grow up to this while requests are on their way: the busier the connection,
-the fewer and larger the batches. Half of a topic's default max.message.bytes."""
+"""Where batch.size is not set, batches grow up to this while requests are on their way: the busier the connection, the
+fewer and larger the batches. It is half of a topic's default max.message.bytes."""
 MAX_IN_FLIGHT_IDEMPOTENT = 5
 """A broker remembers the last five batches of a producer in a partition (KIP-98)."""
 
@@ -71,18 +71,18 @@ class ProducerConfig:
     value_serializer: Any = None
     partitioner: Any = None
     interceptors: Any = None
-    """Objects, classes or names of classes, as ``key.serializer`` and so on hold them."""
+    """Objects, classes or names of classes; ``key.serializer`` and the other two take the same."""
     compression_level: int | None = None
     batch_limit: int = UNSET_BATCH_LIMIT
-    """Bytes of records that a batch may grow to; ``batch_size`` says when it no longer lingers."""
+    """The size in bytes up to which a batch grows; from ``batch_size`` on it does not linger any more."""
     unknown: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     """Properties that neither the producer nor the client knows."""
 
     @classmethod
     def from_dict(cls, properties: Mapping[str, Any]) -> ProducerConfig:
-        """Settings from properties.
+        """Make settings from properties.
 
-        Raises ConfigError for a value that its property cannot have and for properties that contradict each other.
+        Raises ConfigError for a value that its property cannot have, and for properties that contradict each other.
         """
         client = ClientConfig.from_dict({key: value for key, value in properties.items() if key not in _OBJECTS})
         unknown = dict(client.unknown)
@@ -116,7 +116,7 @@ def _level(unknown: dict[str, str], codec: Codec) -> int | None:
 
 
 def _settle_idempotence(given: dict[str, Any]) -> None:
-    """What idempotence needs; where it was not asked for, settings that exclude it switch it off, as in Kafka."""
+    """Check what idempotence needs. Settings that exclude it switch it off, unless it was asked for; as in Kafka."""
     obstacles = {
         "acks": given.get("acks", -1) != -1,
         "retries": given.get("retries", 1) == 0,

@@ -1,4 +1,5 @@
-"""Batches that a caller encoded, such as from Arrow columns: numbered, sent and repeated as the producer's own."""
+"""Batches that a caller has encoded, for example from Arrow columns. They are numbered, sent and retried as others
+are."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from kafkalog.records.errors import RecordsError
 
 
 def check_encoded(data: bytearray) -> None:
-    """ValueError unless ``data`` is one whole batch of records, its checksum aside, that belongs to no producer."""
+    """Raise ValueError unless ``data`` is one whole batch of records without a producer id; its checksum is not
+    checked."""
     try:
         header = read_header(data)
         codec = header.codec
@@ -26,7 +28,7 @@ def check_encoded(data: bytearray) -> None:
 
 
 class EncodedBatch(ProducerBatch):
-    """A batch whose bytes are there from the start; only its place in the producer's sequence is written into them."""
+    """A batch that is encoded from the start. Only its place in the producer's sequence is written into its bytes."""
 
     __slots__ = ("_count", "_data")
 
@@ -44,7 +46,7 @@ class EncodedBatch(ProducerBatch):
         return self._count
 
     def encode(self, codec: Codec, level: int | None, is_transactional: bool = False) -> bytearray:
-        """Its bytes under its present number; they are compressed as they were given."""
+        """Return its bytes with its present number; they stay compressed as they are."""
         if self.encoded is None:
             assert self._data is not None
             set_producer(
@@ -59,7 +61,8 @@ class EncodedBatch(ProducerBatch):
         return self.encoded
 
     def split(self, serial: int, limit: int) -> list[ProducerBatch]:
-        """At least two batches of its records, of about half the size at most; `limit` is of the compressed size."""
+        """Split its records into at least two batches, of about half the size at most; ``limit`` is of the compressed
+        size."""
         assert self._data is not None
         _, records = decode_batch(self._data)
         self.values = [record.value for record in records]
@@ -74,9 +77,9 @@ class EncodedBatch(ProducerBatch):
             self._data = None
 
     def span(self) -> tuple[int, int]:
-        """Offsets of the first and of the last record, -1 where they are not known; the batch must be done.
+        """Return the offsets of the first and the last record, -1 where they are unknown; the batch must be done.
 
-        Raises what befell the first of the records that failed.
+        Raises the error of the first record that failed.
         """
         for outcome in self._outcomes:
             if outcome.error is not None:
@@ -88,7 +91,7 @@ class EncodedBatch(ProducerBatch):
 
 
 class EncodedFuture:
-    """What becomes of a batch that the caller encoded: ``count`` records, ``size`` bytes."""
+    """The outcome of a batch that the caller encoded: ``count`` records, ``size`` bytes."""
 
     __slots__ = ("_batch", "count", "size")
 
@@ -106,20 +109,21 @@ class EncodedFuture:
         return self._batch.partition
 
     def done(self) -> bool:
-        """Whether all records are delivered, or some never will be."""
+        """Tell whether all records are delivered, or some have failed."""
         return self._batch.done
 
     def result(self, timeout: float | None = None) -> tuple[int, int]:
-        """Offsets of the first and of the last record, -1 with acks=0; waits ``timeout`` seconds (None: for ever).
+        """Return the offsets of the first and the last record, -1 with acks=0; wait ``timeout`` seconds (None: without
+        end).
 
-        Raises what kept the first of those that failed from being delivered; ClientTimeoutError when the wait was too
-        short. Between the two offsets lie other producers' records where the batch had to be split.
+        Raises the error of the first record that failed, and ClientTimeoutError where the wait was too short. If the
+        batch had to be split, records of other producers may be between the two offsets.
         """
         self._batch.wait(timeout)
         return self._batch.span()
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """What kept the first of those that failed from being delivered, or None; waits as `result` does."""
+        """Return the error of the first record that failed, or None; waits as `result` does."""
         try:
             self._batch.wait(timeout)
             self._batch.span()
@@ -130,5 +134,5 @@ class EncodedFuture:
         return None
 
     def add_done_callback(self, callback: Callable[[EncodedFuture], object]) -> None:
-        """As ``DeliveryFuture.add_done_callback``, once for the batch."""
+        """Add a callback as ``DeliveryFuture.add_done_callback`` does, to be called once for the batch."""
         self._batch.add_callback(lambda: callback(self))

@@ -1,7 +1,7 @@
-"""Which partition a record goes to: what the Java client does, so that keys land where its producers put them.
+"""Choose partitions as the Java client does, so that keys of both clients go to the same partitions.
 
-A record with a key goes to ``toPositive(murmur2(key)) % partitions`` (``BuiltInPartitioner``); one without
-stays with a partition until enough bytes went there, then moves on to another (KIP-480, KIP-794).
+A record with a key goes to ``toPositive(murmur2(key)) % partitions`` (``BuiltInPartitioner``). Records without a key go
+to one partition until it has got enough bytes, and then to another one (KIP-480, KIP-794).
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 _WORDS = [Struct(f"<{count}I").unpack_from for count in range(64)]
-"""By how many words of 32 bits a key has."""
+"""Unpackers by the number of 32-bit words in a key."""
 
 
 def murmur2(data: bytes) -> int:
-    """MurmurHash2 with 32 bits of `data`, unsigned, with the seed of ``org.apache.kafka.common.utils.Utils``."""
+    """Compute the 32-bit MurmurHash2 of ``data``, unsigned, with the seed of
+    ``org.apache.kafka.common.utils.Utils``."""
     length = len(data)
     h = _SEED ^ length
     words = length >> 2
@@ -37,30 +38,30 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition of a key among `partitions` of them."""
+    """Return the partition of a key among ``partitions`` partitions."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 class TopicLayout(NamedTuple):
-    """The number of a topic's partitions, and those of them that have a leader."""
+    """The number of a topic's partitions, and those partitions that have a leader."""
 
     partitions: int
     available: list[int]
 
 
 Choose = Callable[[str, bytes | None, bytes | None, TopicLayout], int]
-"""Topic, key and value in bytes, and the topic's partitions, to a partition: a partitioner of the user's."""
+"""A user's partitioner: from topic, key and value in bytes, and the topic's partitions, to a partition."""
 
 
 class RoundRobinPartitioner:
-    """Each record to the next partition that has a leader, whatever its key."""
+    """Choose the next partition that has a leader for each record, whatever its key."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._next: defaultdict[str, count[int]] = defaultdict(count)
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, layout: TopicLayout) -> int:
-        """The partition of a record."""
+        """Return the partition of a record."""
         with self._lock:
             number = next(self._next[topic])
         if layout.available:
@@ -69,9 +70,10 @@ class RoundRobinPartitioner:
 
 
 class StickyPartitioner:
-    """The present partition of one topic's records without a key.
+    """The present partition for a topic's records without a key.
 
-    Callers report what they appended; after `switch_bytes` the next partition is drawn among those with a leader.
+    Callers report how many bytes they appended. After ``switch_bytes`` the next partition is drawn from those with a
+    leader.
     """
 
     __slots__ = ("_random", "bytes_left", "partition", "switch_bytes")
@@ -83,7 +85,7 @@ class StickyPartitioner:
         self.bytes_left = 0
 
     def next(self, available: Sequence[int]) -> int:
-        """Draw another partition of `available` (which may be the only one) and stay with it."""
+        """Draw another partition of ``available`` (or the only one), and stay with it."""
         others = [partition for partition in available if partition != self.partition] or list(available)
         self.partition = self._random.choice(others)
         self.bytes_left = self.switch_bytes

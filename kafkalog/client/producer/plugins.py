@@ -42,7 +42,7 @@ class ProducerInterceptors:
         self._acknowledge = [each.on_acknowledgement for each in found if hasattr(each, "on_acknowledgement")]
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record as they leave it; one that fails leaves it as it was."""
+        """Pass a record through all interceptors; one that fails leaves the record as it was."""
         for call in self._send:
             try:
                 record = call(record)
@@ -51,7 +51,7 @@ class ProducerInterceptors:
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        """Tell them what became of a record."""
+        """Tell all interceptors the outcome of a record."""
         for call in self._acknowledge:
             try:
                 call(metadata, error)
@@ -59,7 +59,7 @@ class ProducerInterceptors:
                 _log.exception("an interceptor's on_acknowledgement failed")
 
     def close(self) -> None:
-        """Close those that can be."""
+        """Close the interceptors that have a ``close``."""
         for each in self._all:
             if hasattr(each, "close"):
                 try:
@@ -70,7 +70,7 @@ class ProducerInterceptors:
 
 @dataclass(frozen=True)
 class Plugins:
-    """What is configured; None for what is not."""
+    """The plug-ins of a configuration; None for what is not configured."""
 
     serialize_key: Serialize | None = None
     serialize_value: Serialize | None = None
@@ -78,12 +78,12 @@ class Plugins:
     ignores_keys: bool = False
     interceptors: ProducerInterceptors | None = None
     present: bool = False
-    """Whether `send` has to do with any of them."""
+    """Whether `send` must call any of them."""
     _closing: list[Any] = field(default_factory=list)
 
     @classmethod
     def of(cls, config: ProducerConfig) -> Plugins:
-        """ConfigError for what is none of them, or cannot be loaded."""
+        """Make the plug-ins of a configuration. Raises ConfigError for one that is invalid or cannot be loaded."""
         closing = []
         found = []
         for key, given in (("key.serializer", config.key_serializer), ("value.serializer", config.value_serializer)):
@@ -98,7 +98,7 @@ class Plugins:
         return cls(found[0], found[1], choose, ignores_keys, interceptors, present, closing)
 
     def close(self) -> None:
-        """Close what can be."""
+        """Close the plug-ins that have a ``close``."""
         for each in self._closing:
             if hasattr(each, "close"):
                 each.close()
@@ -107,7 +107,7 @@ class Plugins:
 
 
 def _named(key: str, given: Any) -> Any:
-    """A serializer, made where its class is given or named; the name, where it is one of Java's."""
+    """Make a serializer where its class is given or named; return the name where it is one of Java's serializers."""
     if isinstance(given, str) and given.rpartition(".")[2] in KNOWN:
         return given
     found = _checked(key, load, given) if isinstance(given, str) else given
@@ -122,10 +122,12 @@ def _checked(key: str, parse: Callable[[Any], T], given: Any) -> T:
 
 
 def partitioner(given: Any) -> tuple[Choose | None, bool]:
-    """What ``partitioner.class`` holds: a partitioner, or None for the built-in one; and whether that ignores keys.
+    """Find the partitioner of ``partitioner.class`` (None: the built-in one), and whether the built-in one ignores
+    keys.
 
-    It may be the name of one of Kafka's own, an object with ``partition(topic, key, value, layout)``, its class, the
-    class's dotted path, or a callable with the same arguments. ConfigError for anything else.
+    The property may be the name of one of Kafka's partitioners, an object with ``partition(topic, key, value,
+    layout)``, its class, the class's dotted path, or a callable with the same arguments. Raises ConfigError for
+    anything else.
     """
     if given in _DEFAULT or given is None:
         return None, False
@@ -144,7 +146,7 @@ def partitioner(given: Any) -> tuple[Choose | None, bool]:
 
 
 def load(path: str) -> Any:
-    """What a dotted path names. ConfigError where there is nothing."""
+    """Import the object at a dotted path. Raises ConfigError where there is none."""
     module, _, name = path.rpartition(":" if ":" in path else ".")
     try:
         found: Any = import_module(module)
@@ -156,7 +158,7 @@ def load(path: str) -> Any:
 
 
 def instances(given: Any) -> list[Any]:
-    """Objects of a property that lists some: objects and classes, or dotted paths with commas between."""
+    """Make the objects of a property that lists some: objects and classes, or dotted paths separated by commas."""
     if isinstance(given, str):
         given = [part.strip() for part in given.split(",") if part.strip()]
     elif not isinstance(given, list | tuple):

@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from kafkalog.client.producer.arrow.arrow_sender import ArrowSender, Table
 
 GRACE_S = 5.0
-"""How long `Producer.close` waits for the sender's thread after it was told to give everything up."""
+"""How long `Producer.close` waits for the sender's thread to end, once it has told the thread to give everything up."""
 
 FORKED = "the producer belongs to the process that this one was forked from; make another one here"
 
 
 class Producer:
-    """Sends records to topics in the background. Safe for use by several threads.
+    """Send records to topics in the background. Safe for use by several threads.
 
-    ``config`` holds Kafka's producer properties, or is a ProducerConfig; ConfigError for what cannot be used. Nothing
-    is sent before the first record. A record is on its way when `send` returns; its future tells how that ended.
-    In a process that is forked off it is closed.
+    ``config`` holds Kafka's producer properties, or is a ProducerConfig; a property that cannot be used raises
+    ConfigError. Nothing is sent before the first record. When `send` returns, the record waits to be sent, and its
+    future will have the outcome. In a forked process the producer is closed.
 
         with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
             future = producer.send("words", b"value", key=b"key")
@@ -85,16 +85,26 @@ class Producer:
         partition: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> DeliveryFuture:
-        """Send a record; what becomes of it is in the future.
+        """Send a record; the future has the outcome.
 
-        Key and value are bytes, or what their serializers take. Without ``partition`` the partitioner chooses: unless
-        configured otherwise the key's hash, as in the Java client; records without a key stay with one partition for
-        ``batch.size`` bytes. ``timestamp`` is in ms (now unless given). Waits up to ``max.block.ms`` for metadata and
-        for room in ``buffer.memory``. ``on_delivery`` is called with what became of the record, on the sender's thread.
+        Waits up to ``max.block.ms`` for metadata and for room in ``buffer.memory``.
 
-        Raises ProducerClosedError, TypeError and ValueError for arguments that no record can have, SerializationError,
-        and with a ``transactional.id`` TransactionStateError and the error that the transaction has failed with. Every
-        other error is in the future.
+        Args:
+            topic: The topic's name.
+            value: Bytes, or what ``value.serializer`` takes; None is a tombstone in a compacted topic.
+            key: Bytes, or what ``key.serializer`` takes.
+            headers: Names and values.
+            timestamp: In ms; now unless given.
+            partition: Unless given, the partitioner chooses. The built-in one uses the key's hash, as the Java client
+                does; records without a key go to one partition for ``batch.size`` bytes, then to another one.
+            on_delivery: Called with the outcome, in the sender's thread.
+
+        Raises:
+            ProducerClosedError: The producer is closed.
+            TypeError, ValueError: An argument is not possible in a record.
+            SerializationError: A serializer has failed.
+            TransactionStateError: With a ``transactional.id``: no transaction is open. If the transaction has failed,
+                its error is raised. All other errors are in the future.
         """
         if self._plugins.present or on_delivery is not None:
             record = ProducerRecord(topic, value, key, headers, timestamp, partition)
@@ -102,7 +112,7 @@ class Producer:
         return self._send(topic, value, key, headers, timestamp, partition)
 
     def _send_record(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> DeliveryFuture:
-        """Send a record with all that a user may have configured."""
+        """Send a record through the configured plug-ins."""
         plugins = self._plugins
         if plugins.interceptors is not None:
             record = plugins.interceptors.on_send(record)
@@ -122,7 +132,7 @@ class Producer:
         return future
 
     def _not_taken(self, topic: str, partition: int | None, error: Exception) -> DeliveryFuture:
-        """The future of a record that waits for nothing any more; a transaction has failed with it, as in Java."""
+        """Make the future of a record that was not accepted; the transaction fails with its error, as in Java."""
         self._sender.counters.errors += 1
         self._sender.fail_transaction(error)
         return failed_future(topic, partition, error)
@@ -184,10 +194,11 @@ class Producer:
         return DeliveryFuture(batch, index)
 
     def send_values(self, topic: str, values: Sequence[bytes], timestamp: int | None = None) -> list[BatchFuture]:
-        """Send many records that have only a value, at a fraction of what single calls cost; a future a batch.
+        """Send many records that have only a value, at a fraction of the cost of single calls; return a future for each
+        batch.
 
-        Waits and raises as `send` does, but the errors that `send` leaves to the future are raised here: then some of
-        the values may have been sent. With a serializer, a partitioner or an interceptor it costs what `send` does.
+        Waits and raises as `send` does. Errors that `send` leaves to the future are raised here; then some of the
+        values may have been sent. With a serializer, a partitioner or an interceptor it costs as much as `send` does.
         """
         if not values:
             return []
@@ -216,10 +227,11 @@ class Producer:
         return futures
 
     def send_batch(self, topic: str, partition: int, data: bytearray) -> EncodedFuture:
-        """Send a record batch that the caller has encoded (format v2); ``data`` is the producer's from then on.
+        """Send a record batch (format v2) that the caller has encoded; from then on ``data`` belongs to the producer.
 
-        It is numbered, sent, repeated and, where the topic takes smaller ones only, split as the producer's own batches
-        are. Waits and raises as `send_values`; ValueError for what is no whole batch of records without a producer id.
+        It is numbered, sent and retried as the producer's own batches are, and split where the topic takes only smaller
+        ones. Waits and raises as `send_values` does; raises ValueError unless it is one whole batch of records without
+        a producer id.
         """
         check_encoded(data)
         if len(data) > self._max_request_size + HEADER_SIZE:
@@ -242,15 +254,25 @@ class Producer:
         partition: str | int | None = None,
         timestamp: str | int | None = None,
     ) -> list[EncodedFuture]:
-        """Send the rows of an Arrow table or record batch, a record each, in their order; a future a record batch.
+        """Send each row of an Arrow table or record batch as a record, in order; return a future for each record batch.
 
-        ``value``, ``key``, … are names of columns: value and key binary or strings, headers lists of structs of key
-        (string) and value (binary), partition integers (or one for all; where it is null the key decides), timestamp
-        Arrow timestamps or integers in ms (or one for all; now where it is null). Partitions are chosen as `send` does
-        with the built-in partitioner; serializers and interceptors are not asked.
+        Partitions are chosen as the built-in partitioner of `send` chooses them. Serializers and interceptors are not
+        called. Waits and raises as `send_batch` does. Rows before an error may have been sent.
 
-        Waits and raises as `send_batch`; ValueError and TypeError for columns that are not there or cannot be sent, and
-        where a partitioner of the user's own would have to be asked. What precedes an error may have been sent.
+        Args:
+            topic: The topic's name.
+            rows: The rows.
+            value: The name of a column of binary or strings.
+            key: The name of such a column.
+            headers: The name of a column of lists of structs, which have a key (string) and a value (binary).
+            partition: The name of a column of integers (where it is null the key decides), or one partition for all
+                rows.
+            timestamp: The name of a column of Arrow timestamps or integers in ms (now where it is null), or one time
+                for all rows.
+
+        Raises:
+            ValueError, TypeError: A column does not exist or cannot be sent; or ``partitioner.class`` is set, and no
+                ``partition`` is given.
         """
         if self._plugins.choose is not None and partition is None:
             raise ValueError("partitioner.class is asked for each record: send_arrow needs partition= beside it")
@@ -272,9 +294,9 @@ class Producer:
         return ArrowSender(self.config, self.layout, self.send_batch)
 
     def layout(self, topic: str, partition: int | None = None) -> TopicLayout:
-        """A topic's partitions as they are known now, ``partition`` among them.
+        """Return a topic's partitions as they are known now, ``partition`` among them.
 
-        Waits and raises as `send_values` does, where none are known yet or that one is not.
+        Waits and raises as `send_values` does, where the partitions, or that one, are unknown.
         """
         state = self._states.get(topic)
         if state is None or not state.queues or (partition is not None and partition >= len(state.queues)):
@@ -283,11 +305,12 @@ class Producer:
         return TopicLayout(count, [partition for partition in state.available if partition < count])
 
     def partitions_for(self, topic: str) -> list[int]:
-        """The numbers of a topic's partitions. Waits as `send` does; raises what that puts into the future."""
+        """Return the numbers of a topic's partitions. Waits as `send` does, and raises errors that `send` leaves to the
+        future."""
         return list(range(len(self._topics.wait_for(topic).queues)))
 
     def metrics(self) -> dict[str, float]:
-        """Totals since the producer was made, and what waits now, by the names of Kafka's producer metrics."""
+        """Return totals since the producer was made, and present usage, under the names of Kafka's producer metrics."""
         return {**self._sender.counters.named(), **self._accumulator.gauges()}
 
     # Transactions
@@ -295,54 +318,59 @@ class Producer:
     def init_transactions(self) -> None:
         """Get a producer id for ``transactional.id``, before the first transaction.
 
-        Whoever has the same transactional id is fenced from then on, and what they left open is aborted. Waits up to
-        ``max.block.ms``; after a ClientTimeoutError it may be called again. FatalTransactionError where the id or
-        ``transaction.timeout.ms`` is refused.
+        Another producer with the same transactional id is fenced from then on, and its open transaction is aborted.
+        Waits up to ``max.block.ms``; after a ClientTimeoutError it may be called again. Raises FatalTransactionError
+        where the id or ``transaction.timeout.ms`` is refused.
         """
         self._calls.init()
 
     def begin_transaction(self) -> None:
-        """Begin a transaction: records sent from now on are seen by read_committed consumers together, or never.
+        """Begin a transaction: read_committed consumers see the records sent from now on together, or never.
 
-        TransactionStateError before `init_transactions` and within a transaction, FencedError where another producer
-        has taken over.
+        Raises TransactionStateError before `init_transactions` and within a transaction, and FencedError where another
+        producer has taken over.
         """
         self._calls.begin()
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: str | ConsumerGroupMetadata
     ) -> None:
-        """Commit a group's positions (the next offsets to read) with the transaction, instead of by the consumer.
+        """Commit a group's positions (the next offsets to read) with the transaction, in place of the consumer's
+        commit.
 
-        With the consumer's group metadata (KIP-447) a member that was replaced meanwhile is refused:
+        With the consumer's group metadata (KIP-447), the offsets of a member that was replaced meanwhile are refused:
         AbortableTransactionError.
         """
         self._calls.send_offsets(offsets, group)
 
     def commit_transaction(self) -> None:
-        """Deliver what was sent and commit the transaction; decided when it returns.
+        """Deliver all records and commit the transaction; the outcome is decided when this returns.
 
-        AbortableTransactionError where a record could not be delivered: then `abort_transaction` is next. FencedError,
-        FatalTransactionError: only `close` is left. ClientTimeoutError after ``max.block.ms``: call it again.
+        Raises:
+            AbortableTransactionError: A record could not be delivered; call `abort_transaction` next.
+            FencedError, FatalTransactionError: Only `close` is possible now.
+            ClientTimeoutError: ``max.block.ms`` is over; call it again.
         """
         self._calls.commit()
 
     def abort_transaction(self) -> None:
-        """Abort the transaction: what was not sent fails with TransactionAbortedError, what was is never seen.
+        """Abort the transaction: records not sent yet fail with TransactionAbortedError, and sent ones are never seen.
 
-        Raises as `commit_transaction`. Where it is unsure what brokers have, the next transaction gets another epoch.
+        Raises as `commit_transaction` does. Where it is unknown which batches the brokers have, the next transaction
+        gets another epoch.
         """
         self._calls.abort()
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """A transaction for a ``with`` block: committed at its end, aborted where it raises."""
+        """Run a ``with`` block as a transaction: commit at its end, abort if it raises."""
         self.begin_transaction()
         try:
             yield self
             self.commit_transaction()
         except ClientTimeoutError:
-            # Undecided where the commit ran out of time; otherwise the block's, and aborted by `close` at the latest.
+            # The outcome is open where the commit ran out of time. Any other time-out is the block's own; then the
+            # transaction is aborted, by `close` at the latest.
             if self._calls.transactions.state is not State.COMMITTING:
                 self._abort_quietly()
             raise
@@ -351,10 +379,9 @@ class Producer:
             raise
 
     def detach(self) -> OpenTransaction:
-        """Deliver what was sent and leave the transaction open for another process, which ends it: `end_transaction`.
+        """Deliver all records and leave the transaction open for another process, which ends it with `end_transaction`.
 
-        Nothing but `close` may be called then, and `close` leaves the transaction alone. Raises as
-        `commit_transaction`.
+        After that only `close` may be called, which leaves the transaction alone. Raises as `commit_transaction` does.
         """
         return self._calls.detach()
 
@@ -378,7 +405,7 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Wait until all records sent before this call are delivered or have failed; their futures tell which.
 
-        ClientTimeoutError after ``timeout`` seconds.
+        Raises ClientTimeoutError after ``timeout`` seconds.
         """
         if self._forked:
             raise ProducerClosedError(FORKED)
@@ -387,10 +414,12 @@ class Producer:
         self._accumulator.flush(timeout)
 
     def close(self, timeout: float | None = None) -> None:
-        """Send what is there, wait ``timeout`` seconds at most (None: as long as deliveries may take), and let go.
+        """Send the waiting records, wait ``timeout`` seconds at most (None: as long as deliveries may take), and
+        disconnect.
 
-        What is not delivered by then fails with ClientTimeoutError. In a delivery callback it does not wait. An open
-        transaction is aborted, unless ``timeout`` is 0: then the broker does that after ``transaction.timeout.ms``.
+        Records that are not delivered by then fail with ClientTimeoutError. In a delivery callback it does not wait. An
+        open transaction is aborted, unless ``timeout`` is 0: then the broker aborts it after
+        ``transaction.timeout.ms``.
         """
         if self._forked:
             return
@@ -399,11 +428,11 @@ class Producer:
             self._transactional.close(timeout)
         self._accumulator.close()
         if self._sender.on_this_thread:
-            # It has the rest to send, and lets go of the cluster then.
+            # The sender still has to send the rest; it closes the cluster's connections then.
             return
         if not self._sender.join(None if deadline is None else max(deadline - time.monotonic(), 0)):
             self._sender.abort(ClientTimeoutError(f"not delivered within the {timeout} s that close() allowed"))
-            # It may be waiting for an answer of the cluster's.
+            # The thread may be waiting for an answer.
             self._cluster.close()
             self._sender.join(GRACE_S)
         self._cluster.close()
@@ -415,7 +444,7 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Whoever is interrupted does not want to wait for the rest.
+        # A user who interrupts the program does not want to wait for the rest.
         self.close(0.0 if kind is not None and not issubclass(kind, Exception) else None)
 
     def _disown(self) -> None:
@@ -424,12 +453,12 @@ class Producer:
 
 
 _producers: weakref.WeakSet[Producer] = weakref.WeakSet()
-"""The producers of this process. It is process-wide because a fork is, and a hook of a fork cannot be taken back: one
-hook for each producer would never go away. Nothing but the hook reads it."""
+"""The producers of this process, for one fork hook. The set belongs to the process because a fork does. A hook cannot
+be removed, so a hook for each producer would never go away. Only the hook reads the set."""
 
 
 def _disown_all() -> None:
-    """Have the producers that a forked process inherits refuse their use; their threads were not forked."""
+    """Make the producers that a forked process inherits refuse all use, because their threads were not forked."""
     for producer in list(_producers):
         producer._disown()
 
@@ -444,7 +473,7 @@ def _as_bytes(data: object, what: str) -> bytes:
 
 
 def _as_headers(headers: Iterable[tuple[str, bytes | None]]) -> tuple[Headers, int]:
-    """Headers that nobody changes any more, and the most bytes that they take."""
+    """Copy headers, so that nobody changes them any more; return them and the maximum of bytes that they take."""
     kept: list[tuple[str, bytes | None]] = []
     size = 0
     for name, value in headers:

@@ -1,4 +1,4 @@
-"""A record as a user gives it, before it is bytes."""
+"""A record as a user passes it, before serialization."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from kafkalog.client.producer.batch import RecordMetadata
 
 OnDelivery = Callable[[RecordMetadata | None, Exception | None], object]
-"""Called once with where a record is, or with what kept it from being delivered; the other one is None."""
+"""Called once with the record's metadata or with the error of its delivery; the other argument is None."""
 
 
 class ProducerRecord(NamedTuple):
-    """What `Producer.send` is called with; ``timestamp`` in ms, None: when it is sent."""
+    """The arguments of `Producer.send`; ``timestamp`` is in ms, None for the time of sending."""
 
     topic: str
     value: Any = None

@@ -1,4 +1,4 @@
-"""Records of a batch to bytes, many at a time: one join instead of a growing buffer."""
+"""Encode the records of a batch, many at a time: one join instead of a growing buffer."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from kafkalog.records.varint import append_varint
 Headers = Sequence[tuple[str, bytes | None]]
 
 PLAIN_OVERHEAD = 16
-"""Most bytes that a record of less than 1 MiB without key and headers has besides its value, where its timestamp is
-of the day: three for its length, one for attributes, four and three for the deltas, one for the key, three for the
+"""The maximum of bytes besides its value in a record of less than 1 MiB, without key and headers, whose timestamp is of
+the same day: three for its length, one for attributes, four and three for the deltas, one for the key, three for the
 value's length, one for the headers."""
 KEY_OVERHEAD = 5
 TIMESTAMP_OVERHEAD = 6
-"""What a timestamp may take more that is far from the batch's first."""
+"""The additional bytes of a timestamp that is far from the batch's first one."""
 HEADER_OVERHEAD = 10
-"""Most bytes of the two lengths of a header."""
+"""The maximum of bytes of a header's two lengths."""
 
 _CACHED = 1 << 16
 
 
 class _Varints(dict[int, bytes]):
-    """Zig-zag varints by value; small ones are kept."""
+    """Zigzag varints by value; small ones are kept."""
 
     def __missing__(self, value: int) -> bytes:
         out = bytearray()
@@ -49,11 +49,11 @@ _NULL = VARINT[-1]
 
 
 def encode_values(values: Sequence[bytes | None], timestamps: Sequence[int]) -> bytes:
-    """Records without keys and headers; `timestamps` are in ms, and deltas count from the first."""
+    """Encode records without keys and headers; ``timestamps`` are in ms, and deltas count from the first one."""
     base = timestamps[0]
     varint = VARINT
     parts: list[bytes] = []
-    # What surrounds the offset delta depends on the value's length, the timestamp and the size of the offset delta.
+    # The bytes around the offset delta depend on the value's length, the timestamp and the offset delta's size.
     around: dict[tuple[int, int, int], tuple[bytes, bytes]] = {}
     for index, (value, timestamp) in enumerate(zip(values, timestamps, strict=True)):
         if value is None:
@@ -79,7 +79,7 @@ def encode_records(
     keys: Sequence[bytes | None],
     headers: Sequence[Headers],
 ) -> bytes:
-    """Records with keys and headers; the sequences have the same length."""
+    """Encode records with keys and headers; the sequences have the same length."""
     base = timestamps[0]
     varint = VARINT
     parts: list[bytes] = []
@@ -121,7 +121,7 @@ def build_batch(
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
 ) -> bytearray:
-    """A whole batch of encoded `records`, one timestamp each."""
+    """Build a whole batch from encoded ``records`` with one timestamp each."""
     count = len(timestamps)
     header = BatchHeader(
         base_offset=0,

@@ -1,8 +1,8 @@
-"""Keys and values to bytes: ``key.serializer`` and ``value.serializer`` (the encoder of Kafka 0.7 and 0.8).
+"""Serialize keys and values: ``key.serializer`` and ``value.serializer`` (the encoder of Kafka 0.7 and 0.8).
 
-A serializer is a callable of one value, or an object with ``serialize(topic, value)``, for which the topic may make a
-difference; or the name of a class, in Python or one of those that Kafka's Java client has. None is not serialized: it
-stays null, which is a tombstone in a compacted topic.
+A serializer is a callable of one value, an object with ``serialize(topic, value)`` where the topic matters, or the name
+of a class: a Python class, or one of Kafka's Java client. None is not serialized. It stays null, which is a tombstone
+in a compacted topic.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any, Protocol, runtime_checkable
 from kafkalog.client.errors import ClientError, ConfigError
 
 Serialize = Callable[[str, Any], bytes]
-"""Topic and value to bytes."""
+"""From topic and value to bytes."""
 
 
 @runtime_checkable
 class Serializer(Protocol):
-    """What makes bytes of values; ``close()`` is called, too, where there is one."""
+    """Serializes values. `close()` is called if it is defined."""
 
     def serialize(self, topic: str, value: Any) -> bytes:
-        """The bytes of a value that goes to ``topic``."""
+        """Serialize a value that goes to ``topic``."""
         ...
 
 
 class SerializationError(ClientError):
-    """A key or a value that its serializer does not take; the record was not sent."""
+    """A serializer does not take a key or a value; the record was not sent."""
 
 
 def _bytes(topic: str, value: Any) -> bytes:
@@ -70,11 +70,11 @@ KNOWN: Mapping[str, Serialize] = {
     "UUIDSerializer": _uuid,
     "VoidSerializer": _void,
 }
-"""Those of Kafka's Java client, by the names of their classes."""
+"""The serializers of Kafka's Java client, by the names of their classes."""
 
 
 def serializer(given: Any) -> Serialize:
-    """What a property holds as a function; ConfigError where it is no serializer."""
+    """Return the serializer that a property holds, as a function. Raises ConfigError where it is not a serializer."""
     if isinstance(given, str) and given.rpartition(".")[2] in KNOWN:
         return KNOWN[given.rpartition(".")[2]]
     if isinstance(given, Serializer):
@@ -85,7 +85,7 @@ def serializer(given: Any) -> Serialize:
 
 
 def apply(serialize: Serialize | None, topic: str, what: str, value: Any) -> Any:
-    """The bytes of a key or value (``what``), None for None. SerializationError."""
+    """Serialize a key or a value (``what``); None stays None. Raises SerializationError."""
     if serialize is None or value is None:
         return value
     try:

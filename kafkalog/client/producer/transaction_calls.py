@@ -1,8 +1,9 @@
-"""The calls of a transactional producer: what they ask of the coordinator, and when; `transactions` says what may be.
+"""The calls of a transactional producer, and what they ask of the coordinator. `transaction_manager` says which are
+allowed.
 
-They run on the caller's thread. The sender's thread meanwhile delivers what there is, and adds partitions to the
-transaction before their first batches go out. Each call waits up to ``max.block.ms``; after a ClientTimeoutError the
-same call may be made again, and no other.
+They run in the caller's thread. Meanwhile the sender's thread delivers records, and adds partitions to the transaction
+before their first batches are sent. Each call waits up to ``max.block.ms``. After a ClientTimeoutError the same call
+may be made again, and no other.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _log = logging.getLogger(__name__)
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction whose records are delivered and that waits to be ended: see ``end_transaction``.
+    """A transaction whose records are delivered, and that must be ended with ``end_transaction``.
 
-    ``began`` is False where nothing was sent: then there is nothing to end.
+    ``began`` is False where nothing was sent; then there is nothing to end.
     """
 
     transactional_id: str
@@ -37,7 +38,7 @@ class OpenTransaction(NamedTuple):
 
 
 class TransactionCalls:
-    """The transactional side of one producer. Calls take turns."""
+    """The transactional calls of one producer; they take turns."""
 
     def __init__(self, sender: Sender, max_block: float) -> None:
         assert sender.registration is not None
@@ -96,7 +97,7 @@ class TransactionCalls:
                 self.transactions.offsets_settled(member.group_id, offsets)
 
     def commit(self, deadline: float | None = None) -> None:
-        """See `Producer.commit_transaction`; ``deadline`` (``time.monotonic``) where it is not ``max.block.ms``."""
+        """See `Producer.commit_transaction`; ``deadline`` (``time.monotonic``) replaces ``max.block.ms``."""
         with self._turn:
             deadline = self._deadline() if deadline is None else deadline
             with self._accumulator.lock:
@@ -131,10 +132,10 @@ class TransactionCalls:
                 if must_end:
                     self._end_aborted(deadline, sure=sure)
                     with self._accumulator.lock:
-                        # Where the rest runs out of time, the same call comes again, and must not end it again: its
-                        # epoch may be gone by then.
+                        # If the rest times out, the same call is made again, and must not end the transaction again:
+                        # its epoch may be gone by then.
                         self.transactions.end_answered()
-                # What became of the last batches is known only now.
+                # Only now is the outcome of the last batches known.
                 raised = self._requests.raise_epoch(deadline=deadline) if self.transactions.must_raise_epoch else None
             except Exception as error:
                 self._failed(error)
@@ -163,9 +164,9 @@ class TransactionCalls:
             return OpenTransaction(self.transactions.transactional_id, *self.transactions.identity, began)
 
     def close(self, timeout: float | None) -> None:
-        """End a transaction that is open: abort it, unless its commit was under way.
+        """End an open transaction: abort it, unless its commit was under way; then commit it.
 
-        Where another thread's call takes longer than ``timeout`` it is left alone.
+        The transaction is left open where another thread's call takes longer than ``timeout``.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self.transactions.open:
@@ -189,16 +190,16 @@ class TransactionCalls:
         return time.monotonic() + self._max_block
 
     def _deliver(self, deadline: float) -> None:
-        """Wait until nothing is left to send."""
+        """Wait until no record is left to send."""
         try:
             self._accumulator.flush(max(deadline - time.monotonic(), 0))
         except ClientTimeoutError as error:
             raise ClientTimeoutError(f"not all records delivered in {self._max_block * 1000:.0f} ms") from error
 
     def _await_answers(self, deadline: float) -> None:
-        """Wait for what leaders make of batches that were given up.
+        """Wait for the answers to batches that were given up.
 
-        A batch that arrived after the transaction's end would begin another, which nobody ends (KIP-890).
+        A batch that arrives after the transaction's end would begin another one, which nobody ends (KIP-890).
         """
         while self.transactions.needs_epoch and self._sender.busy:
             if time.monotonic() >= deadline:
@@ -212,7 +213,7 @@ class TransactionCalls:
             cause = error.__cause__
             if sure or not (isinstance(cause, KafkaError) and cause.code == ErrorCode.INVALID_TXN_STATE):
                 raise
-            # The request whose answer was lost never arrived: the coordinator knows of no transaction.
+            # The request whose answer was lost has never arrived: the coordinator knows no transaction.
 
     def _ended(self) -> None:
         with self._accumulator.lock:
@@ -229,5 +230,5 @@ class TransactionCalls:
 
 
 def needs_id() -> ConfigError:
-    """What a producer without ``transactional.id`` answers (Java's IllegalStateException)."""
+    """Make the error for a producer without ``transactional.id`` (Java's IllegalStateException)."""
     return ConfigError("transactions need transactional.id in the producer's configuration")

@@ -33,7 +33,7 @@ from kafkalog.protocol.errors import ErrorCode, KafkaError
 
 
 class TransactionStateError(ClientError, RuntimeError):
-    """A call that is wrong in the producer's present state; nothing has changed (Java's IllegalStateException)."""
+    """A call is wrong in the producer's present state; nothing has changed (Java's IllegalStateException)."""
 
 
 class TransactionAbortedError(ClientError):
@@ -41,7 +41,7 @@ class TransactionAbortedError(ClientError):
 
 
 class State(Enum):
-    """What the producer is in; the value is what messages call it."""
+    """The states of a transactional producer; the value is the state's name in messages."""
 
     UNINITIALIZED = "UNINITIALIZED"
     INITIALIZING = "INITIALIZING"
@@ -55,7 +55,7 @@ class State(Enum):
 
 
 _SOURCES = {
-    # Again where the call before it ran out of time.
+    # The same call again, where the one before it timed out.
     State.INITIALIZING: (State.UNINITIALIZED, State.INITIALIZING),
     State.IN_TRANSACTION: (State.READY,),
     State.COMMITTING: (State.IN_TRANSACTION, State.COMMITTING),
@@ -86,51 +86,52 @@ class TransactionManager:
         self.state = State.UNINITIALIZED
         self.identity = ProducerIdentity()
         self.error: TransactionError | None = None
-        """What made the state one of the two error states, or what is being aborted for."""
+        """The error that led to one of the two error states, or because of which the transaction is being aborted."""
         self.partitions: set[TopicPartition] = set()
-        """Those that the coordinator has in the transaction."""
+        """The partitions that the coordinator has added to the transaction."""
         self.began = False
         """Whether the coordinator has begun the transaction: a partition or a group is in it."""
         self.in_doubt = False
-        """Whether it may have, because an answer was lost."""
+        """Whether the coordinator may have begun the transaction, because an answer was lost."""
         self.end_known = False
-        """Whether it has ended the transaction since."""
+        """Whether the coordinator has ended the transaction since then."""
         self.needs_epoch = False
-        """Whether some partition's sequence is unsure, so that the next transaction needs another epoch."""
+        """Whether a partition's sequence is uncertain, so that the next transaction needs another epoch."""
         self.unsure_offsets: set[tuple[str, TopicPartition]] = set()
-        """Groups and partitions whose offsets may be in the transaction or not: sending them did not end."""
+        """Groups and partitions whose offsets may or may not be in the transaction, because sending them did not
+        end."""
 
-    # Calls of the user
+    # The user's calls
 
     def begin_init(self) -> None:
-        """``init_transactions``: ask for a producer id."""
+        """Enter ``init_transactions``: a producer id will be requested."""
         self._enter(State.INITIALIZING)
 
     def initialized(self, identity: ProducerIdentity) -> None:
-        """There is a producer id."""
+        """Note the new producer id."""
         self.identity = identity
         self._reset()
 
     def begin(self) -> None:
-        """``begin_transaction``; the coordinator hears of it with the first partition or group."""
+        """Enter ``begin_transaction``. The coordinator learns of the transaction with the first partition or group."""
         self._enter(State.IN_TRANSACTION)
 
     def begin_commit(self) -> None:
-        """``commit_transaction``: take no more records, and deliver those that there are."""
+        """Enter ``commit_transaction``: no more records are taken, and the present ones are delivered."""
         self._check_offsets("commit")
         self._enter(State.COMMITTING)
 
     def begin_abort(self) -> None:
-        """``abort_transaction``: what was not sent will not be."""
+        """Enter ``abort_transaction``: records that were not sent will not be sent."""
         self._enter(State.ABORTING)
 
     def detach(self) -> None:
-        """Leave the transaction to somebody else."""
+        """Leave the transaction to another process."""
         self._check_offsets("detach")
         self._enter(State.DETACHED)
 
     def reattach(self) -> None:
-        """The transaction was not left to anybody after all."""
+        """Take the transaction back, because `detach` has failed."""
         if self.state is State.DETACHED:
             self.state = State.IN_TRANSACTION
 
@@ -149,44 +150,45 @@ class TransactionManager:
             )
 
     def check_commit(self) -> None:
-        """Raise where delivering the last records has failed: then there is nothing to commit."""
+        """Raise the error where the last records could not be delivered, so that the transaction cannot be
+        committed."""
         self._check_error("commit")
 
-    # What happens
+    # Events
 
     def added(self, partitions: Collection[TopicPartition]) -> None:
-        """The coordinator has these partitions in the transaction."""
+        """Note that the coordinator has added these partitions."""
         self.partitions.update(partitions)
         self.began = True
 
     def offsets_added(self) -> None:
-        """The coordinator has a group in the transaction."""
+        """Note that the coordinator has added a group."""
         self.began = True
 
     def doubt_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """The group's offsets of these partitions are being sent; while that has not ended there is no commit."""
+        """Note that the group's offsets of these partitions are being sent; until that ends there is no commit."""
         self.unsure_offsets.update((group, partition) for partition in partitions)
 
     def offsets_settled(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """The group's coordinator has the offsets, for when the transaction commits, or has refused them."""
+        """Note that the group's coordinator has the offsets, or has refused them."""
         self.unsure_offsets.difference_update((group, partition) for partition in partitions)
 
     def doubt(self) -> None:
-        """An answer was lost that would have said that the transaction began."""
+        """Note that an answer was lost that would have said that the transaction began."""
         self.in_doubt = True
 
     def end_answered(self) -> None:
-        """The coordinator has ended the transaction; another epoch may still be due."""
+        """Note that the coordinator has ended the transaction; another epoch may still be needed."""
         self.end_known = True
 
     def ended(self, identity: ProducerIdentity | None = None) -> None:
-        """The transaction has ended, and there is another epoch where one was needed."""
+        """Note that the transaction has ended, with another epoch if one was needed."""
         if identity is not None:
             self.identity = identity
         self._reset()
 
     def fail(self, error: Exception, *, batch: bool = False) -> None:
-        """Something of the transaction failed; ``batch`` where it was one that a leader may have."""
+        """Note an error in the transaction; ``batch`` says that it is of a batch that a leader may have."""
         self.needs_epoch |= batch
         found = self._sort(error)
         if isinstance(found, FatalTransactionError):
@@ -195,21 +197,21 @@ class TransactionManager:
         elif self.state in (State.IN_TRANSACTION, State.COMMITTING, State.DETACHED):
             self.state, self.error = State.ABORTABLE_ERROR, found
 
-    # What is to be done
+    # Queries
 
     @property
     def open(self) -> bool:
-        """Whether there is a transaction that is not ended yet, and can be."""
+        """Whether a transaction is open and can be ended."""
         return self.state in (State.IN_TRANSACTION, State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR)
 
     @property
     def doomed(self) -> bool:
-        """Whether no record can be of use any more, those that wait to be tried again included."""
+        """Whether no record can be delivered any more, including those that wait for a retry."""
         return self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR)
 
     @property
     def withdrawing(self) -> bool:
-        """Whether what was never sent is not to be sent."""
+        """Whether records that were never sent must not be sent."""
         return self.doomed or self.state is State.ABORTING
 
     @property
@@ -219,7 +221,7 @@ class TransactionManager:
 
     @property
     def must_raise_epoch(self) -> bool:
-        """Whether another epoch is due before the next transaction."""
+        """Whether another epoch is needed before the next transaction."""
         return self.needs_epoch or cannot_be_ended(self.error)
 
     # Inside
@@ -271,7 +273,7 @@ class TransactionManager:
             return error
         kind: type[TransactionError] = AbortableTransactionError
         if isinstance(error, KafkaError):
-            # A leader's INVALID_PRODUCER_EPOCH may be of no consequence: the coordinator knows (KIP-588).
+            # A leader's INVALID_PRODUCER_EPOCH may not matter; the coordinator decides that (KIP-588).
             if error.code == ErrorCode.PRODUCER_FENCED:
                 kind = FencedError
             elif error.code in _FATAL_CODES:

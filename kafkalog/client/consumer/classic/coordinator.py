@@ -159,7 +159,7 @@ class ClassicCoordinator(AbstractCoordinator):
 
     def _join_failed(self, error: Exception) -> None:
         backoff = self._config.client.retry_backoff
-        self.requests.noticed(error)
+        self.requests.note_failure(error)
         with self._monitor.lock:
             if self.member.state is not State.STABLE:
                 self.member.state = State.UNJOINED

@@ -169,7 +169,7 @@ class Joining:
 
     def _refuse(self, todo: Next, error: KafkaError) -> None:
         named = type(error)(f"group {self._requests.group_id}: {error.message}")
-        self._requests.noticed(named)
+        self._requests.note_failure(named)
         if todo is Next.FAIL:
             raise named
         raise JoinRefusedError(todo, named)

@@ -142,7 +142,7 @@ class Commits:
                 error: Exception = self._refused(answer.error_code, str(answer.partition), generation)
             except Exception as failure:
                 error = failure
-            self._requests.noticed(error)
+            self._requests.note_failure(error)
             if deadline is None or not (is_retriable(error) or isinstance(error, UnknownTopicOrPartitionError)):
                 raise error
             if time.monotonic() + pause >= deadline:

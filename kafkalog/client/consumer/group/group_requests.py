@@ -87,7 +87,7 @@ class GroupRequests:
             "one is not in the group any more; close it, or unsubscribe and subscribe to take the id back"
         )
 
-    def noticed(self, error: BaseException) -> None:
+    def note_failure(self, error: BaseException) -> None:
         """Note that a request failed: its error may mean that the coordinator has moved."""
         self._coordinators.notice(CoordinatorType.GROUP, self.group_id, error)
 
@@ -266,5 +266,5 @@ class GroupRequests:
                 broker.node_id, request, timeout=left, max_version=max_version, min_version=min_version
             )
         except (ConnectionFailedError, ClientTimeoutError) as error:
-            self.noticed(error)
+            self.note_failure(error)
             raise

@@ -54,7 +54,7 @@ class Heartbeat(HeartbeatThread):
                     return
                 if is_retriable(failure):
                     _log.info("group %s: heartbeat: %s", group, failure)
-                    self._requests.noticed(failure)
+                    self._requests.note_failure(failure)
                     member.failed(beat, time.monotonic())
                 else:
                     self._give_up(beat, failure)
@@ -72,7 +72,7 @@ class Heartbeat(HeartbeatThread):
         error = error_for(code, answer.error_message)
         _log.log(logging.ERROR if todo is Next.FAIL else logging.INFO, "group %s: heartbeat: %s", group, error)
         if todo is Next.FIND:
-            self._requests.noticed(error)
+            self._requests.note_failure(error)
 
     def _give_up(self, beat: Beat, failure: Exception) -> None:
         """End the membership, because no heartbeat can succeed."""

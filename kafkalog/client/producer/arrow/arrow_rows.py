@@ -1,4 +1,4 @@
-"""Rows in Arrow columns, cut and joined to chunks that are worth spreading over partitions. Needs pyarrow."""
+"""Rows in Arrow columns, cut and joined into chunks of a good size for several partitions. Needs pyarrow."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from kafkalog.records.arrow.grouping import Int64s, headers_lengths, lengths
 from kafkalog.records.batch import HEADER_SIZE
 
 CHUNK_BYTES = 4 << 20
-"""Rows that are spread over partitions at a time: enough that each of many partitions gets a batch worth sending."""
+"""The bytes of rows that are divided among partitions at a time: enough for a batch of good size for each of many
+partitions."""
 MEMORY_SHARE = 4
-"""A chunk has at most this part of buffer.memory, so that the next is encoded while this one is on its way."""
+"""A chunk takes at most one MEMORY_SHARE-th of buffer.memory, so that the next chunk is encoded while one is being
+sent."""
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 class Places(Protocol):
-    """Where in a batch each column is; None for one that is not there."""
+    """The indexes of the columns in a batch; None for a column that is missing."""
 
     @property
     def value(self) -> int: ...
@@ -43,10 +45,10 @@ class Places(Protocol):
 
 @dataclass(frozen=True)
 class Chunk:
-    """Columns of some rows; None for those that are not there."""
+    """The columns of some rows; None for a column that is missing."""
 
     values: pa.Array
-    """Binary, as are the keys."""
+    """Binary; so are the keys."""
     keys: pa.Array | None = None
     topics: pa.Array | None = None
     """Strings."""
@@ -55,13 +57,13 @@ class Chunk:
     headers: pa.Array | None = None
     """As ``kafkalog.records.arrow.encode_arrow`` takes them."""
     timestamps: pa.Array | None = None
-    """int64, in ms; None for now."""
+    """int64, in ms; None for the present time."""
 
     def __len__(self) -> int:
         return len(self.values)
 
     def record_sizes(self) -> Int64s:
-        """The most bytes that each row's record takes in a batch."""
+        """Return the maximum of bytes that each row's record takes in a batch."""
         sizes = lengths(self.values) + PLAIN_OVERHEAD
         if self.keys is not None:
             sizes += lengths(self.keys) + KEY_OVERHEAD
@@ -73,7 +75,7 @@ class Chunk:
         return sizes
 
     def encode(self, rows: Int64s, config: ProducerConfig) -> list[bytearray]:
-        """Record batches of some rows, as ``Producer.send_batch`` takes them."""
+        """Encode some rows as record batches, for ``Producer.send_batch``."""
         return encode_arrow(
             self.keys,
             self.values,
@@ -88,14 +90,14 @@ class Chunk:
 
 
 def chunk_bytes(config: ProducerConfig) -> int:
-    """How many bytes of rows a chunk is worth."""
+    """Return how many bytes of rows a chunk should have."""
     return max(min(CHUNK_BYTES, config.buffer_memory // MEMORY_SHARE), 1)
 
 
 def chunks(batches: Iterable[pa.RecordBatch], columns: Places, size: int) -> Iterator[Chunk]:
-    """The rows of `batches` in chunks of about `size` bytes, the last one of less; none where there are no rows.
+    """Divide rows into chunks of about ``size`` bytes; the last one is smaller, and there is none without rows.
 
-    A chunk has at least one row, and less than twice as many bytes unless rows differ much in size.
+    A chunk has at least one row, and less than twice as many bytes, unless rows differ much in size.
     """
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
@@ -111,7 +113,7 @@ def chunks(batches: Iterable[pa.RecordBatch], columns: Places, size: int) -> Ite
 
 
 def _cut(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
-    """The batch in parts of as many rows each, so that a part has about `size` bytes at most; none without rows."""
+    """Cut a batch into parts with equal numbers of rows and about ``size`` bytes at most; no part without rows."""
     rows = batch.num_rows
     parts = min(-(-batch.nbytes // size), rows)
     if rows and parts <= 1:

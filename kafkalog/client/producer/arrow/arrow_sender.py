@@ -1,4 +1,4 @@
-"""Tables to record batches, without a Python object for a row: `Producer.send_arrow`. Needs pyarrow."""
+"""Send tables as record batches, without a Python object for each row: `Producer.send_arrow`. Needs pyarrow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SendBatch = Callable[[str, int, bytearray], EncodedFuture]
 
 @dataclass(frozen=True)
 class Places:
-    """Where in the columns that are sent each is."""
+    """The indexes of the columns that are sent."""
 
     value: int
     key: int | None = None
@@ -35,7 +35,7 @@ class Places:
 
 
 class ArrowSender:
-    """Sends tables for one producer; records without a key go on filling the partition where the last table ended."""
+    """Send tables for one producer. Records without a key continue to fill the partition where the last table ended."""
 
     def __init__(self, config: ProducerConfig, layout: LayoutOf, send_batch: SendBatch) -> None:
         self._config = config
@@ -91,7 +91,7 @@ def _columns(
     partition: str | int | None,
     timestamp: str | int | None,
 ) -> tuple[list[pa.RecordBatch], Places]:
-    """The columns that are sent, with the types that are encoded, and where each is."""
+    """Select the columns that are sent, with the types that are encoded, and return them with their indexes."""
     count = rows.num_rows
     found: dict[str, Any] = {"value": _binary(rows, value)}
     if key is not None:

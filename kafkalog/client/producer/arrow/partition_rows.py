@@ -1,8 +1,8 @@
-"""Which topic and which partition each row goes to: as Spark's Kafka sink and the Java producer under it decide.
+"""Choose each row's topic and partition as Spark's Kafka sink, and the Java producer below it, do.
 
-The option ``topic`` before the column; the column ``partition`` where it is not null; then the key's hash
-(``toPositive(murmur2(key)) % partitions``); rows without a key stay with one partition for about a batch, then move on
-to another (KIP-480, KIP-794).
+The option ``topic`` comes before the column. The column ``partition`` decides where it is not null; otherwise the key's
+hash (``toPositive(murmur2(key)) % partitions``). Rows without a key go to one partition for about a batch, and then to
+another one (KIP-480, KIP-794).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from kafkalog.client.producer.partitioner import StickyPartitioner, TopicLayout
 from kafkalog.records.arrow.grouping import NO_KEY, Int32s, Int64s, group_rows, hash_keys
 
 _OPEN = -1
-"""Of a row whose partition is not decided yet."""
+"""Marks a row whose partition is not decided yet."""
 
 
 class RowError(ValueError):
-    """A row that cannot be written; the message says what is wrong with it."""
+    """A row cannot be written; the message says what is wrong with it."""
 
 
 class LayoutOf(Protocol):
-    """Finds out a topic's partitions, ``partition`` among them: ``Producer.layout``."""
+    """Returns a topic's partitions, ``partition`` among them: ``Producer.layout``."""
 
     def __call__(self, topic: str, partition: int | None = None) -> TopicLayout: ...
 
@@ -44,7 +44,7 @@ class Group(NamedTuple):
 
 
 class RowPartitioner:
-    """Spreads the rows of one task, chunk after chunk."""
+    """Divide the rows of one task among partitions, chunk after chunk."""
 
     def __init__(
         self,
@@ -63,9 +63,9 @@ class RowPartitioner:
         self._sticky: dict[str, StickyPartitioner] = {}
 
     def groups(self, chunk: Chunk, sizes: Int64s) -> Iterator[Group]:
-        """The chunk's rows by where they go; ``sizes`` are those of their records.
+        """Group the chunk's rows by partition; ``sizes`` are those of their records.
 
-        RowError for a row without topic or with a negative partition; what ``Producer.layout`` raises.
+        Raises RowError for a row without a topic or with a negative partition, and the errors of ``Producer.layout``.
         """
         names, codes = self._topics(chunk)
         explicit = _explicit(chunk.partitions)
@@ -91,7 +91,7 @@ class RowPartitioner:
                 yield Group(name, partition, order[start:end])
 
     def _topics(self, chunk: Chunk) -> tuple[list[str], Int32s]:
-        """The names of the topics, and each row's place among them; one place for all rows of one topic."""
+        """Return the topics' names and each row's index among them; a single index where all rows have one topic."""
         if self._topic is not None or chunk.topics is None:
             assert self._topic is not None
             return [self._topic], np.zeros(1, np.int32)
@@ -107,7 +107,7 @@ class RowPartitioner:
         return self._layout(name, None if largest == _OPEN else largest)
 
     def _stick(self, name: str, layout: TopicLayout, rows: Int64s, sizes: Int64s, chosen: Int32s) -> None:
-        """Choose for rows without a key: as many as fill a batch go to the same partition."""
+        """Choose partitions for rows without a key: as many rows as fill a batch go to the same partition."""
         sticky = self._sticky.get(name)
         if sticky is None:
             sticky = self._sticky[name] = StickyPartitioner(self._batch_bytes, self._random())
@@ -118,7 +118,7 @@ class RowPartitioner:
                 sticky.next(layout.available or range(layout.partitions))
             stop = int(np.searchsorted(ends, before + sticky.bytes_left, side="right"))
             if stop == start:
-                # It would not fit the batch any more; one that fits no batch goes alone.
+                # The row does not fit the batch any more. A row that fits no batch goes alone.
                 fresh = sticky.bytes_left == self._batch_bytes
                 sticky.bytes_left = 0
                 if not fresh:
@@ -131,7 +131,7 @@ class RowPartitioner:
 
 
 def _explicit(partitions: pa.Array | None) -> Int32s | None:
-    """The partitions that rows name, `_OPEN` where they name none; None where no row does."""
+    """Return the partitions that rows name, `_OPEN` for rows without one; None where no row names one."""
     if partitions is None or partitions.null_count == len(partitions):
         return None
     least = pc.min(partitions).as_py()

@@ -1,4 +1,4 @@
-"""A connection to a leader with the requests that are on it."""
+"""Channels: a connection to each leader, with the requests in flight on it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.protocol.schema import Request
 
 FIRST_PATIENCE_S = 1.0
-"""How long the first try to connect may take; each one that takes longer doubles it, up to
-socket.connection.setup.timeout.ms. The other brokers' batches wait meanwhile."""
+"""How long the first attempt to connect may take. Each attempt that times out doubles it, up to
+socket.connection.setup.timeout.ms. Batches for other brokers wait meanwhile."""
 
 
 class Channel:
-    """Requests in flight to one broker; connects when there is something to send. Used by the sender's thread alone."""
+    """The requests in flight to one broker. It connects when there is something to send. Only the sender's thread uses
+    it."""
 
     def __init__(
         self, node_id: int, config: ProducerConfig, cluster: Cluster, selector: selectors.BaseSelector
@@ -34,22 +35,23 @@ class Channel:
         self._connection: Connection | None = None
         self._requests: deque[tuple[float, list[ProducerBatch]]] = deque()
         self._unsent_since = float("inf")
-        """When a request was begun that the broker has not taken all of yet (``time.monotonic``)."""
+        """When the request was begun that the broker has not received completely (``time.monotonic``)."""
         self._unanswered: list[ProducerBatch] = []
-        """The batches of that request where it will have no response."""
+        """The batches of an acks=0 request that is still being written."""
         self._failures = 0
         self._retry_at = 0.0
         self._patience = min(FIRST_PATIENCE_S, config.client.connect_timeout)
 
     @property
     def name(self) -> str:
-        """What to call the broker in messages."""
+        """The broker's name in messages."""
         return f"broker {self.node_id}" + (f" at {self._connection.address}" if self._connection else "")
 
     def free_at(self) -> float:
-        """When it takes another request (``time.monotonic``): now and ever, after a pause, or after something happens.
+        """Return when it takes another request (``time.monotonic``): a past time, the end of a pause, or infinity.
 
-        A broker that serves nothing for a while, for the client is above a quota, is not sent to either (KIP-219).
+        Infinity means that some event must come first. A broker that serves nothing for a while, because the client is
+        above a quota, gets no requests either (KIP-219).
         """
         if self.unsent or len(self._requests) >= self._config.max_in_flight:
             return float("inf")
@@ -57,7 +59,7 @@ class Channel:
 
     @property
     def unsent(self) -> bool:
-        """Whether the broker has not taken all of a request yet."""
+        """Whether the broker has not received a request completely."""
         return self._unsent_since != float("inf")
 
     @property
@@ -66,30 +68,30 @@ class Channel:
         return bool(self._requests)
 
     def batches(self) -> Iterator[ProducerBatch]:
-        """The batches in flight."""
+        """Yield the batches in flight."""
         for _, batches in self._requests:
             yield from batches
         yield from self._unanswered
 
     @property
     def sends_in_vain(self) -> bool:
-        """Whether what the broker has not taken yet is of no use any more: its batches were given up.
+        """Whether the rest of a request is useless, because its batches were given up.
 
-        The broker makes nothing of a request that is not whole.
+        The broker ignores a request that is not complete.
         """
         if not self.unsent:
             return False
         return all(batch.done for batch in self._unanswered or self._requests[-1][1])
 
     def deadline(self) -> float:
-        """When the oldest request has waited too long."""
+        """Return when the oldest request will have waited too long."""
         if self._connection is None or not (self._requests or self.unsent):
             return float("inf")
         oldest = self._requests[0][0] if self._requests else self._unsent_since
         return max(oldest, self._connection.serves_at) + self._config.client.request_timeout
 
     def timed_out(self, now: float) -> bool:
-        """Whether the oldest request has waited too long."""
+        """Tell whether the oldest request has waited too long."""
         return self.deadline() <= now
 
     def send(
@@ -97,12 +99,12 @@ class Channel:
     ) -> bool:
         """Send a request that carries ``batches``; connect first where there is no connection.
 
-        False where the broker has not taken all of it within ``patience`` seconds: the selector tells when `send_rest`
-        may go on. Raises the errors of ``Connection``; the batches are the caller's again then.
+        Returns False where the broker has not received all of it within ``patience`` seconds; the selector reports when
+        `send_rest` may continue. Raises the errors of ``Connection``; then the caller has the batches again.
         """
         connection = self._connection
         if connection is not None and not self._requests and (connection.expired or connection.readable()):
-            # Closed by the broker while idle, or about to be: no reason to try a request on it.
+            # The broker has closed the idle connection, or will do so soon: do not try a request on it.
             self.close()
             connection = None
         if connection is None:
@@ -118,9 +120,9 @@ class Channel:
         return done
 
     def send_rest(self) -> list[ProducerBatch]:
-        """Go on with a request that the broker has not taken all of: its batches, once it has and no response follows.
+        """Continue to send a request that the broker has not received completely.
 
-        Errors as `send`.
+        Returns its batches, once it is complete and has no response. Raises as `send` does.
         """
         connection = self._connection
         if connection is None or not self.unsent or not connection.send_rest():
@@ -131,7 +133,7 @@ class Channel:
         return sent
 
     def _connect(self) -> Connection:
-        # A channel outlives a broker's move to another address: metadata has the present one.
+        # A channel remains when a broker moves to another address; metadata has the present one.
         known = self._cluster.metadata([]).brokers
         broker = known.get(self.node_id)
         if broker is None:
@@ -152,20 +154,20 @@ class Channel:
         return self._connection is not None
 
     def has_response(self) -> bool:
-        """Whether some of a response is there."""
+        """Tell whether a part of a response is there."""
         connection = self._connection
         if connection is None or connection.closed or not self._requests:
             return False
         return connection.readable()
 
     def receive(self) -> tuple[list[ProducerBatch], Any] | None:
-        """The oldest request's batches and its response, None while it is not all there.
+        """Return the oldest request's batches and its response; None while the response is not complete.
 
-        Errors as ``Connection.receive``.
+        Raises as ``Connection.receive`` does.
         """
         assert self._connection is not None
         if not self._requests:
-            # Nothing was asked, so what is there to read is the end of the connection.
+            # Nothing was asked, so the readable data is the end of the connection.
             raise ConnectionFailedError(f"{self.name} closed the connection")
         response = self._connection.receive_now()
         if response is not None and self.unsent and len(self._requests) == 1:
@@ -173,7 +175,7 @@ class Channel:
         return None if response is None else (self._requests.popleft()[1], response)
 
     def fail(self) -> list[ProducerBatch]:
-        """Close the connection, and pause before the next; the batches that were in flight, oldest first."""
+        """Close the connection, and pause before the next one; return the batches that were in flight, oldest first."""
         batches = list(self.batches())
         self.close()
         config = self._config
@@ -183,7 +185,7 @@ class Channel:
         return batches
 
     def close(self) -> None:
-        """Close the connection and forget what was on it."""
+        """Close the connection and forget its requests."""
         self._requests.clear()
         self._unanswered = []
         self._unsent_since = float("inf")

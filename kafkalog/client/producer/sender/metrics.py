@@ -1,4 +1,4 @@
-"""What a producer has done so far: counters that the sender's thread keeps, under the names of Kafka's producer."""
+"""The producer's counters, kept by the sender's thread, under the names of Kafka's producer metrics."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ class Counters:
     """Totals since the producer was made."""
 
     requests: int = 0
-    """Produce requests."""
+    """Produce requests sent."""
     batches: int = 0
     """Batches acknowledged."""
     batch_bytes: int = 0
-    """Of batches as they were sent, compressed, repetitions included."""
+    """Bytes of batches as they were sent: compressed, and including retries."""
     records: int = 0
-    """Acknowledged."""
+    """Records acknowledged."""
     errors: int = 0
     """Records that were not delivered."""
     retries: int = 0
-    """Records of batches that were sent again."""
+    """Records in batches that were sent again."""
     splits: int = 0
-    """Batches that were too large."""
+    """Batches that were split because they were too large."""
 
     def named(self) -> dict[str, float]:
-        """The counters by Kafka's names."""
+        """Return the counters by Kafka's names."""
         return {
             "request-total": self.requests,
             "batch-total": self.batches,

@@ -1,12 +1,7 @@
-"""The thread that sends: batches to their partitions' leaders, pipelined, and tried again where that may help.
+"""The thread that sends batches to their partitions' leaders, pipelined, with retries where they may help.
 
-Idempotence (KIP-98, KIP-360). Each partition's batches carry the producer's id and epoch, and a sequence number that
-counts records; a broker appends what continues the sequence, answers a repetition with the first append's offset, and
-refuses a gap. A batch keeps its number however often it is sent. After a failure it waits until nothing of its
-partition is in flight, and goes before everything else; so order is kept with several requests in flight. Where a
-batch was given up although it may be in the log, or the broker has lost track, the partition goes on with the next
-epoch, whose sequence begins at 0. A batch that may be in the log gets a new number only when the broker has refused its
-old one, or it could be appended twice.
+`sequences` numbers the batches of an idempotent producer. After a failure a batch waits until nothing of its partition
+is in flight, and then goes before everything else. So the order is kept although several requests are in flight.
 """
 
 from __future__ import annotations
@@ -36,8 +31,8 @@ from kafkalog.records.batch import NO_SEQUENCE
 MIN_PRODUCE_VERSION = 3
 """The first version that carries record batch v2."""
 SENDING_S = 0.02
-"""How long brokers may take in a turn to receive what is sent to them. One that keeps up has received it by then;
-without that time each piece of it would cost a turn."""
+"""How long brokers may take to receive what is sent to them in one turn. A broker that keeps up has received it by
+then. Without this time, each piece of a request would take a turn of its own."""
 _METADATA_ERRORS = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -62,7 +57,7 @@ _log = logging.getLogger(__name__)
 
 
 class Sender:
-    """Runs on a thread of its own from `start` until the accumulator is closed and empty."""
+    """Send in a thread of its own, from `start` until the accumulator is closed and empty."""
 
     def __init__(self, config: ProducerConfig, cluster: Cluster) -> None:
         self._config = config
@@ -80,7 +75,7 @@ class Sender:
             if config.transactional_id is not None
             else None
         )
-        """The part in transactions; None for a producer without."""
+        """The sender's part in transactions; None for a producer without a ``transactional.id``."""
         self.sequences = Sequences(config, cluster, self.topics, self.registration)
         self._thread = threading.Thread(target=self._run, name="kafkalog-producer", daemon=True)
 
@@ -93,23 +88,23 @@ class Sender:
         self._waker.wake()
 
     def join(self, timeout: float | None) -> bool:
-        """Wait until the thread has ended; whether it has."""
+        """Wait until the thread has ended; return whether it has."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def abort(self, error: Exception) -> None:
-        """Have everything that is not done fail with ``error``."""
+        """Make all batches that are not done fail with ``error``."""
         self._abort = error
         self.wake()
 
     @property
     def on_this_thread(self) -> bool:
-        """Whether the caller is a callback of the sender's."""
+        """Whether the caller is a delivery callback, which runs in the sender's thread."""
         return threading.current_thread() is self._thread
 
     @property
     def busy(self) -> bool:
-        """Whether brokers have not answered for some batch, be it given up or not; from any thread."""
+        """Whether some request has not been answered, even if its batches were given up; from any thread."""
         return any(channel.busy for channel in list(self._channels.values()))
 
     # The loop
@@ -120,7 +115,7 @@ class Sender:
             while self._turn():
                 pass
         except BaseException as error:
-            # Whoever waits for a record must hear of it, whatever is wrong here.
+            # Whatever has failed here, threads that wait for a record must be told.
             if self._abort is None:
                 _log.exception("the producer's thread failed")
             self._abort = self._abort or ClientError(f"the producer failed: {error!r}")
@@ -135,7 +130,7 @@ class Sender:
             self._waker.close()
 
     def _turn(self) -> bool:
-        """Do what can be done, then wait for something to happen; whether there may be more."""
+        """Do all that can be done, then wait for something to happen; return whether there may be more to do."""
         now = time.monotonic()
         self._withdraw()
         plan = self.accumulator.take(now, self._config.idempotence, self.sequences.identified, self._free)
@@ -193,7 +188,7 @@ class Sender:
                 batch.encode(self._config.compression, self._config.compression_level, self.registration is not None)
                 encoded.append(batch)
             except Exception as error:
-                # Whatever is wrong with it, the others can go on without it.
+                # The batch cannot be encoded; the others can go without it.
                 self._refuse(self._queue(batch), batch, error)
         if not encoded:
             return
@@ -230,7 +225,7 @@ class Sender:
             return
         for batch in sent:
             if batch.done:
-                self._land(batch)
+                self._remove_in_flight(batch)
         if sent:
             self._finish([batch for batch in sent if not batch.done], None)
 
@@ -245,7 +240,7 @@ class Sender:
     # Transactions
 
     def _withdraw(self) -> None:
-        """Fail what a transaction that cannot commit has no use for."""
+        """Fail the batches that are useless because the transaction cannot commit."""
         if self.registration is None:
             return
         fatal = self.registration.fatal
@@ -257,15 +252,15 @@ class Sender:
             self._fail_all(fatal)
 
     def _break_sequence(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """A batch with a number will not be sent any more: the broker's sequence and ours may have come apart.
+        """Note that a numbered batch will not be sent any more, so that the broker's sequence and this one may differ.
 
-        In a transaction that is settled when it is aborted.
+        In a transaction, its abort settles that.
         """
         if self.registration is None:
             queue.reset |= batch.base_sequence != NO_SEQUENCE
 
     def fail_transaction(self, error: Exception, *, batch: bool = False) -> None:
-        """Something of the transaction failed, if there is one; ``batch`` where it was one that a leader may have."""
+        """Fail the transaction, if there is one; ``batch`` says that the error is of a batch that a leader may have."""
         if self.registration is not None:
             self.registration.fail(error, batch=batch)
 
@@ -301,7 +296,7 @@ class Sender:
             else:
                 self._refused(batch, answer)
         for batch, _ in done:
-            self._land(batch)
+            self._remove_in_flight(batch)
             self._queue(batch).acknowledge(batch)
         self.accumulator.release(batch for batch, _ in done)
         for batch, answer in done:
@@ -309,13 +304,13 @@ class Sender:
                 self.counters.batches += 1
                 self.counters.records += batch.count
                 batch.complete(answer.base_offset, answer.log_append_time_ms, None)
-        self.accumulator.told()
+        self.accumulator.end_release()
 
     def _refused(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
         code = answer.error_code
         error = error_for(code, answer.error_message)
         if batch.done:
-            self._land(batch)
+            self._remove_in_flight(batch)
             return
         if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             self._split(batch)
@@ -324,7 +319,8 @@ class Sender:
             self.topics.refresh(batch.topic)
         queue = self._queue(batch)
         if code in _SEQUENCE_ERRORS and batch.base_sequence != NO_SEQUENCE:
-            # A gap before it: either something earlier is to be sent again, or the broker has lost what it had.
+            # The broker sees a gap before the batch: either an earlier batch must be sent again, or the broker has lost
+            # its state.
             batch.in_doubt = False
             if not self._follows(queue, batch):
                 if self.registration is not None:
@@ -339,13 +335,13 @@ class Sender:
 
     @staticmethod
     def _follows(queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Whether something of the partition that comes before the batch is not done yet."""
+        """Tell whether some batch of the partition before this one is not done yet."""
         place = (batch.serial, batch.position)
         return any((each.serial, each.position) < place for each in (*queue.in_flight, *queue.ready) if not each.done)
 
     def _refuse(self, queue: PartitionQueue, batch: ProducerBatch, error: Exception) -> None:
-        """Fail a batch that is not in the log; those after it would leave a gap, so a new sequence begins."""
-        self._land(batch)
+        """Fail a batch that is not in the log. The batches after it would leave a gap, so a new sequence begins."""
+        self._remove_in_flight(batch)
         self._break_sequence(queue, batch)
         self._finish([batch], error)
 
@@ -354,17 +350,17 @@ class Sender:
         try:
             parts = batch.split(batch.serial, max(batch.size // 2, 1))
         except Exception as error:
-            # Records that a caller encoded, and not as they should be.
+            # A caller has encoded these records, and they are malformed.
             self._refuse(queue, batch, error)
             return
-        self._land(batch)
+        self._remove_in_flight(batch)
         self.counters.splits += 1
         self.accumulator.replace(batch, parts)
         self.accumulator.requeue(queue, parts)
 
     def _try_again(self, batch: ProducerBatch, error: Exception) -> None:
         queue = self._queue(batch)
-        self._land(batch)
+        self._remove_in_flight(batch)
         if batch.done:
             return
         now = time.monotonic()
@@ -385,14 +381,14 @@ class Sender:
     # Failing
 
     def _lost(self, channel: Channel, error: Exception, unsent: list[ProducerBatch]) -> None:
-        """The connection is gone: what was on it is in doubt."""
+        """Handle a lost connection: the outcome of its batches is uncertain."""
         batches = [*channel.fail(), *unsent]
         self.topics.refresh(*{batch.topic for batch in batches})
         for batch in batches:
             if is_retriable(error):
                 self._try_again(batch, error)
                 continue
-            self._land(batch)
+            self._remove_in_flight(batch)
             if not batch.done:
                 self._break_sequence(self._queue(batch), batch)
                 self._finish([batch], error)
@@ -409,11 +405,11 @@ class Sender:
                 if not batch.done and batch.created + self._config.delivery_timeout <= now
             ]
             for batch in late:
-                # Its fate is not known; the sequence goes on only once nothing is in flight.
+                # The outcome is unknown. The sequence goes on only once nothing is in flight.
                 self._break_sequence(self._queue(batch), batch)
             self._give_up(late)
             if channel.sends_in_vain:
-                # The partitions' next batches need not wait for a broker that may read on in a day.
+                # The partitions' next batches must not wait for a broker that may read on in a day.
                 self._lost(channel, ConnectionFailedError(f"{channel.name} did not take a request in time"), [])
 
     def _channel_deadline(self) -> float:
@@ -437,9 +433,9 @@ class Sender:
     def _finish(self, batches: list[ProducerBatch], error: Exception | None) -> None:
         for batch in batches:
             if error is None:
-                self._land(batch)
+                self._remove_in_flight(batch)
         if error is not None and batches:
-            # First of all: nobody may find all batches done and the transaction whole.
+            # This comes first: no thread may find all batches done and the transaction without an error.
             self.fail_transaction(error, batch=any(batch.base_sequence != NO_SEQUENCE for batch in batches))
         self.accumulator.release(batches)
         for batch in batches:
@@ -449,20 +445,20 @@ class Sender:
                 self.counters.batches += 1
                 self.counters.records += batch.count
             batch.complete(UNKNOWN_OFFSET, -1, error)
-        self.accumulator.told()
+        self.accumulator.end_release()
 
     def _fail_all(self, error: Exception) -> None:
         batches = [batch for batch in self.accumulator.drain() if not batch.done]
         for channel in self._channels.values():
             for batch in channel.fail():
-                self._land(batch)
+                self._remove_in_flight(batch)
         self._finish(batches, error)
 
     def _queue(self, batch: ProducerBatch) -> PartitionQueue:
         return self.topics.queue(batch.topic, batch.partition)
 
-    def _land(self, batch: ProducerBatch) -> None:
-        """The batch is no longer in flight."""
+    def _remove_in_flight(self, batch: ProducerBatch) -> None:
+        """Remove a batch from those in flight."""
         in_flight = self._queue(batch).in_flight
         if batch in in_flight:
             in_flight.remove(batch)

@@ -1,4 +1,4 @@
-"""What the producer knows of the topics it writes to: their partitions' queues and leaders."""
+"""The topics that a producer writes to: their partitions' queues and leaders."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kafkalog.client.producer.partitioner import StickyPartitioner
 from kafkalog.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, error_for
 
 UNKNOWN_TOPIC_TRIES = 30
-"""So often a topic may be unknown to the broker that is asked, before it counts as not existing: it may have been
-created a moment ago, or be created because it was asked for (auto.create.topics.enable)."""
+"""How often a topic may be unknown to a broker before it counts as missing. It may have been created a moment ago, or
+be created by the question itself (auto.create.topics.enable)."""
 
 
 class Patience:
-    """How long the sender's thread may be away asking the cluster something, before it looks at time-outs again.
+    """How long the sender's thread may wait for an answer of the cluster before it looks at time-outs again.
 
-    Not long at first; longer and longer while no answer comes, for brokers may be slow rather than gone.
+    The time is short at first, and grows while no answer comes, because brokers may be slow rather than gone.
     """
 
     LEAST_S = 0.25
@@ -30,43 +30,45 @@ class Patience:
         self._seconds = self.LEAST_S
 
     def deadline(self, limit: float) -> float:
-        """Until when to wait for an answer now, and hardly beyond ``limit`` (both ``time.monotonic``)."""
+        """Return until when to wait for an answer now, hardly beyond ``limit`` (both ``time.monotonic``)."""
         now = time.monotonic()
         return min(now + self._seconds, max(limit, now + self.LEAST_S))
 
     def succeeded(self) -> None:
-        """An answer came."""
+        """Note that an answer came."""
         self._seconds = self.LEAST_S
 
     def failed(self, error: Exception) -> Exception:
-        """None came; what is behind ``error``."""
+        """Note that no answer came; return the error behind ``error``."""
         self._seconds = min(self._seconds * 2, self._most)
         return error.__cause__ if isinstance(error.__cause__, ClientError) else error
 
 
 class TopicState:
-    """A topic: its queues by partition, and where records without a key go at present."""
+    """A topic: its queues by partition, and the present partition for records without a key."""
 
     __slots__ = ("available", "error", "fetched", "gone", "name", "queues", "sticky", "topic_id", "tries")
 
     def __init__(self, name: str, switch_bytes: int) -> None:
         self.name = name
         self.queues: list[PartitionQueue] = []
-        """Of the partitions that there are. Replaced, never changed: senders of records read it without the lock."""
+        """The queues of the existing partitions. The list is replaced, never changed, because threads that send records
+        read it without the lock."""
         self.gone: dict[int, PartitionQueue] = {}
-        """Of partitions that there were no more, because the topic was deleted and created again with fewer."""
+        """The queues of partitions that do not exist any more, because the topic was created again with fewer
+        partitions."""
         self.available: list[int] = []
         """Partitions with a leader."""
         self.sticky = StickyPartitioner(switch_bytes)
         self.error: Exception | None = None
-        """Why it cannot be written to, as far as those who wait for it are concerned."""
+        """The error that makes it impossible to write to the topic, for threads that wait for it."""
         self.fetched = 0
         """How often its metadata has been fetched."""
         self.topic_id: UUID | None = None
         self.tries = 0
 
     def next_queue(self, size: int) -> PartitionQueue:
-        """The queue of a record without a key that takes ``size`` bytes."""
+        """Return the queue for a record without a key that takes ``size`` bytes."""
         sticky, queues = self.sticky, self.queues
         if sticky.bytes_left <= 0 or sticky.partition >= len(queues):
             available = [partition for partition in self.available if partition < len(queues)]
@@ -76,12 +78,12 @@ class TopicState:
 
 
 class Topics:
-    """Topics by name. Senders of records wait for them; the sender's thread fetches their metadata."""
+    """Topics by name. Threads that send records wait for them; the sender's thread fetches their metadata."""
 
     def __init__(self, config: ProducerConfig, cluster: Cluster, accumulator: Accumulator) -> None:
         self.states: dict[str, TopicState] = {}
         self.last_error: Exception | None = None
-        """What the last try to reach the cluster ended with."""
+        """The error of the last attempt to reach the cluster."""
         self.patience = Patience(config)
         self._config = config
         self._cluster = cluster
@@ -91,16 +93,17 @@ class Topics:
         self._aged_at = time.monotonic() + config.client.metadata_max_age
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
-        """The queue of a partition that has records."""
+        """Return the queue of a partition that has records."""
         state = self.states[topic]
         return state.queues[partition] if partition < len(state.queues) else state.gone[partition]
 
-    # For those who send records
+    # For threads that send records
 
     def wait_for(self, name: str, partition: int | None = None) -> TopicState:
-        """A topic whose partitions are known, ``partition`` among them; waits ``max.block.ms`` for it.
+        """Return a topic whose partitions are known, ``partition`` among them; wait ``max.block.ms`` for it.
 
-        Raises UnknownTopicOrPartitionError, ClientTimeoutError, ProducerClosedError, what its metadata reports.
+        Raises UnknownTopicOrPartitionError, ClientTimeoutError, ProducerClosedError, and the error that the metadata
+        reports.
         """
         accumulator = self._accumulator
         deadline = time.monotonic() + accumulator.patience()
@@ -133,18 +136,18 @@ class Topics:
     # For the sender
 
     def refresh(self, *names: str) -> None:
-        """Have the metadata of these topics fetched anew, soon."""
+        """Mark the metadata of these topics as old, so that it is fetched soon."""
         with self._accumulator.lock:
             self._stale.update(names)
 
     def due(self, leaderless: set[str]) -> float:
-        """When `refresh_if_due` has something to do (``time.monotonic``)."""
+        """Return when `refresh_if_due` has something to do (``time.monotonic``)."""
         if self._stale or leaderless:
             return self._next_at
         return max(self._aged_at, self._next_at) if self.states else float("inf")
 
     def refresh_if_due(self, leaderless: set[str], limit: float) -> bool:
-        """Fetch metadata if some is known to be old, until ``limit`` or so; whether there is new metadata."""
+        """Fetch metadata that is known to be old, until about ``limit``; return whether there is new metadata."""
         now = time.monotonic()
         with self._accumulator.lock:
             wanted = self._stale | leaderless
@@ -179,7 +182,7 @@ class Topics:
         return True
 
     def _update(self, state: TopicState, found: TopicMetadata) -> None:
-        """Take over what metadata says of a topic; the lock is held."""
+        """Apply the metadata of a topic; the lock is held."""
         if found.error_code:
             error = error_for(found.error_code, _describe(found))
             unknown = found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -198,7 +201,7 @@ class Topics:
         if found.topic_id != state.topic_id:
             state.topic_id = found.topic_id
             for queue in (*known, *state.gone.values()):
-                # Created again: its logs know nothing of the producer.
+                # The topic was created again, and its logs do not know the producer.
                 queue.begun = False
         if count < len(known):
             for queue in known[count:]:
@@ -216,7 +219,7 @@ class Topics:
                 state.available.append(queue.partition)
 
     def close(self) -> None:
-        """Let go of those who wait."""
+        """Wake the threads that wait for topics."""
         with self._accumulator.lock:
             self._accumulator.changed.notify_all()
 

@@ -1,4 +1,4 @@
-"""The sender's part in transactions: partitions are added before their batches go out, what is of no use is dropped."""
+"""The sender's part in transactions: add partitions before their batches are sent, and drop useless batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkalog.records.batch import NO_SEQUENCE
 
 
 class TransactionRegistration:
-    """What the sender's thread does for the transactions of a producer that has a ``transactional.id``."""
+    """What the sender's thread does for the transactions of a producer with a ``transactional.id``."""
 
     def __init__(self, config: ProducerConfig, cluster: Cluster, accumulator: Accumulator, topics: Topics) -> None:
         assert config.transactional_id is not None
@@ -27,18 +27,18 @@ class TransactionRegistration:
         timeout_ms = round(config.transaction_timeout * 1000)
         self.requests = TransactionRequests(cluster, config.transactional_id, timeout_ms)
         self.next_at = 0.0
-        """When partitions may be added (``time.monotonic``): a pause after a failure."""
+        """When partitions may be added (``time.monotonic``); later than now after a failure."""
         self._pause = config.client.retry_backoff
         self._accumulator = accumulator
         self._topics = topics
 
     @property
     def fatal(self) -> Exception | None:
-        """What ended the producer's use."""
+        """The error that has ended the use of the producer, or None."""
         return self.transactions.error if self.transactions.state is State.FATAL_ERROR else None
 
     def withdraw(self) -> tuple[list[ProducerBatch], Exception]:
-        """Batches that a transaction which cannot commit has no use for, taken out, and what to tell of them."""
+        """Take out the batches that are useless because the transaction cannot commit; return them and their error."""
         batches = self._accumulator.withdraw()
         error = self.transactions.error if batches else None
         text = f"transactional.id {self.transactions.transactional_id}: the transaction was aborted before"
@@ -47,7 +47,7 @@ class TransactionRegistration:
         )
 
     def register(self, partitions: list[TopicPartition], limit: float) -> None:
-        """Have the coordinator add partitions to the transaction, until ``limit`` or so."""
+        """Ask the coordinator to add partitions to the transaction, until about ``limit``."""
         self.next_at = time.monotonic() + self._pause
         patience = self._topics.patience
         try:
@@ -69,7 +69,7 @@ class TransactionRegistration:
             self.transactions.added(partitions)
 
     def needs_number(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Whether a batch needs the partition's next number; where the epoch is new, the sequence begins anew."""
+        """Tell whether a batch needs the partition's next number. Where the epoch is new, the sequence begins again."""
         if batch.base_sequence != NO_SEQUENCE:
             return False
         identity = self.requests.identity
@@ -79,7 +79,7 @@ class TransactionRegistration:
         return True
 
     def fail(self, error: Exception, *, batch: bool = False) -> None:
-        """Something of the transaction failed; ``batch`` where it was one that a leader may have."""
+        """Fail the transaction; ``batch`` says that the error is of a batch that a leader may have."""
         with self._accumulator.lock:
             self.transactions.fail(error, batch=batch)
             self._accumulator.admit()
