@@ -2,7 +2,7 @@
 
 - `options`    what a user may set, under the names of Spark's Kafka sink
 - `schema`     the columns that rows may have
-- `task`       rows of one task to record batches (by the producer's `rows` and `spread`), and these to the brokers
+- `task`       rows of one task to record batches (by the producer's ``arrow`` room), which it sends to the brokers
 - `writer`     what Spark calls for a batch query; `stream` for a streaming one; `hand_over` what both do
 - `message`    what tasks report
 - `once`       the transactional mode

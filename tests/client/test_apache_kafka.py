@@ -34,7 +34,7 @@ from peers.kafka import VERSIONS, ApacheKafka
 from peers.process import free_port
 from tests.client import certificates as openssl
 from tests.client.certificates import PASSWORD, Certificates, make_certificates
-from tests.client.test_simple import drain
+from tests.client.test_simple_consumer import drain
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]

@@ -1,7 +1,7 @@
 """The application's side of a membership under the classic protocol: when to join, which partitions to give up and
 take.
 
-Other threads do the waiting (`join`, `heartbeat`, and the commits of `group`).
+Other threads do the waiting (`join`, `heartbeat`, and ``group.commits``).
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Heartbeat(HeartbeatThread):
             if todo is Next.REJOIN:
                 # The coordinator has answered, and it does not remove members that are about to join.
                 self.timer.note_received(now)
-                _log.info("group %s: to join again: %s", self._requests.group_id, error)
+                _log.info("group %s: the member joins again: %s", self._requests.group_id, error)
             elif todo is Next.FAIL:
                 self._fail(error)
             else:

@@ -108,7 +108,7 @@ class MetadataWatcher:
             if error is not None:
                 missing[topic.name] = error
         for name in missing.keys() - self._missing:
-            _log.warning("topic %s cannot be read now, and is looked for again and again: %s", name, missing[name])
+            _log.warning("topic %s cannot be read now; looking for it again: %s", name, missing[name])
         self._missing = frozenset(missing)
         age = self._client.metadata_max_age
         self._at = max(self._again_at, time.monotonic() + (min(_MISSING_S, age) if missing else age))

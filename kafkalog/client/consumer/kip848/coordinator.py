@@ -105,7 +105,7 @@ class Kip848Coordinator(AbstractCoordinator):
         return fenced
 
     def enforce_rebalance(self, reason: str) -> None:
-        _log.warning("group %s: members cannot have it rebalance under group.protocol=consumer", self.requests.group_id)
+        _log.warning("group %s: members cannot make it rebalance under group.protocol=consumer", self.requests.group_id)
 
     def note_metadata(self, found: ClusterMetadata) -> None:
         with self._monitor.lock:

@@ -25,7 +25,7 @@ from kafkalog.records.control import ControlRecordType, EndTransactionMarker
 from kafkalog.records.errors import CorruptRecordError
 from tests.client.scripted import ScriptedBroker, metadata
 from tests.client.test_cluster import config_for
-from tests.client.test_fetcher import records
+from tests.client.test_partition_fetcher import records
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, create_topic, produce
 
