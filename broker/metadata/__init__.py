@@ -1,9 +1,9 @@
-"""The cluster's registry: one model, one interface, and a store for each way of keeping it.
+"""The cluster's metadata ("the registry"): one model, one interface, and a store for each way of keeping it.
 
-- ``model``       what is registered: brokers, controller, topics, partitions, configurations, quotas, producer ids
+- ``model``       brokers, controller, topics, partitions, configurations, quotas, producer ids: immutable values
 - ``operations``  typed changes that turn one state into the next; pure
-- ``text``        the form in which a state is stored
-- ``store``       the interface of a registry: commits and listeners
-- ``local``       the store of a lone broker: an atomic file in each of its log directories
-- ``cache``       the read side: what this broker answers to clients about the cluster
+- ``json_form``   the JSON in which a state is stored
+- ``store``       the interface of a store: commits and listeners
+- ``local``       the store of a lone broker: an atomically replaced file in each of its log directories
+- ``cache``       the read side, from which requests about the cluster are answered
 """

@@ -1,8 +1,7 @@
-"""The read side of the registry: what this broker answers to clients about the cluster.
+"""The read side of the registry, from which the broker answers requests about the cluster.
 
-Handlers ask this cache and nothing else who is alive, who leads and who is the controller. On a lone broker it follows
-the local store; in a cluster it follows what the controller sends to every broker (UpdateMetadata). Used on the event
-loop's thread only.
+Handlers use only this cache to find the live brokers, the leaders and the controller. On a lone broker it follows the
+local store; in a cluster it follows the controller's UpdateMetadata requests. Used on the event loop's thread only.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from broker.metadata.model import NO_LEADER, BrokerRegistration, ClusterState, P
 from broker.metadata.operations import Operation
 
 IsOffline = Callable[[int, str, int], bool]
-"""Whether a broker's replica of a topic's partition is in a log directory that has failed."""
+"""Returns whether a broker's replica of a topic's partition is in a failed log directory."""
 
 
 def none_offline(broker_id: int, topic: str, index: int) -> bool:
-    """Say that every log directory works."""
+    """Return False: no log directory has failed."""
     return False
 
 
@@ -27,8 +26,7 @@ class MetadataCache:
     """See the module.
 
     Args:
-        image: the state to begin with.
-        is_offline: which replicas cannot be used though their broker is alive.
+        image: the initial state. is_offline: tells which replicas cannot be used although their broker is alive.
     """
 
     def __init__(self, image: ClusterState, is_offline: IsOffline = none_offline) -> None:
@@ -38,7 +36,7 @@ class MetadataCache:
         self._alive: list[BrokerRegistration] | None = None
 
     def update(self, image: ClusterState, operations: Sequence[Operation] = ()) -> None:
-        """Follow a change, to which ``operations`` led."""
+        """Replace the state after a change; ``operations`` led to it."""
         if image.topics is not self._image.topics:
             self._names = None
         if image.brokers is not self._image.brokers:
@@ -47,7 +45,7 @@ class MetadataCache:
 
     @property
     def image(self) -> ClusterState:
-        """All that is known, at this moment."""
+        """The current state of the cluster."""
         return self._image
 
     @property
@@ -62,17 +60,17 @@ class MetadataCache:
     # -- brokers
 
     def alive_brokers(self) -> list[BrokerRegistration]:
-        """The live brokers, by id. Not to be changed."""
+        """Return the live brokers in the order of their ids. Do not change the list."""
         if self._alive is None:
             self._alive = [self._image.brokers[broker] for broker in sorted(self._image.brokers)]
         return self._alive
 
     def alive_ids(self) -> tuple[int, ...]:
-        """The ids of the live brokers, in order."""
+        """Return the ids of the live brokers in ascending order."""
         return tuple(broker.broker_id for broker in self.alive_brokers())
 
     def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
-        """Where a live broker is reached under the listener of that name, or None."""
+        """Return the endpoint of a live broker's listener by name, or None."""
         broker = self._image.brokers.get(broker_id)
         return None if broker is None else broker.endpoint(listener)
 
@@ -82,16 +80,16 @@ class MetadataCache:
         return self._image.topics.get(name)
 
     def topic_config(self, name: str) -> Mapping[str, str]:
-        """The topic's overrides; none where there is no such topic."""
+        """Return the topic's overrides; empty if there is no such topic."""
         found = self._image.topics.get(name)
         return {} if found is None else found.config
 
     def topic_names(self) -> list[str]:
-        """The names of all topics, in order."""
+        """Return the names of all topics, sorted."""
         return sorted(self._image.topics)
 
     def names_by_id(self) -> dict[uuid.UUID, str]:
-        """Topic names by topic id."""
+        """Return the topic names by topic id."""
         if self._names is None:
             self._names = {topic.topic_id: name for name, topic in self._image.topics.items()}
         return self._names
@@ -99,14 +97,14 @@ class MetadataCache:
     # -- partitions
 
     def leader(self, topic: str, index: int) -> int:
-        """The leader that clients are sent to: NO_LEADER where there is no such partition or its log cannot be used."""
+        """Return the leader to report to clients; NO_LEADER if there is no such partition or its log cannot be used."""
         state = self._image.partition(topic, index)
         if state is None or not self._is_usable(state.leader, topic, index):
             return NO_LEADER
         return state.leader
 
     def offline_replicas(self, topic: str, index: int, state: PartitionState) -> list[int]:
-        """The replicas whose broker is not alive, or whose log directory has failed."""
+        """Return the replicas whose broker is not alive, or whose log directory has failed."""
         return [broker for broker in state.replicas if not self._is_usable(broker, topic, index)]
 
     def _is_usable(self, broker_id: int, topic: str, index: int) -> bool:

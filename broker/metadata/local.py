@@ -1,9 +1,9 @@
 """The registry of a single broker: the file ``kafkalog.metadata.json``, a copy in each of its log directories.
 
-A change is written to a temporary file in every directory, synced, and then renamed over the old ones, so that a crash
-leaves either the old registry or the new one, whole, in each. Every change raises the revision by one: at a start the
-newest copy counts, and a directory that lacked changes while it was offline, or is new, is given it. Changes that are
-not durable (which brokers are alive, who is the controller) are stored with the next one that is.
+A change is written to a temporary file in every directory, synced, and then renamed over the old file, so that a crash
+leaves either the whole old registry or the whole new one in each. Every change increments the revision. At startup the
+newest copy is used, and written to directories that are new or missed changes while they were offline. Changes that
+need not be durable (which brokers are alive, which is the controller) are stored together with the next durable one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker.log.files.file_ops import OS, FileOps, write_all
+from broker.metadata.json_form import from_json, to_json
 from broker.metadata.model import ClusterState, MetadataError, new_cluster_id
 from broker.metadata.operations import apply
 from broker.metadata.store import Decision, Listener
-from broker.metadata.text import from_json, to_json
 from broker.system.workers import Workers
 
 logger = logging.getLogger("kafkalog.broker.metadata")
@@ -28,7 +28,7 @@ logger = logging.getLogger("kafkalog.broker.metadata")
 FILE_NAME = "kafkalog.metadata.json"
 
 _BROKEN = frozenset({errno.EIO, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENXIO, errno.ENODEV, errno.ESTALE})
-"""Errors by which the directory itself is gone or damaged; after others, such as ENOSPC, a later try may succeed."""
+"""Errors after which the directory is unusable. After others, such as ENOSPC, a later attempt may succeed."""
 
 
 class LocalStore:
@@ -48,7 +48,7 @@ class LocalStore:
         self._listeners: list[Listener] = []
         self.on_failure: Callable[[Path, str], None] = lambda directory, reason: None
         self.behind = False
-        """Whether a directory lacked the newest copy when it was loaded: ``write`` mends it."""
+        """Whether a directory lacked the newest copy at startup; ``write`` updates it."""
 
     @property
     def state(self) -> ClusterState:
@@ -61,11 +61,11 @@ class LocalStore:
         return any((directory / FILE_NAME).exists() for directory in self._directories)
 
     def drop(self, directory: Path) -> None:
-        """Write no more copies there: the directory has failed. On any thread."""
+        """Stop writing copies to a directory, because it has failed. Any thread may call this."""
         self._directories = tuple(item for item in self._directories if item != directory)
 
     def load(self, cluster_id: str | None = None) -> ClusterState:
-        """Read the newest copy; without any begin an empty registry under ``cluster_id``, or a new one."""
+        """Read the newest copy; if there is none, start an empty registry with ``cluster_id`` or a new id."""
         copies: dict[Path, ClusterState] = {}
         unreadable: dict[Path, str] = {}
         for directory in self._directories:
@@ -113,7 +113,7 @@ class LocalStore:
                     self._state = new
             finally:
                 if self.state is not old:
-                    # In force, even where the device did not confirm it.
+                    # The state is in force even if the disk did not confirm it.
                     for listener in self._listeners:
                         listener(self.state, operations)
             return self.state
@@ -122,11 +122,11 @@ class LocalStore:
         self._listeners.append(listener)
 
     def write(self, state: ClusterState) -> None:
-        """Store ``state`` under the next revision and make it the newest; blocks for the syncs.
+        """Store ``state`` with the next revision and make it the current one; blocks for the syncs.
 
         Raises:
-            OSError: it could not be stored. The old state stays in force, unless the new one is to be seen on the
-                disk already and only whether it would survive a power failure is not known: then that is in force.
+            OSError: it could not be stored. The old state stays in force, unless a directory already has the new one
+                and only its durability is unknown: then the new state is in force.
         """
         state = replace(state, revision=self.state.revision + 1)
         text = to_json(state).encode()
@@ -146,7 +146,7 @@ class LocalStore:
             path = str(directory / FILE_NAME)
             try:
                 self._ops.rename(path + ".tmp", path)
-                # It is what a start would read from now on, whether or not it can be forced to the device.
+                # The next start would read this copy, whether or not it can be synced.
                 self._state = state
                 self._ops.fsync_dir(str(directory))
                 stored += 1

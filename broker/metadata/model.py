@@ -1,6 +1,6 @@
-"""What a cluster registers about itself. Values only; a change makes a new ``ClusterState`` (see `operations`).
+"""The state of a cluster. Immutable values; a change makes a new ``ClusterState`` (see `operations`).
 
-`text` has the form in which a state is stored.
+`json_form` has the form in which a state is stored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LeaderRecoveryState(IntEnum):
 
     RECOVERED = 0
     RECOVERING = 1
-    """It was elected though it was not in sync, and has not begun to serve yet."""
+    """The leader was elected although it was not in sync, and has not started to serve yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class BrokerRegistration:
     """One live broker.
 
     Attributes:
-        endpoints: the advertised ones, one for each listener.
-        epoch: a number that is larger for each later registration of the same broker.
+        endpoints: the advertised endpoints, one for each listener. epoch: a number that grows with each registration of
+            the same broker.
     """
 
     broker_id: int
@@ -48,20 +48,20 @@ class BrokerRegistration:
     epoch: int = 0
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """The advertised endpoint of a listener, by its name."""
+        """Return the advertised endpoint of the listener with this name, or None."""
         return next((endpoint for endpoint in self.endpoints if endpoint.name == listener), None)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition: who holds it, who is in sync, and who leads.
+    """One partition: its replicas, its ISR and its leader.
 
     Attributes:
-        replicas: brokers that hold it, the preferred leader first.
-        isr: replicas that are in sync.
+        replicas: the brokers that hold it, the preferred leader first.
+        isr: the in-sync replicas.
         leader: the leader's id, or NO_LEADER.
-        leader_epoch: counts the elections.
-        partition_epoch: counts the changes of this value (in ZooKeeper the version of the partition's node).
+        leader_epoch: the number of elections.
+        partition_epoch: the number of changes of this value (in ZooKeeper, the version of the partition's node).
         controller_epoch: the epoch of the controller that elected the leader.
         adding: replicas that a reassignment adds; among ``replicas``.
         removing: replicas that a reassignment will remove; among ``replicas``.
@@ -90,16 +90,15 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """The registry at one moment.
+    """The state of the registry at one moment.
 
     Attributes:
         controller_id: the broker that is the controller, or NO_CONTROLLER.
-        controller_epoch: counts the elections of controllers.
+        controller_epoch: the number of controller elections.
         brokers: the live brokers by id.
-        broker_config: dynamic configuration by broker id as text; ``""`` is the default of all brokers.
-        deleting: topics whose deletion is decided and whose directories may still exist.
-        next_producer_id: producer ids from this one on have not been given out.
-        revision: counts the stored changes.
+        broker_config: the dynamic configuration by broker id as text; ``""`` is the default of all brokers. deleting:
+            the topics that are being deleted, whose directories may still exist. next_producer_id: the first producer
+            id that has not been allocated. revision: the number of stored changes.
     """
 
     cluster_id: str
@@ -115,7 +114,7 @@ class ClusterState:
     revision: int = 0
 
     def partition(self, topic: str, index: int) -> PartitionState | None:
-        """The partition, or None where there is none."""
+        """Return the partition, or None if it does not exist."""
         found = self.topics.get(topic)
         return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
 

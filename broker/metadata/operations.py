@@ -1,11 +1,11 @@
 """Changes of the registry: a list of typed operations turns one state into the next. Pure.
 
-A controller decides which operations an event asks for; a store carries them out and keeps the result. Every operation
-says which nodes of the registry it changes, so that a store that versions each node (ZooKeeper) can write just those,
-each on the condition that nobody else has changed it meanwhile.
+A controller decides which operations an event requires; a store carries them out and keeps the result. Every operation
+names the nodes of the registry that it changes, so that a store that versions each node (ZooKeeper) writes only those,
+each on condition that nobody else has changed it since.
 
-Operations are named after what they do to the registry; where Apache Kafka has a metadata record for the same change
-(KRaft's ``TopicRecord``, ``PartitionChangeRecord``, …), the docstring names it.
+If Apache Kafka has a metadata record for the same change (KRaft's ``TopicRecord``, ``PartitionChangeRecord``, …), the
+operation's docstring names it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 Node = tuple[str, ...]
-"""A node of the registry: its kind and the names that tell it from others of the kind."""
+"""A node of the registry: its kind, and the names that identify it among nodes of that kind."""
 
 
 class ConflictError(Exception):
-    """An operation does not fit the state that it is applied to: what it changes is not there, or not as expected."""
+    """An operation cannot be applied to a state, because what it changes is missing or not as expected."""
 
 
 class ConfigResource(StrEnum):
-    """Kinds of resources that have configurations of their own in the registry, by their names in ZooKeeper."""
+    """The kinds of resources with configurations in the registry, by their names in ZooKeeper."""
 
     TOPIC = "topics"
     BROKER = "brokers"
@@ -39,7 +39,7 @@ class ConfigResource(StrEnum):
 
 
 class Draft:
-    """A state while operations are applied to it: each of its maps is copied once, when it is first changed."""
+    """A state to which operations are applied. Each of its maps is copied when it is first changed."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -76,10 +76,10 @@ class Draft:
         return cast("dict[K, V]", self._maps[name])
 
     def topic(self, name: str) -> TopicState:
-        """The topic.
+        """Return the topic.
 
         Raises:
-            ConflictError: there is none of that name.
+            ConflictError: there is no topic of that name.
         """
         found = self.topics.get(name)
         if found is None:
@@ -87,7 +87,7 @@ class Draft:
         return found
 
     def finish(self) -> ClusterState:
-        """Make the state that the operations have led to."""
+        """Make the resulting state."""
         return replace(
             self._state,
             controller_id=self.controller_id,
@@ -102,28 +102,28 @@ class Operation(Protocol):
     """One change.
 
     Attributes:
-        durable: whether it must be on the disk before it holds. What is not lives as long as the broker that it tells
-            of, like an ephemeral node of ZooKeeper.
+        durable: whether it must be on disk before it takes effect. An operation that is not durable lasts as long as
+            the broker that it concerns, like an ephemeral node of ZooKeeper.
     """
 
     durable: ClassVar[bool]
 
     def apply(self, draft: Draft) -> None:
-        """Carry it out.
+        """Apply the operation to ``draft``.
 
         Raises:
-            ConflictError: it does not fit.
+            ConflictError: it cannot be applied.
         """
 
     def nodes(self) -> Sequence[Node]:
-        """The nodes of the registry that it creates, changes or removes."""
+        """Return the nodes of the registry that the operation creates, changes or removes."""
 
 
 def apply(state: ClusterState, operations: Iterable[Operation]) -> ClusterState:
-    """Apply ``operations`` in order; all of them or, with an error, none.
+    """Apply all ``operations`` in order, or raise an error.
 
     Raises:
-        ConflictError: one of them does not fit.
+        ConflictError: one of them cannot be applied.
     """
     draft = Draft(state)
     for operation in operations:
@@ -136,7 +136,7 @@ def apply(state: ClusterState, operations: Iterable[Operation]) -> ClusterState:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
-    """A broker is alive (RegisterBrokerRecord)."""
+    """Register a live broker (RegisterBrokerRecord)."""
 
     durable: ClassVar[bool] = False
     broker: BrokerRegistration
@@ -150,7 +150,7 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker:
-    """The broker of that registration is alive no more (UnregisterBrokerRecord)."""
+    """Remove the registration of a broker that is no longer alive (UnregisterBrokerRecord)."""
 
     durable: ClassVar[bool] = False
     broker_id: int
@@ -168,7 +168,7 @@ class UnregisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class ElectController:
-    """A broker is the controller from now on, in an epoch that nobody had before."""
+    """Make a broker the controller, with a new controller epoch."""
 
     durable: ClassVar[bool] = False
     broker_id: int
@@ -188,7 +188,7 @@ class ElectController:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """There is a new topic (TopicRecord, and a PartitionRecord for each partition)."""
+    """Create a topic (TopicRecord, and a PartitionRecord for each partition)."""
 
     durable: ClassVar[bool] = True
     topic: TopicState
@@ -206,7 +206,7 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """A topic has further partitions, behind those that it had (PartitionRecord)."""
+    """Add partitions after the existing ones of a topic (PartitionRecord)."""
 
     durable: ClassVar[bool] = True
     topic: str
@@ -226,9 +226,9 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class ChangePartitions:
-    """Partitions of a topic have another leader, ISR or assignment (PartitionChangeRecord).
+    """Change the leader, ISR or assignment of a topic's partitions (PartitionChangeRecord).
 
-    The ``partition_epoch`` of each state is one above that of the state which it was decided upon.
+    The ``partition_epoch`` of each state is one above that of the state that the decision was based on.
     """
 
     durable: ClassVar[bool] = True
@@ -258,7 +258,7 @@ class ChangePartitions:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic:
-    """A topic is deleted; its logs are to be removed (RemoveTopicRecord)."""
+    """Delete a topic, and remember that its logs have to be removed (RemoveTopicRecord)."""
 
     durable: ClassVar[bool] = True
     name: str
@@ -276,7 +276,7 @@ class DeleteTopic:
 
 @dataclass(frozen=True, slots=True)
 class ForgetDeleted:
-    """The logs of deleted topics are gone, and nothing need be remembered of them."""
+    """Forget deleted topics, whose logs have been removed."""
 
     durable: ClassVar[bool] = True
     topic_ids: frozenset[uuid.UUID]
@@ -293,7 +293,7 @@ class ForgetDeleted:
 
 @dataclass(frozen=True, slots=True)
 class SetConfig:
-    """``config`` is all that is configured of a resource (ConfigRecord)."""
+    """Replace the whole configuration of a resource by ``config`` (ConfigRecord)."""
 
     durable: ClassVar[bool] = True
     resource: ConfigResource
@@ -306,7 +306,7 @@ class SetConfig:
         elif self.resource is ConfigResource.BROKER:
             draft.broker_config[self.name] = self.config
         elif self.config:
-            # At the end, as one that is new.
+            # Moved to the end, like a new entry.
             draft.group_config.pop(self.name, None)
             draft.group_config[self.name] = self.config
         else:
@@ -318,7 +318,7 @@ class SetConfig:
 
 @dataclass(frozen=True, slots=True)
 class SetClientQuota:
-    """``values`` are all quotas of an entity; none removes it (ClientQuotaRecord)."""
+    """Replace all quotas of an entity by ``values``; an empty mapping removes the entity (ClientQuotaRecord)."""
 
     durable: ClassVar[bool] = True
     entity: QuotaEntity
@@ -326,7 +326,7 @@ class SetClientQuota:
 
     def apply(self, draft: Draft) -> None:
         if self.values:
-            # In its place, where it has one.
+            # An existing entity keeps its place.
             draft.client_quotas[self.entity] = self.values
         else:
             draft.client_quotas.pop(self.entity, None)
@@ -337,7 +337,7 @@ class SetClientQuota:
 
 @dataclass(frozen=True, slots=True)
 class TakeProducerIds:
-    """Producer ids below ``next_id`` are given out, or may be (ProducerIdsRecord)."""
+    """Reserve the producer ids below ``next_id`` for allocation (ProducerIdsRecord)."""
 
     durable: ClassVar[bool] = True
     next_id: int

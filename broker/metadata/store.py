@@ -1,4 +1,4 @@
-"""The interface of a registry, whoever keeps it: how its state is changed, and how changes are learned of."""
+"""The interface of a metadata store: commits that change the state, and listeners to changes."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from broker.metadata.model import ClusterState
 from broker.metadata.operations import Operation
 
 Decision = Callable[[ClusterState], Sequence[Operation]]
-"""What is to be changed in a state: a pure function, which may be asked again where another change came first."""
+"""A pure function from a state to the changes to make. It is called again if another change came first."""
 
 Listener = Callable[[ClusterState, Sequence[Operation]], None]
 """Called with the new state and the operations that led to it, on the event loop, in the order of the changes."""
 
 
 class MetadataStore(Protocol):
-    """A registry.
+    """A store of the cluster's metadata.
 
-    A store may keep all of its state in one place and hold a lock while it decides (`local.LocalStore`), or keep
-    nodes that have versions each and write those that the operations name, on the condition that their versions are the
-    ones which the decision was based on. The latter decides again when a condition fails. To callers both are alike.
+    A store may keep all of its state in one place and hold a lock while it decides (`local.LocalStore`). Or it may keep
+    versioned nodes, and write those that the operations name on condition that their versions have not changed since
+    the decision; if a condition fails, it decides again. Callers see no difference.
     """
 
     @property
     def state(self) -> ClusterState:
-        """The newest committed state that this broker knows, never a half-made one."""
+        """The newest committed state that this broker knows."""
 
     async def commit(self, decide: Decision) -> ClusterState:
-        """Carry out what ``decide`` makes of the newest state, all of it or nothing, and return the result.
+        """Apply all operations that ``decide`` returns for the newest state, or none; return the new state.
 
-        Commits are carried out one after the other. When ``decide`` raises, nothing is changed and the error is passed
-        on. Listeners have been called when this returns.
+        Commits are carried out one after another. If ``decide`` raises, nothing is changed and the error is raised
+        here. Listeners have been called when this returns.
 
         Raises:
             OSError: the change could not be stored; the old state stays in force.
         """
 
     def subscribe(self, listener: Listener) -> None:
-        """Have ``listener`` called after each change, those that other brokers make included."""
+        """Call ``listener`` after each change, including the changes of other brokers."""

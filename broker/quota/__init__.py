@@ -1,11 +1,12 @@
 """Client quotas (KIP-13, KIP-55, KIP-124, KIP-546, KIP-599, KIP-612): what a client may use, and what happens above it.
 
-- ``entities``     whom a quota is for, which keys it has, and which entities a filter names
-- ``limits``       which of several quotas holds for a client, and with whom it shares it
-- ``measures``     what was used lately: a rate over sampled windows, or a bucket of tokens
-- ``client``       the quotas of users and client ids: what was used becomes a time to wait
-- ``connections``  the quotas of addresses: how many connections a second are accepted
+- ``entities``     quota entities and keys, and filters over entities
+- ``limits``       which of several quotas applies to a client, and which clients share it
+- ``measures``     recent usage: a rate over sampled windows, or a token bucket
+- ``client``       the quotas of users and client ids: computes throttle times from usage
+- ``connections``  the quotas of IP addresses: connections accepted per second
 
-A client above its quota is answered at once and told to wait (``throttle_time_ms``), and meanwhile nothing more that it
-sends is served (KIP-219). All of it takes the time as a value; nothing here reads a clock or does I/O.
+A client above its quota gets its response at once with the time to wait (``throttle_time_ms``), and the broker serves
+nothing more that it sends during that time (KIP-219). All functions take the time as an argument; nothing here reads a
+clock or does I/O.
 """

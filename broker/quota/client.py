@@ -1,6 +1,6 @@
-"""The quotas of users and client ids: what a request used becomes the time that its client has to wait.
+"""The quotas of users and client ids: computes from a request's usage how long its client has to wait.
 
-Four things are bounded, each by itself (see `Kind`). Nothing is counted as long as no quota of a kind is set.
+There are four independent kinds of quota (see `Kind`). Usage of a kind is recorded only while a quota of it is set.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from broker.quota.measures import Measure, Rate, TokenBucket, Window
 from kafkalog.protocol.errors import ThrottlingQuotaExceededError
 
 SWEEP_AT_LEAST = 1000
-"""Shares below which nothing is swept out."""
+"""Unused shares are removed only if there are at least so many shares."""
 
 
 class Kind(Enum):
-    """What is bounded: Kafka's name of it, and the key of its quotas."""
+    """The kinds of quota: Kafka's name, and the quota key."""
 
     PRODUCE = "Produce", QuotaKey.PRODUCER_BYTE_RATE
     FETCH = "Fetch", QuotaKey.CONSUMER_BYTE_RATE
@@ -32,14 +32,14 @@ class Kind(Enum):
 
 
 class Used(NamedTuple):
-    """What a share has used, for metrics."""
+    """The usage of one share, for metrics."""
 
     share: Share
     value: float
     throttled: int
-    """Requests that had to wait."""
+    """The number of throttled requests."""
     throttled_ms: int
-    """How long, in all."""
+    """The sum of their throttle times."""
 
 
 class _Share:
@@ -70,10 +70,10 @@ class ClientQuota:
         self._shares: dict[Share, _Share] = {}
         self._sweep_at = SWEEP_AT_LEAST
         self._found: dict[tuple[str, str], Limit] = {}
-        """Limits of clients that were looked for before."""
+        """A cache of the limits of clients."""
 
     def update(self, quotas: Quotas) -> None:
-        """These hold from now on; what was used before counts."""
+        """Replace the quotas; earlier usage still counts."""
         self._limits = ClientLimits(quotas, self.kind.key)
         self.limited = bool(self._limits)
         self._found.clear()
@@ -81,7 +81,7 @@ class ClientQuota:
             self._shares.clear()
 
     def limit(self, user: str, client_id: str) -> Limit:
-        """What holds for a client."""
+        """Return the limit that applies to a client."""
         found = self._found.get((user, client_id))
         if found is None:
             if len(self._found) >= SWEEP_AT_LEAST:
@@ -90,7 +90,7 @@ class ClientQuota:
         return found
 
     def record(self, user: str, client_id: str, amount: float, now_ms: int) -> int:
-        """Take into account what a request used; how long (ms) its client has to wait now."""
+        """Record what a request used; return how long (ms) its client has to wait."""
         limit = self.limit(user, client_id)
         if limit.value is None:
             return 0
@@ -99,18 +99,18 @@ class ClientQuota:
         return wait_ms if self._longest_ms is None else min(wait_ms, self._longest_ms)
 
     def throttled(self, user: str, client_id: str, wait_ms: int, now_ms: int) -> None:
-        """A client waits for this quota: told by the metrics."""
+        """Note for the metrics that a client is throttled by this quota."""
         share = self._share(self.limit(user, client_id).share, now_ms)
         share.throttled += 1
         share.throttled_ms += wait_ms
 
     def measure(self, user: str, client_id: str, now_ms: int) -> tuple[Measure, float] | None:
-        """What the client's share has used, and what it may use a second; None where nothing bounds it."""
+        """Return the measure of the client's share and its limit per second; None if no quota applies."""
         limit = self.limit(user, client_id)
         return None if limit.value is None else (self._share(limit.share, now_ms).measure, limit.value)
 
     def take_back(self, user: str, client_id: str, amount: float, now_ms: int) -> None:
-        """What was recorded is not used after all."""
+        """Subtract recorded usage that did not take place."""
         limit = self.limit(user, client_id)
         if limit.value is not None:
             measure = self._share(limit.share, now_ms).measure
@@ -118,14 +118,14 @@ class ClientQuota:
             measure.add(-amount, now_ms)
 
     def most_in_window(self, user: str, client_id: str) -> float:
-        """What the client may use at once after a pause without being above its quota."""
+        """Return how much the client may use at once, after a pause, without exceeding its quota."""
         value = self.limit(user, client_id).value
         if value is None:
             return float("inf")
         return value * (self._window.samples - 1) * self._window.sample_ms / 1000
 
     def used(self, now_ms: int) -> Iterator[Used]:
-        """Every share that has used something lately. On any thread, so nothing is remembered here."""
+        """Yield every share with recent usage. Any thread may call this, so it changes no state."""
         for names, share in list(self._shares.items()):
             limit = self._limits.of(*names).value
             is_recent = now_ms - share.measure.last_ms < self._window.span_ms
@@ -142,7 +142,7 @@ class ClientQuota:
         return share
 
     def _sweep(self, now_ms: int) -> None:
-        """Forget the shares of clients that are gone."""
+        """Forget the shares without recent usage."""
         kept = {}
         for names, share in self._shares.items():
             limit = self._limits.of(*names).value
@@ -153,7 +153,7 @@ class ClientQuota:
 
 
 class Mutations:
-    """The partitions that one request creates and deletes, against its client's quota."""
+    """Records the partitions that one request creates and deletes against its client's quota."""
 
     def __init__(self, quota: ClientQuota, user: str, client_id: str, now_ms: int, *, strict: bool) -> None:
         found = quota.measure(user, client_id, now_ms) if quota.limited else None
@@ -163,15 +163,15 @@ class Mutations:
         self._waits_until_ms = 0
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long the client has to wait, for it is above its quota."""
+        """Return how long (ms) the client has to wait because it is above its quota."""
         return max(0, self._waits_until_ms - now_ms)
 
     def record(self, partitions: int) -> None:
-        """Take into account that so many are about to be created or deleted.
+        """Record that ``partitions`` partitions are about to be created or deleted.
 
         Raises:
-            ThrottlingQuotaExceededError: the quota was used up before, and the client knows such an answer: they must
-                not be.
+            ThrottlingQuotaExceededError: the quota was already used up, and the client understands this error; the
+                partitions must not be created or deleted.
         """
         if self._found is None:
             return
@@ -187,12 +187,12 @@ class Mutations:
 
 
 class ClientQuotas:
-    """All kinds together."""
+    """The quotas of all kinds."""
 
     def __init__(self, window: Window, controller_window: Window) -> None:
         self.produce = ClientQuota(Kind.PRODUCE, window)
         self.fetch = ClientQuota(Kind.FETCH, window)
-        # No longer than a sample: a request that took long is not the client's doing alone.
+        # At most one sample: how long a request takes does not depend on the client alone.
         self.request = ClientQuota(Kind.REQUEST, window, longest_ms=window.sample_ms)
         self.mutation = ClientQuota(Kind.CONTROLLER_MUTATION, controller_window, TokenBucket)
 
@@ -200,6 +200,6 @@ class ClientQuotas:
         return iter((self.produce, self.fetch, self.request, self.mutation))
 
     def update(self, quotas: Quotas) -> None:
-        """These hold from now on."""
+        """Replace the quotas of all kinds."""
         for each in self:
             each.update(quotas)

@@ -1,4 +1,4 @@
-"""The quotas of addresses: how many connections a second are accepted from one, and by the broker (KIP-612)."""
+"""Connection quotas: how many connections per second are accepted from one address, and by the broker (KIP-612)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from broker.quota.entities import EntityType, QuotaEntity, QuotaKey, Quotas
 from broker.quota.measures import Rate, Window
 
 SWEEP_AT_LEAST = 1000
-"""Addresses below which none is swept out."""
+"""Unused addresses are removed only if there are at least so many addresses."""
 _DEFAULT = QuotaEntity(((EntityType.IP, None),))
 
 
 class ConnectionRates:
-    """Connections accepted lately, by address."""
+    """Measure the rate of accepted connections by address."""
 
     def __init__(self, window: Window) -> None:
         self._window = window
@@ -25,10 +25,11 @@ class ConnectionRates:
         self._of_broker = Rate(window, 0)
 
     def update(self, quotas: Quotas, addresses: Mapping[str, str]) -> None:
-        """These hold from now on.
+        """Replace the quotas.
 
         Args:
-            addresses: the addresses of those names that are none themselves.
+            quotas: the quotas of the cluster.
+            addresses: the address of each entity that is named by a host name.
         """
         key = QuotaKey.CONNECTION_CREATION_RATE
         self._default = quotas.get(_DEFAULT, {}).get(key)
@@ -41,7 +42,7 @@ class ConnectionRates:
             self._rates.clear()
 
     def refused_ms(self, address: str, now_ms: int) -> int:
-        """How long a new connection from there is left alone and then closed, for there were too many; 0 accepts it."""
+        """Return how long (ms) to leave a connection above the quota open before closing it; 0 to accept it."""
         if self._default is None and not self._limits:
             return 0
         address = canonical(address)
@@ -55,12 +56,12 @@ class ConnectionRates:
             rate = self._rates[address] = Rate(self._window, now_ms)
         wait_ms = rate.record(1, limit, now_ms)
         if wait_ms:
-            # It is not a connection that was made.
+            # A refused connection does not count.
             rate.add(-1, now_ms)
         return min(wait_ms, self._window.sample_ms)
 
     def paused_ms(self, limit: int, now_ms: int) -> int:
-        """How long no connections are accepted, for the one now is more than ``limit`` a second, from anywhere."""
+        """Return how long (ms) to pause accepting, if this connection exceeds ``limit`` per second for the broker."""
         return min(self._of_broker.record(1, limit, now_ms), self._window.sample_ms)
 
     def _sweep(self, now_ms: int) -> None:
@@ -70,7 +71,7 @@ class ConnectionRates:
 
 
 def is_address(name: str) -> bool:
-    """Whether ``name`` is an IPv4 or IPv6 address, not a host's name."""
+    """Return whether ``name`` is an IPv4 or IPv6 address, not a host name."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -79,7 +80,7 @@ def is_address(name: str) -> bool:
 
 
 def canonical(address: str) -> str:
-    """One form for each address: an IPv4 one as such, also where a socket for both families tells it as IPv6."""
+    """Return the canonical form of an address: an IPv4-mapped IPv6 address becomes IPv4."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Whom a quota is for: a user, a client id, a client id of a user, or an address; or the default of any of these."""
+"""Quota entities: a user, a client id, a client id of a user, an IP address, or the default of any of these."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class EntityType(StrEnum):
 
 
 class QuotaKey(StrEnum):
-    """What is bounded: bytes a second, percent of the event loop's time, mutations and connections a second."""
+    """The quota keys: bytes per second, percent of the event loop's time, mutations and connections per second."""
 
     PRODUCER_BYTE_RATE = "producer_byte_rate"
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
@@ -32,34 +32,37 @@ _TYPES = frozenset(map(str, EntityType))
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
 _FRACTION = 1e-6
-"""How far from a whole number a value of a whole key may lie; a client's double may not be exact."""
+"""How much a value may differ from a whole number where one is required; a client's double may be inexact."""
 _OF_CLIENTS: dict[str, int | None] = {
     QuotaKey.PRODUCER_BYTE_RATE: MAX_LONG,
     QuotaKey.CONSUMER_BYTE_RATE: MAX_LONG,
     QuotaKey.REQUEST_PERCENTAGE: None,
     QuotaKey.CONTROLLER_MUTATION_RATE: None,
 }
-"""The keys of users and client ids: the largest value of those that are whole numbers."""
+"""The keys of users and client ids, with the largest value of those that require whole numbers."""
 _OF_ADDRESSES: dict[str, int | None] = {QuotaKey.CONNECTION_CREATION_RATE: MAX_INT}
 _TYPE_NAMES = {MAX_INT: "an INT", MAX_LONG: "a LONG"}
 
 Quotas = Mapping["QuotaEntity", Mapping[str, float]]
-"""The quotas of a cluster: for each entity its values by key."""
+"""The quotas of a cluster: the values by key of each entity."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """``parts`` are (type, name) in the order of types; the name None is the default of the type."""
+    """An entity that has quotas.
+
+    ``parts`` are pairs of type and name, sorted by type. The name None stands for the default of the type.
+    """
 
     parts: tuple[tuple[str, str | None], ...]
 
     @classmethod
     def of(cls, parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-        """The entity that these parts name, in whichever order.
+        """Make an entity of its parts, given in any order.
 
         Raises:
-            InvalidRequestError: there are none, a type comes twice or is not known, a name is empty, or the types do
-                not go together.
+            InvalidRequestError: there are no parts, a type is repeated or unknown, a name is empty, or the types cannot
+                be combined.
         """
         found: dict[str, str | None] = {}
         for kind, name in parts:
@@ -86,11 +89,11 @@ class QuotaEntity:
 
     @property
     def address(self) -> str | None:
-        """The name of an entity of type ip; None for its default, and for other types."""
+        """The name of an entity of type ip; None for the default and for other types."""
         return dict(self.parts).get(EntityType.IP)
 
     def check(self, key: str, value: float) -> None:
-        """Raises InvalidRequestError: the entity has no such key, or the key no such value."""
+        """Raise InvalidRequestError if the entity cannot have ``key``, or the key cannot have ``value``."""
         keys = _OF_ADDRESSES if self.parts[0][0] == EntityType.IP else _OF_CLIENTS
         if key not in keys:
             raise InvalidRequestError(f"Invalid configuration key {key}")
@@ -110,7 +113,7 @@ class QuotaEntity:
 
 
 class Match(IntEnum):
-    """How a part of a filter names entities; the numbers are those of DescribeClientQuotas."""
+    """How a filter component matches entities; the numbers are those of DescribeClientQuotas."""
 
     EXACT = 0
     DEFAULT = 1
@@ -118,15 +121,16 @@ class Match(IntEnum):
 
 
 def quota_filter(components: Iterable[tuple[str, int, str | None]], *, strict: bool) -> Callable[[QuotaEntity], bool]:
-    """Which entities a filter of (type, match, name) names: those that have every type of it, as it says.
+    """Make a predicate that matches the entities that every component of a filter matches.
 
     Args:
-        strict: only those that have no other types.
+        components: triples of type, match and name.
+        strict: whether entities with further types do not match.
 
     Raises:
-        InvalidRequestError: a type comes twice or is empty, a match is not known or does not go with its name, or the
-            types do not go together.
-        UnsupportedVersionError: a type is not known.
+        InvalidRequestError: a type is repeated or empty, a match is unknown or does not fit its name, or the types
+            cannot be combined.
+        UnsupportedVersionError: a type is unknown.
     """
     wanted: dict[str, tuple[Match, str | None]] = {}
     for kind, match, name in components:

@@ -1,9 +1,9 @@
-"""Which quota holds for a client.
+"""Finds the quota that applies to a client.
 
-Several may name it; the first of these that there is holds, for each key by itself: the client id of the user, any
-client id of the user, the user, the client id of any user, any client id of any user, any user, the client id, any
-client id. Clients share a quota as it is named: one for a user is shared by all of that user's client ids, one for any
-user is each user's own, and one for any client id is each client id's own.
+Several quotas may match a client. For each key, the first existing one applies, in this order: the client id of the
+user, any client id of the user, the user, the client id of any user, any client id of any user, any user, the client
+id, any client id. The quota's name decides who shares it: a quota of a user is shared by all of that user's client ids,
+a quota of any user applies to each user separately, and a quota of any client id to each client id separately.
 
 Source: Kafka's documentation, "Design: Quotas"; KIP-55.
 """
@@ -16,11 +16,11 @@ from broker.quota.entities import EntityType, QuotaEntity, Quotas
 
 _ABSENT = object()
 Share = tuple[str, str]
-"""Who has a quota together: user and client id, of which ``""`` means any."""
+"""The clients that share a quota: user and client id, where ``""`` means any."""
 
 
 class Limit(NamedTuple):
-    """What holds for a client: the share that it takes part in, and how much that may use (None: anything)."""
+    """The limit of a client: the share that it belongs to, and how much that may use (None: no limit)."""
 
     share: Share
     value: float | None
@@ -36,7 +36,7 @@ class ClientLimits:
         return bool(self._values)
 
     def of(self, user: str, client_id: str) -> Limit:
-        """The limit of requests of ``user`` with ``client_id``; where that is ``""`` quotas of users alone hold."""
+        """Return the limit of ``user`` with ``client_id``; if that is ``""``, only quotas of users apply."""
         levels: tuple[tuple[object, object, Share], ...] = (
             (user, client_id, (user, client_id)),
             (user, None, (user, client_id)),
@@ -54,6 +54,6 @@ class ClientLimits:
 
 
 def _names(entity: QuotaEntity) -> tuple[object, object]:
-    """User and client id of an entity: None is the default, and `_ABSENT` that it has none."""
+    """Return the user and the client id of an entity: None for the default, `_ABSENT` if it has none."""
     parts: dict[str, object] = dict(entity.parts)
     return parts.get(EntityType.USER, _ABSENT), parts.get(EntityType.CLIENT_ID, _ABSENT)

@@ -1,6 +1,6 @@
-"""What was used lately, and how long to wait until it is no more than the quota.
+"""Measures of recent usage, and of how long to wait until it is within the quota.
 
-All times are milliseconds. Source: Kafka's ``Rate``, ``SampledStat``, ``TokenBucket`` and ``QuotaUtils``.
+All times are in milliseconds. Source: Kafka's ``Rate``, ``SampledStat``, ``TokenBucket`` and ``QuotaUtils``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker.quota.entities import MAX_INT
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """``samples`` windows of ``sample_ms`` each are looked back on, the last of them the present one."""
+    """The time over which usage is averaged: ``samples`` samples of ``sample_ms`` each, including the current one."""
 
     samples: int
     sample_ms: int
@@ -27,22 +27,22 @@ class Window:
 
 
 class Measure(Protocol):
-    """What one share of a quota has used."""
+    """The usage of one share of a quota."""
 
     last_ms: int
-    """When something was last recorded."""
+    """The time of the last record."""
 
     def record(self, amount: float, limit: float, now_ms: int) -> int:
-        """Take ``amount`` into account; how long to wait (ms) for what was used to be at most ``limit`` a second.
+        """Record ``amount``; return how long to wait (ms) until usage is at most ``limit`` per second.
 
-        No longer than the 2**31 - 1 ms that a response can tell.
+        The result is at most 2**31 - 1 ms, the largest value in a response.
         """
 
     def is_over(self, limit: float, now_ms: int) -> bool:
-        """Whether a new measure would say the same from now on."""
+        """Return whether the measure has no memory of past usage, so that a new one would behave the same."""
 
     def per_second(self, limit: float, now_ms: int) -> float:
-        """What the quota is compared with. Changes nothing; on any thread."""
+        """Return the value that is compared with the quota. Any thread may call this; it changes no state."""
 
 
 @dataclass(slots=True)
@@ -53,10 +53,10 @@ class _Sample:
 
 
 class Rate:
-    """What is used a second, on average over the windows.
+    """The average usage per second over the window.
 
-    A window that has seen nothing for the whole span is forgotten. Windows that there are not yet count as empty ones,
-    so that the first burst is compared with the whole span.
+    A sample that was last changed a whole window ago is forgotten. Samples that do not exist yet count as empty, so
+    that the first burst is averaged over the whole window.
     """
 
     __slots__ = ("_samples", "_window", "last_ms")
@@ -76,7 +76,7 @@ class Rate:
         return now_ms - self.last_ms >= self._window.span_ms
 
     def add(self, amount: float, now_ms: int) -> None:
-        """Take ``amount``, which may be less than nothing, into account."""
+        """Record ``amount``, which may be negative."""
         samples = self._samples
         self.last_ms = now_ms
         while samples and not self._counts(samples[0], now_ms):
@@ -91,7 +91,7 @@ class Rate:
         return total / span_ms * 1000
 
     def _total(self, now_ms: int) -> tuple[float, int]:
-        """The sum of the samples, and the time (ms, at least 1) that they are of, missing windows included."""
+        """Return the sum of the samples and the time (ms, at least 1) that they cover, including missing samples."""
         window = self._window
         # A copy in one step: metrics are read on another thread.
         samples = [sample for sample in list(self._samples) if self._counts(sample, now_ms)]
@@ -104,7 +104,7 @@ class Rate:
 
 
 class TokenBucket:
-    """Tokens that come at the quota's rate, up to those of the whole span; what is used takes them, on credit too.
+    """Tokens that accrue at the quota's rate, up to those of the whole window. Usage takes tokens, also on credit.
 
     Nothing more is granted while tokens are owed (KIP-599).
     """
@@ -122,22 +122,22 @@ class TokenBucket:
         return self.wait_ms(limit, now_ms)
 
     def per_second(self, limit: float, now_ms: int) -> float:
-        """The tokens that are left; fewer than 0 are owed."""
+        """Return the number of tokens left; a negative number is owed."""
         burst = self._burst(limit)
         return min(burst, self._tokens + limit * max(0, now_ms - self.last_ms) / 1000)
 
     def wait_ms(self, limit: float, now_ms: int) -> int:
-        """How long until no tokens are owed any more."""
+        """Return how long (ms) it takes until no tokens are owed."""
         return max(0, _milliseconds(-self.per_second(limit, now_ms) / limit * 1000))
 
     def is_over(self, limit: float, now_ms: int) -> bool:
         return self.per_second(limit, now_ms) >= self._burst(limit)
 
     def _burst(self, limit: float) -> float:
-        # The largest quotas times the span are no number any more.
+        # The largest quotas times the window would overflow a float.
         return min(limit * self._window.span_ms / 1000, sys.float_info.max)
 
 
 def _milliseconds(number: float) -> int:
-    """As Java rounds, the half up, and no more than an int32 can tell."""
+    """Round as Java does, half up, and limit the result to an int32."""
     return MAX_INT if number >= MAX_INT else math.floor(number + 0.5)

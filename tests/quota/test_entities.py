@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.metadata.json_form import from_json, to_json
 from broker.metadata.model import ClusterState, MetadataError
-from broker.metadata.text import from_json, to_json
 from broker.quota.entities import EntityType, Match, QuotaEntity, QuotaKey, quota_filter
 from broker.quota.limits import ClientLimits
 from kafkalog.protocol.errors import InvalidRequestError, UnsupportedVersionError

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.config.listeners import Endpoint
+from broker.metadata.json_form import from_json, to_json
 from broker.metadata.model import (
     BrokerRegistration,
     ClusterState,
@@ -20,7 +21,6 @@ from broker.metadata.model import (
     PartitionState,
     TopicState,
 )
-from broker.metadata.text import from_json, to_json
 
 names = st.text("abcXYZ019._-", min_size=1, max_size=20)
 ids = st.integers(0, 1 << 31)
