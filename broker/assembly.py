@@ -1,4 +1,4 @@
-"""The composition of a broker: which part is made of which."""
+"""Builds the parts of a broker that serve requests, and connects them."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ def assemble(
     """Make the parts that serve requests over the partitions that ``replicas`` hosts.
 
     Args:
-        config: the broker's file, without dynamic values.
-        store: where the controller of this broker commits its decisions.
-        cache: what the broker knows of the cluster.
-        applier: carries out what the controller decides, on the partitions of ``replicas``.
+        config: the configuration of the broker's file, without dynamic values. broker_id: the id of this broker. store:
+            the store to which this broker's controller commits its decisions. cache: the broker's view of the cluster.
+            replicas: the partitions. applier: applies the controller's decisions to the partitions of ``replicas``.
     """
     runtime = replicas.runtime
     window = Window(config["quota.window.num"], config["quota.window.size.seconds"] * 1000)

@@ -1,4 +1,4 @@
-"""What is counted as requests are served: plain numbers, added to on the event loop's thread, read on any."""
+"""Counters of the requests served: plain numbers, incremented on the event loop's thread and read on any."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ class TopicCounters:
         messages_in: records appended.
         bytes_in: bytes of records appended.
         bytes_out: bytes of records sent to consumers.
-        bytes_rejected: bytes of records refused for their size.
-        total_produce: appends asked for, one for each partition of a produce request.
-        failed_produce: of these, those that failed in a way that a correct client does not expect.
-        total_fetch: reads of a partition.
-        failed_fetch: of these, those that failed in a way that a correct client does not expect.
+        bytes_rejected: bytes of records rejected for their size. total_produce: appends requested, one for each
+            partition of a produce request. failed_produce: appends that failed in a way that a correct client does not
+            expect. total_fetch: reads of a partition. failed_fetch: reads that failed in a way that a correct client
+            does not expect.
     """
 
     __slots__ = (
@@ -35,7 +34,7 @@ class TopicCounters:
         self.failed_fetch = 0
 
     def add(self, other: TopicCounters) -> None:
-        """Take over what another has counted."""
+        """Add the counts of another topic."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -46,7 +45,7 @@ class RequestCounter:
     Attributes:
         api: name of the API as Kafka writes it.
         count: requests answered.
-        seconds: time from a request's arrival to its answer's hand-over to the connection, summed.
+        seconds: the sum of the times from a request's arrival until its response is handed to the connection.
     """
 
     __slots__ = ("api", "count", "seconds", "version")
@@ -58,18 +57,18 @@ class RequestCounter:
         self.seconds = 0.0
 
     def answered(self, seconds: float) -> None:
-        """A request was answered, so many seconds after it had come."""
+        """Count a request that was answered ``seconds`` after its arrival."""
         self.count += 1
         self.seconds += seconds
 
 
 class BrokerCounters:
-    """All of them.
+    """All counters of a broker.
 
     Attributes:
-        topics: of the topics that are here.
-        elsewhere: of topics that are gone or never were; in the broker's totals only.
-        requests: by API and version, those that were ever asked for.
+        topics: the counters of topics with partitions on this broker.
+        elsewhere: the counters of topics that are deleted or never existed; only part of the broker's totals.
+        requests: the counters of every API and version that was requested so far.
     """
 
     def __init__(self) -> None:
@@ -78,23 +77,23 @@ class BrokerCounters:
         self.requests: list[RequestCounter] = []
 
     def topic(self, name: str) -> TopicCounters:
-        """The counters of a topic that is here, made if there are none."""
+        """Return the counters of a topic with partitions here; create them if needed."""
         counters = self.topics.get(name)
         if counters is None:
             counters = self.topics[name] = TopicCounters()
         return counters
 
     def known(self, name: str) -> TopicCounters:
-        """The counters of a topic that is here, or those of all that are not."""
+        """Return the counters of a topic with partitions here, or the shared counters of all other topics."""
         return self.topics.get(name, self.elsewhere)
 
     def forget(self, name: str) -> None:
-        """A topic was deleted: its traffic stays in the totals."""
+        """Remove the counters of a deleted topic; its traffic stays in the totals."""
         counters = self.topics.pop(name, None)
         if counters is not None:
             self.elsewhere.add(counters)
 
     def total(self, field: str) -> int:
-        """A counter summed over every topic there ever was."""
+        """Return the sum of a counter over all topics, including deleted ones."""
         everything: Iterable[TopicCounters] = [*self.topics.values(), self.elsewhere]
         return sum(getattr(counters, field) for counters in everything)

@@ -1,4 +1,4 @@
-"""Running a broker as a process: logging, signals, the line that says it is ready.
+"""Runs a broker as a process: logging, signals, and the line that says it is ready.
 
 Exit codes: 0 after SIGTERM or SIGINT, 1 when the broker cannot start or all of its log directories have failed.
 """
@@ -42,7 +42,7 @@ START_ERRORS = (
     MetadataError,
     OSError,
 )
-"""What keeps a broker from starting and is told in one line."""
+"""Errors at startup that are reported in one line, without a traceback."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -61,7 +61,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def run(config: BrokerConfig, ops: FileOps = OS) -> int:
-    """Run a broker until a signal ends it; the process's exit code."""
+    """Run a broker until a signal ends it; return the exit code of the process."""
     _set_up_logging(config["kafkalog.log.format"])
     _raise_file_limit()
     try:
@@ -81,7 +81,7 @@ async def _serve(config: BrokerConfig, ops: FileOps) -> None:
     loop.call_later(KERNEL_DELAY, _load_kernels)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    # What start-up made lives as long as the process: keep the collector from walking it again and again.
+    # Objects made at startup live as long as the process, so the garbage collector need not visit them again.
     gc.collect()
     gc.freeze()
     addresses = ", ".join(map(str, server.registration.endpoints))
@@ -103,12 +103,12 @@ def _load_kernels() -> None:
         loading.join()
         compiler_pages.release()
 
-    # None of the broker's workers: a stop waits for those, and compiling may take many seconds.
+    # Not one of the broker's workers, because a stop waits for them and compiling may take many seconds.
     threading.Thread(target=settle, name="settle-kernels", daemon=True).start()
 
 
 def _halt(reason: str) -> NoReturn:
-    """End the process here and now, as Kafka does: closing logs on a failed disk may hang for ever."""
+    """End the process at once, as Kafka does, because closing logs on a failed disk may hang for ever."""
     logger.critical(reason)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -128,7 +128,7 @@ def _set_up_logging(form: str) -> None:
 
 
 def _raise_file_limit() -> None:
-    """Use as many file descriptors as the system lets us: each segment in use and each connection takes one."""
+    """Raise the limit of file descriptors as far as allowed: each open segment and each connection takes one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(hard, 1 << 20) if hard != resource.RLIM_INFINITY else 1 << 20
     if soft < wanted:

@@ -1,8 +1,8 @@
-"""What a broker takes from the world around it: an event loop, clocks, workers, network, files, and chance.
+"""Everything a broker uses from outside: event loop, clocks, workers, network, files and random numbers.
 
-Each broker has one ``Runtime`` and hands it to its parts. Nothing in ``broker`` reads a clock, starts a thread or
-draws a random number by another way where the outcome matters, so that several brokers can run in one process, and a
-simulator can run them on a time of its own, with workers whose order a seed decides.
+Each broker has one ``Runtime`` and hands it to its parts. Where the outcome matters, code in ``broker`` reads clocks,
+starts threads and draws random numbers only through it. So several brokers can run in one process, and a simulator can
+run them on simulated time, with workers whose order a seed decides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker.system.workers import ThreadWorkers, Workers
 
 
 def wall_clock_ms() -> int:
-    """Milliseconds since the epoch, by the system's clock."""
+    """Return the milliseconds since the epoch by the system's clock."""
     return time.time_ns() // 1_000_000
 
 
@@ -28,14 +28,11 @@ class Runtime:
     """See the module.
 
     Attributes:
-        loop: the event loop, whose ``time`` is the clock that never jumps.
-        workers: threads for what would block the loop.
-        now_ms: the clock on the wall, milliseconds since the epoch. Called on any thread.
-        network: connections to other brokers, and listeners.
-        files: the calls by which files are changed.
-        random: the source of every choice that is left to chance. Used on the loop's thread.
-        seconds: the clock that work is measured by, as long as it takes: for turns, metrics, and quotas of the loop's
-            time. Called on any thread.
+        loop: the event loop, whose ``time`` is the monotonic clock. workers: threads for work that would block the
+            loop. now_ms: the wall clock, in milliseconds since the epoch. Called on any thread. network: opens
+            connections to other brokers, and binds listeners. files: the calls that change files. random: the source of
+            all random numbers. Used on the loop's thread. seconds: the clock that measures how long work takes: for
+            turns, metrics, and quotas of the loop's time. Called on any thread.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -48,10 +45,10 @@ class Runtime:
 
     @classmethod
     def of_process(cls, threads: int, files: FileOps = OS) -> Runtime:
-        """Make the runtime of a broker that has the process to itself; called on its event loop."""
+        """Make the runtime of the only broker of a process; call it on the broker's event loop."""
         loop = asyncio.get_running_loop()
         return cls(loop, ThreadWorkers(threads), LoopNetwork(loop), files=files)
 
     def monotonic_ms(self) -> int:
-        """Milliseconds of a clock that goes on evenly, whatever becomes of the one on the wall."""
+        """Return the milliseconds of the monotonic clock, which does not follow changes of the wall clock."""
         return int(self.loop.time() * 1000)

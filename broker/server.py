@@ -1,8 +1,8 @@
-"""A broker: its parts put together, started in order and stopped in order.
+"""A broker: starts and stops its parts in order.
 
-Start: directories are locked, the registry is read, logs are opened (and recovered after an unclean stop), partitions
-take their roles, and only then is the first connection accepted. Stop: no new connections, responses under way are
-finished, logs are flushed and closed, and the clean-shutdown marker is written last.
+Start: log directories are locked, the registry is read, logs are opened (and recovered after an unclean stop),
+partitions take their roles, and only then is the first connection accepted. Stop: no new connections are accepted,
+pending responses are sent, logs are flushed and closed, and the clean-shutdown marker is written last.
 """
 
 from __future__ import annotations
@@ -51,21 +51,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafkalog.broker")
 
 FLUSH_CHECK_SECONDS = 1.0
-"""Logs that are due for a flush are looked for this often, or as log.flush.scheduler.interval.ms says when it is less:
-a segment that was rolled is forced to the device soon, whatever that says."""
+"""The longest interval between checks for logs that are due for a flush; log.flush.scheduler.interval.ms may shorten
+it.
+
+A rolled segment is therefore flushed soon even if that key is large.
+"""
 MIN_INTERVAL = 0.001
 DELETION_CHECK_SECONDS = 1.0
 RETAINED_AT_ONCE = 64
-"""Logs that retention, or the expiry of producers, is applied to before other requests get their turn."""
+"""The number of logs that retention or producer expiry handles before other requests get their turn."""
 MIN_OPEN_FILES = 16
-"""Segments and indexes that stay open, whatever the configuration says."""
+"""The smallest limit of open segments and indexes, whatever the configuration says."""
 
 
 class Server:
     """See the module. ``start`` and ``stop`` run on one event loop.
 
     Attributes:
-        failed: set once every log directory has failed: the broker is of no use any more, and its process should end.
+        failed: set when every log directory has failed. The broker is then useless, and its process should end.
 
     Raises (from ``start``):
         ConfigError: the configuration cannot be used as it is.
@@ -151,7 +154,7 @@ class Server:
                 log.config = effective.log_config(parse_topic_config(state.topics[log.topic].config))
         elif self.store.behind:
             self.store.write(state)
-        # Alone, a broker is its own controller: each start is an election.
+        # A lone broker is its own controller, and elects itself at each start.
         await self.store.commit(lambda state: [ElectController(self.broker_id, state.controller_epoch + 1)])
         state = await self._raise_epochs()
         self.replicas = ReplicaManager(self.runtime, self.broker_id, effective, self.logs)
@@ -185,7 +188,7 @@ class Server:
         self.acceptor.start()
 
     async def _register(self) -> None:
-        """Become one of the live brokers, in place of the brokers that a copied registry may name."""
+        """Register this broker as alive; remove the other brokers that a copied registry may name."""
         endpoints = tuple(map(self.config.advertised_endpoint, self.endpoints))
 
         def decide(state: ClusterState) -> list[Operation]:
@@ -200,7 +203,7 @@ class Server:
 
     @property
     def registration(self) -> BrokerRegistration:
-        """This broker as the cluster knows it; once it accepts connections."""
+        """The registration of this broker in the cluster. Available once it accepts connections."""
         return self.store.state.brokers[self.broker_id]
 
     def _is_offline(self, broker_id: int, topic: str, index: int) -> bool:
@@ -210,7 +213,7 @@ class Server:
         address = self.config["kafkalog.metrics.listener"]
         if address is None:
             return
-        # Its library takes 30 ms to load, which only those who ask for it shall wait for.
+        # Imported only if metrics are served, because the library takes 30 ms to load.
         from broker.metrics.catalog import Sources
         from broker.metrics.endpoint import MetricsEndpoint
 
@@ -230,14 +233,14 @@ class Server:
         self.metrics = MetricsEndpoint(address, sources)
 
     async def stop(self) -> None:
-        """Stop gracefully; what was acknowledged is on disk, and the next start needs no recovery."""
+        """Stop gracefully: all logs are flushed, and the next start needs no recovery."""
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         self.replicas.stop_retries()
         await self.replicas.moves.stop()
         await self.cleaner.stop()
-        # Before connections are closed: members wait for their groups, and are told to look for them elsewhere.
+        # Before connections are closed, so that waiting group members learn that the coordinator is gone.
         self.broker.groups.stop()
         if self.acceptor is not None:
             await self.acceptor.close(self.config["kafkalog.shutdown.timeout.ms"] / 1000)
@@ -269,7 +272,7 @@ class Server:
         used = await self._run(self._largest_producer_id)
         chance = self.runtime.random
         state = await self.store.commit(lambda state: adopt(state, self.broker_id, found, used, chance))
-        # Stored even when empty: from now on a directory that the registry does not name is a stray.
+        # Stored even when empty: from now on, a partition's directory that the registry does not name is a stray.
         if not self.store.exists:
             await self._run(self.store.write, state)
         for log in self.logs:
@@ -286,7 +289,10 @@ class Server:
         return self.store.state
 
     def _largest_producer_id(self) -> int:
-        """Of those that the logs know, -1 for none; transactional ids may have such as have written nothing."""
+        """Return the largest producer id in use, -1 for none.
+
+        Besides those in the logs, this includes the ids of transactional producers that have written nothing yet.
+        """
         used = [producer for log in self.logs for producer in log.producers.producers]
         piece_bytes = self.config["transaction.state.log.load.buffer.size"]
         states = (log for log in self.logs if log.topic == TRANSACTION_STATE)
@@ -296,14 +302,14 @@ class Server:
     async def _raise_epochs(self) -> ClusterState:
         """Begin a new leader epoch where records may have been lost.
 
-        It begins where the log ends now: consumers that were further on ask where their epoch ended (KIP-320), and are
-        told instead of reading on behind records that they have never seen.
+        The epoch begins at the current log end. A consumer that had read further asks where its epoch ended (KIP-320),
+        and so detects the loss, instead of missing the new records at offsets that it has already passed.
         """
         recovered = self.logs.recovered
         try:
             return await self.store.commit(lambda state: new_epochs(state, recovered))
         except OSError as error:
-            # A full disk, say. Better to serve what is there.
+            # For example, the disk is full. It is better to serve the existing records than not to start.
             logger.warning(
                 "After an unclean stop the leader epochs could not be raised: %s. Consumers that have read records "
                 "which are lost are not told so",
@@ -328,7 +334,7 @@ class Server:
             await self.store.commit(lambda state: [ForgetDeleted(state.deleting)])
 
     def _remove_stray_copies(self, state: ClusterState) -> None:
-        """Take away what moves have copied of logs that are not there."""
+        """Remove the unfinished copies, made by moves, of logs that no longer exist."""
         futures = self.logs.futures
         for key, path in list(futures.found.items()):
             log, topic_id = self.logs.get(*key), read_topic_id(path)
@@ -342,14 +348,14 @@ class Server:
 
     @property
     def all_failed(self) -> str:
-        """What there is to say once every log directory has failed."""
+        """The message of a broker whose log directories have all failed."""
         paths = ", ".join(str(directory.path) for directory in self.logs.log_dirs)
         return f"Shutdown broker because all log dirs in {paths} have failed"
 
     def _directory_failed(self, path: Path) -> None:
-        """On any thread."""
+        """Handle the failure of a log directory. Called on any thread."""
         self.store.drop(path)
-        # A directory that fails while the broker stops has nobody left to tell.
+        # While the broker stops, the loop may be closed already, and there is nothing left to do.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._settle_failure, path)
 
@@ -391,8 +397,8 @@ class Server:
         self.broker.log_starts_changed = lambda: self._soon(self.logs.checkpoints.write_log_start_offsets)
 
     async def _retain(self) -> None:
-        # Taking segments out changes state, which is the loop's; removing their files is a worker's (run_deletions),
-        # and so is reading the largest timestamps of segments that nobody has asked for yet.
+        # Taking segments out of a log changes state that belongs to the loop. Workers remove their files
+        # (run_deletions), and read the largest timestamps of segments for which they are not known yet.
         oldest = [log.segments[0] for log in self.logs]
         unknown = [segment for segment in oldest if segment.max_timestamp == UNKNOWN_TIMESTAMP]
         found = await self._run(lambda: list(map(read_largest_timestamp, unknown)))

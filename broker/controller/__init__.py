@@ -1,20 +1,20 @@
-"""Decisions about the cluster, and their way into the registry.
+"""Decisions about the cluster, and the services that commit them to the metadata store.
 
-Pure decisions, states and events in, operations out:
+Pure decisions, which turn states and events into operations:
 
-- ``planning``       what topics become when they are created or grow
-- ``assignment``     which brokers hold which partitions
-- ``adoption``       registering the logs that are found in a directory without a registry
-- ``leadership``     leader epochs
-- ``requests``       what each broker has to be told of a decision
-- ``elections``      elections that administrators ask for
-- ``reassignments``  reassignments to other brokers
+- ``planning``       new topics and new partitions: checks, and placement on brokers
+- ``assignment``     assigns replicas to brokers
+- ``adoption``       registers the topics of log directories that have logs but no registry
+- ``leadership``     raises leader epochs
+- ``requests``       the LeaderAndIsr and StopReplica requests that follow from a decision
+- ``elections``      leader elections requested by administrators
+- ``reassignments``  partition reassignments requested by administrators
 
-Services that commit them and see that they are carried out:
+Services that commit decisions and carry them out:
 
-- ``topics``         creating, deleting and growing topics
-- ``configs``        altering and describing configurations
-- ``quotas``         altering and describing client quotas
-- ``producer_ids``   blocks of producer ids
-- ``loggers``        levels of the broker's loggers
+- ``topics``         creates and deletes topics, and adds partitions
+- ``configs``        alters and describes configurations
+- ``quotas``         alters and describes client quotas
+- ``producer_ids``   allocates producer ids
+- ``loggers``        alters and describes the levels of the broker's loggers
 """

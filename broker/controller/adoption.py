@@ -1,4 +1,4 @@
-"""Registering what is found in log directories that have logs but no registry, such as Apache Kafka's. Pure."""
+"""Registers the topics of log directories that have logs but no registry, such as Apache Kafka's. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ KEPT: Mapping[str, str] = {"retention.bytes": "-1", "retention.ms": "-1"}
 
 @dataclass(frozen=True, slots=True)
 class FoundLog:
-    """A log that was found.
+    """A log found in a log directory.
 
     Attributes:
-        topic_id: the id in its directory, None where there is none.
-        latest_epoch: the newest leader epoch of its records, -1 where there is none.
-        was_compacted: whether it was compacted before.
+        topic_id: the topic id in its directory, or None.
+        latest_epoch: the newest leader epoch of its records, or -1.
+        was_compacted: whether it has been compacted.
     """
 
     topic: str
@@ -35,14 +35,18 @@ class FoundLog:
 def adopt(
     state: ClusterState, broker_id: int, found: Iterable[FoundLog], largest_producer_id: int, chance: random.Random
 ) -> list[Operation]:
-    """Register the topics of the logs that were found, led by this broker.
+    """Register the topics of the logs found, led by this broker.
 
-    Their configurations are not known. The broker's defaults would remove records that they were to keep: those that
-    were compacted are compacted, and of the others nothing is removed.
+    Their configurations are unknown, and the broker's defaults might remove records that should be kept. So topics that
+    were compacted are compacted, and nothing is removed from the others.
 
     Args:
-        largest_producer_id: of those that the logs know, -1 for none. One that was given again would let a log take a
-            new producer's records for the old one's, and drop them.
+        state: the registry.
+        broker_id: the id of this broker.
+        found: the logs.
+        largest_producer_id: the largest producer id in the logs, -1 for none. If an id were allocated again, a log
+            would take the new producer's records for duplicates of the old one's, and drop them.
+        chance: makes topic ids.
     """
     topics: dict[str, dict[int, FoundLog]] = {}
     for log in found:

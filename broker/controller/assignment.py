@@ -1,8 +1,8 @@
-"""Which brokers hold which partitions. Pure.
+"""Assigns replicas to brokers. Pure.
 
-Replicas are placed round robin: leaders take turns over the brokers from a start index, and the followers of a
-partition come after its leader at a distance that grows by one each time all brokers had their turn, so that the load
-of a lost broker falls on all others evenly (Kafka's rule for brokers without racks).
+Replicas are placed round robin. Leaders go round the brokers from a start index. The followers of a partition are
+placed after its leader, at a distance that grows by one with each round, so that the load of a lost broker is spread
+evenly over the others (Kafka's rule for brokers without racks).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkalog.protocol.errors import (
 def assign_replicas(
     brokers: Sequence[int], partitions: int, replication_factor: int, start: int, first_partition: int = 0
 ) -> list[tuple[int, ...]]:
-    """Replicas of ``partitions`` new partitions, preferred leader first.
+    """Assign the replicas of ``partitions`` new partitions, preferred leader first.
 
     Raises:
         InvalidPartitionsError: ``partitions`` is not positive.
@@ -48,11 +48,11 @@ def assign_replicas(
 
 
 def check_manual(assignments: dict[int, Sequence[int]], brokers: Sequence[int]) -> list[tuple[int, ...]]:
-    """A manual assignment in partition order.
+    """Check a manual assignment, and return it in the order of partitions.
 
     Raises:
-        InvalidReplicaAssignmentError: partitions are not 0..n-1, a partition has no replica or one twice, factors
-            differ, or a broker is unknown.
+        InvalidReplicaAssignmentError: the partitions are not 0..n-1, a partition has no replicas or one twice, the
+            replication factors differ, or a broker is unknown.
     """
     if sorted(assignments) != list(range(len(assignments))):
         raise InvalidReplicaAssignmentError("partitions should be a consecutive 0-based integer sequence")

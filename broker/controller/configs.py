@@ -1,7 +1,7 @@
-"""Altering and describing configurations of topics, brokers and groups (KIP-226, KIP-339, KIP-848).
+"""Alters and describes the configurations of topics, brokers and groups (KIP-226, KIP-339, KIP-848).
 
-A value's source is, from strongest to weakest: the topic's or the group's override, the broker's dynamic value, the
-dynamic default for all brokers, the broker's file, the declared default.
+A value comes from the first of these sources that has one: the topic's or the group's override, the broker's dynamic
+value, the dynamic default of all brokers, the broker's file, the declared default.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from kafkalog.protocol.errors import (
 
 ALL_BROKERS = ""
 CHECKED_AT_ONCE = 100
-"""Changes that are checked before other requests get their turn."""
+"""The number of changes that are checked before other requests get their turn."""
 ATTEMPTS = 5
-"""Times that the changes of a request are checked; the last time in one turn, so that the registry stays as it is."""
+"""How often the changes of a request are checked. The last check makes no pause, so that the registry cannot change."""
 
 
 class Source(IntEnum):
-    """Where a value comes from; the numbers are those of DescribeConfigs v1+."""
+    """The source of a value; the numbers are those of DescribeConfigs v1+."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -46,7 +46,7 @@ class Source(IntEnum):
 
 
 class ResourceKind(IntEnum):
-    """What has configurations that are kept in the registry; the numbers are those of the protocol."""
+    """The kinds of resources with configurations in the registry; the numbers are those of the protocol."""
 
     TOPIC = 2
     BROKER = 4
@@ -54,7 +54,7 @@ class ResourceKind(IntEnum):
 
     @property
     def resource(self) -> ConfigResource:
-        """The kind by its name in the registry."""
+        """The kind as the registry names it."""
         return ConfigResource[self.name]
 
 
@@ -69,7 +69,7 @@ class Op(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """One key of a resource with its effective value and every place that gives one."""
+    """One key of a resource, with its effective value and all sources that have a value."""
 
     key: ConfigKey
     value: str | None
@@ -89,7 +89,7 @@ class Alteration:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """One resource whose overrides become what ``make`` makes of the present ones. It raises a KafkaError instead."""
+    """A change of one resource: ``make`` returns the new overrides, given the current ones, or raises a KafkaError."""
 
     kind: ResourceKind
     name: str
@@ -97,11 +97,11 @@ class ResourceChange:
 
 
 class _ChangedError(Exception):
-    """The registry has changed since it was looked at."""
+    """The registry has changed since the changes were checked."""
 
 
 def effective_config(static: BrokerConfig, state: ClusterState, broker_id: int) -> BrokerConfig:
-    """The configuration of a broker's file with the dynamic values that ``state`` has for it on top."""
+    """Return the configuration of the broker's file, overridden by the dynamic values in ``state``."""
     dynamic = {**state.broker_config.get(ALL_BROKERS, {}), **state.broker_config.get(str(broker_id), {})}
     return static.with_dynamic(dynamic)
 
@@ -116,13 +116,13 @@ class ConfigController:
         self._broker_id = broker_id
 
     def effective(self, state: ClusterState) -> BrokerConfig:
-        """The broker's configuration with the dynamic values of ``state`` on top."""
+        """Return the broker's configuration, overridden by the dynamic values in ``state``."""
         return effective_config(self._static, state, self._broker_id)
 
     # -- describing
 
     def describe_topic(self, name: str) -> list[Described]:
-        """Every key of the topic.
+        """Describe every key of a topic.
 
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
@@ -141,12 +141,12 @@ class ConfigController:
                 value = overrides[key.name]
                 layers.insert(0, (key.name, key.format(value), Source.TOPIC))
             shown = tuple(layer for layer in layers if not _unset(layer))
-            # What a broker key says in hours is told in the topic key's milliseconds.
+            # The value of a broker key in hours is shown in the topic key's milliseconds.
             result.append(Described(key, key.format(value), layers[0][2], False, shown))
         return result
 
     def describe_broker(self, name: str) -> list[Described]:
-        """Every key of this broker, or with an empty name the dynamic defaults of all brokers.
+        """Describe every key of this broker or, if the name is empty, the dynamic defaults of all brokers.
 
         Raises:
             InvalidRequestError: ``name`` is not this broker's id.
@@ -174,7 +174,7 @@ class ConfigController:
         return result
 
     def describe_group(self, name: str) -> list[Described]:
-        """Every key of a group, whether or not there is such a group.
+        """Describe every key of a group, even if the group does not exist.
 
         Raises:
             InvalidRequestError: the name is empty.
@@ -194,7 +194,7 @@ class ConfigController:
     def _broker_layers(
         self, key: ConfigKey, value: Value, synonym: str | None, state: ClusterState
     ) -> list[tuple[str, str | None, Source]]:
-        """The layers of a topic's key in the broker key ``synonym``, or the declared default ``value``."""
+        """Return the layers of the broker key ``synonym`` of a topic's key, or its declared default ``value``."""
         if synonym is None:
             return [(key.synonyms[0] if key.synonyms else key.name, key.format(value), Source.DEFAULT)]
         return self._server_layers(SERVER_CONFIG[synonym], state)
@@ -218,15 +218,15 @@ class ConfigController:
     # -- altering
 
     def replacement(self, kind: ResourceKind, name: str, config: Mapping[str, str | None]) -> ResourceChange:
-        """AlterConfigs of a resource: ``config`` becomes all of its overrides."""
+        """Make the change of AlterConfigs: ``config`` replaces all overrides of the resource."""
         given = {key: value for key, value in config.items() if value is not None}
         return ResourceChange(kind, name, lambda _: given)
 
     def alteration(self, kind: ResourceKind, name: str, alterations: Sequence[Alteration]) -> ResourceChange:
-        """IncrementalAlterConfigs of a resource; a broker with an empty name stands for all brokers.
+        """Make the change of IncrementalAlterConfigs; a broker with an empty name stands for all brokers.
 
         Raises:
-            InvalidRequestError: a key is there twice, or lacks a value.
+            InvalidRequestError: a key is repeated, or has no value.
         """
         check_alterations(alterations)
         keys, default = {
@@ -243,10 +243,10 @@ class ConfigController:
         return key.format(self._replicas.config[key.name])
 
     async def alter(self, changes: Sequence[ResourceChange], *, validate_only: bool) -> list[Exception | None]:
-        """Carry out the changes that are valid, in one commit; for each None, or why it is not carried out.
+        """Commit all valid changes at once; return None for each, or the error that prevented it.
 
-        Others get their turn while many changes are checked. So the registry may have become another one when they are
-        to be committed, and then they are checked again.
+        Other requests get their turn while many changes are checked. If the registry has changed meanwhile, the changes
+        are checked again.
         """
         for attempt in range(ATTEMPTS):
             seen = self._store.state
@@ -267,7 +267,7 @@ class ConfigController:
     async def _checked(
         self, state: ClusterState, changes: Sequence[ResourceChange], *, pausing: bool
     ) -> tuple[list[Exception | None], list[SetConfig]]:
-        """What is wrong with each change of ``state``, and what the others make of it."""
+        """Check each change against ``state``; return the errors, and the operations of the valid changes."""
         results: list[Exception | None] = []
         wanted: list[SetConfig] = []
         for number, change in enumerate(changes, 1):
@@ -281,7 +281,7 @@ class ConfigController:
         return results, wanted
 
     def _checked_one(self, state: ClusterState, change: ResourceChange) -> SetConfig:
-        """What a change makes of its resource.
+        """Return the operation of a valid change.
 
         Raises:
             UnknownTopicOrPartitionError, InvalidConfigError, InvalidRequestError
@@ -319,7 +319,7 @@ class ConfigController:
             self._replicas.reconfigure_all(self.effective(state), state)
         topics = [each.name for each in changed if each.resource is ConfigResource.TOPIC]
         for number, name in enumerate(topics, 1):
-            # As it is now: others may have changed it meanwhile, or deleted it.
+            # Read again, because another request may have changed or deleted the topic meanwhile.
             topic = self._store.state.topics.get(name)
             if topic is not None:
                 self._replicas.reconfigure(topic)
@@ -347,7 +347,7 @@ def _check_group(name: str) -> None:
 
 
 def _unknown(name: str) -> ConfigKey:
-    """A key of a broker that is not declared. Its value is kept, and shown to nobody."""
+    """Make a key for an undeclared broker configuration. Its value is kept, but never shown."""
     return ConfigKey(name, Type.UNKNOWN, None, "")
 
 
@@ -356,7 +356,7 @@ def _shown(key: ConfigKey, text: str | None) -> str | None:
 
 
 def check_alterations(alterations: Iterable[Alteration]) -> None:
-    """InvalidRequestError for a key that is there twice, and for a value that is missing."""
+    """Raise InvalidRequestError if a key is repeated or a value is missing."""
     seen: set[str] = set()
     for alteration in alterations:
         if alteration.name in seen:
@@ -373,10 +373,14 @@ def _altered(
     keys: ConfigDefinition,
     default: Callable[[ConfigKey], str | None],
 ) -> dict[str, str]:
-    """The values of a ``kind`` of resource, whose ``keys`` are these, once they are altered.
+    """Return the overrides after ``alterations``.
 
     Args:
-        default: the value in force of a key that is not among ``present``.
+        present: the current overrides.
+        alterations: the changes.
+        kind: the kind of the resource.
+        keys: the declared keys of that kind.
+        default: returns the effective value of a key without an override.
 
     Raises:
         InvalidConfigError
@@ -385,7 +389,7 @@ def _altered(
     for alteration in alterations:
         key = keys.get(alteration.name)
         if alteration.op is Op.DELETE:
-            # Of any name, as in Kafka: what is not there is deleted already.
+            # Any name is accepted, as in Kafka: a missing key counts as deleted.
             result.pop(alteration.name, None)
             continue
         if key is None and kind is ResourceKind.BROKER and alteration.op is Op.SET:
@@ -417,7 +421,7 @@ def _check_dynamic(config: Mapping[str, str]) -> None:
     for name, text in config.items():
         key = SERVER_CONFIG.get(name)
         if key is None and name not in STATIC_NO_EFFECT:
-            # Kept without effect, as in Kafka: it may be a plugin's.
+            # Kept without effect, as in Kafka, because it may belong to a plugin.
             continue
         if key is None or key.update is Update.READ_ONLY:
             raise InvalidRequestError(f"Cannot update these configs dynamically: {name}")
@@ -428,6 +432,6 @@ def _check_dynamic(config: Mapping[str, str]) -> None:
 
 
 def _unset(layer: tuple[str, str | None, Source]) -> bool:
-    """Whether a layer is the default of a broker key that has no default or does not exist: Kafka shows neither."""
+    """Return whether a layer is the default of a broker key without a default, or of no key: Kafka hides both."""
     name, _, source = layer
     return source is Source.DEFAULT and (name not in SERVER_CONFIG or SERVER_CONFIG[name].default is None)

@@ -1,8 +1,7 @@
-"""Leader elections that administrators ask for (KIP-183, KIP-460). Pure.
+"""Leader elections requested by administrators (KIP-183, KIP-460). Pure.
 
-The brokers that may lead a partition are its replicas in log directories that are online; on a broker that holds the
-only replica that is one candidate or none. So a partition either has its preferred leader, and needs no election, or
-has no leader and nobody to elect.
+A partition may be led by its replicas in online log directories. With a single replica there is one candidate or none.
+So a partition either has its preferred leader and needs no election, or it has no leader and no candidate.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ TopicPartition = tuple[str, int]
 
 
 class ElectionType(IntEnum):
-    """Who shall be elected."""
+    """The kinds of election."""
 
     PREFERRED = 0
-    """The first replica of the assignment."""
+    """Elect the preferred leader, the first replica of the assignment."""
     UNCLEAN = 1
-    """Any live replica, where none that is in sync is left."""
+    """Elect any live replica if no in-sync replica is left."""
 
     @classmethod
     def parse(cls, code: int) -> ElectionType:
-        """The type of a request's code.
+        """Return the type for a request's code.
 
         Raises:
-            InvalidRequestError: there is none.
+            InvalidRequestError: the code is unknown.
         """
         try:
             return cls(code)
@@ -47,10 +46,12 @@ class ElectionType(IntEnum):
 def elect(
     state: ClusterState, kind: ElectionType, is_online: Callable[[str, int], bool]
 ) -> dict[TopicPartition, KafkaError]:
-    """What keeps each partition of the cluster from being given a leader, but for those that need no election.
+    """Return the error of the election of each partition of the cluster, except those that need no election.
 
     Args:
-        is_online: whether the partition's log can be used.
+        state: the registry.
+        kind: the kind of election.
+        is_online: returns whether a partition's log can be used.
     """
     every = [(name, index) for name, topic in state.topics.items() for index in range(len(topic.partitions))]
     judged = {key: judge(state, key, kind, is_online) for key in every}
@@ -60,7 +61,7 @@ def elect(
 def judge(
     state: ClusterState, key: TopicPartition, kind: ElectionType, is_online: Callable[[str, int], bool]
 ) -> KafkaError:
-    """What keeps a partition from being given a leader."""
+    """Return the error of the election of one partition."""
     name, index = key
     topic = state.topics.get(name)
     if topic is None or not 0 <= index < len(topic.partitions):

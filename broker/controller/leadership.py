@@ -1,4 +1,4 @@
-"""Who leads from when on: leader epochs. Pure; states of the registry in, operations out."""
+"""Raises leader epochs. Pure: turns a state of the registry into operations."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from broker.metadata.operations import ChangePartitions
 
 
 def new_epochs(state: ClusterState, partitions: Set[tuple[str, int]]) -> list[ChangePartitions]:
-    """Elect the same leaders again for these (topic, partition): each begins a new epoch.
+    """Re-elect the leaders of these (topic, partition), each with a new epoch.
 
-    As Kafka's controller does for the partitions of a broker that comes back (KIP-101, KIP-320).
+    Kafka's controller does the same for the partitions of a broker that returns (KIP-101, KIP-320).
     """
     operations = []
     for topic in state.topics.values():

@@ -1,7 +1,7 @@
-"""Levels of the broker's loggers (KIP-412): read and set while it runs, gone when it ends.
+"""Levels of the broker's loggers (KIP-412). They can be read and set while it runs, and are not stored.
 
-A logger without a level of its own has that of the nearest one above it by name that has one, ``root`` at last. Levels
-go by Kafka's names; Python has no TRACE, which is what is finer than DEBUG here.
+A logger without its own level inherits that of the nearest ancestor with one, or of ``root``. Levels have Kafka's
+names. Python has no TRACE; here it stands for every level below DEBUG.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ LEVELS = {
     "DEBUG": logging.DEBUG,
     "TRACE": TRACE,
 }
-"""From the least to the most that is logged."""
+"""The levels by Kafka's names, the least verbose first."""
 
 logger = logging.getLogger("kafkalog.broker")
 
 
 def level_name(level: int) -> str:
-    """What Kafka calls the level at which a logger logs all that one of Python's at ``level`` does, and least else."""
+    """Return Kafka's name of the least verbose level that includes everything a Python logger logs at ``level``."""
     return next((name for name, value in LEVELS.items() if level >= value), "TRACE")
 
 
 class LoggerController:
-    """The loggers of this process, those that something has asked for by name so far."""
+    """Alter and describe the loggers that exist in this process."""
 
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
 
     def describe(self, broker: str) -> dict[str, str]:
-        """Every logger by name with its level, inherited or its own.
+        """Return the level, inherited or its own, of every logger by name.
 
         Raises:
             InvalidRequestError: ``broker`` is not this broker's id.
@@ -47,12 +47,12 @@ class LoggerController:
         if not broker:
             raise InvalidRequestError("Broker id must not be empty")
         self._check_broker(broker)
-        # A copy: other threads may ask for loggers meanwhile.
+        # Copied, because other threads may create loggers meanwhile.
         names = [name for name, each in logging.root.manager.loggerDict.copy().items() if _is_logger(each)]
         return {name: level_name(logging.getLogger(name).getEffectiveLevel()) for name in sorted({*names, ROOT})}
 
     def alter(self, broker: str, alterations: Sequence[Alteration], *, validate_only: bool) -> None:
-        """Set levels, or with DELETE have loggers inherit them again. All of that or nothing.
+        """Set levels; DELETE makes a logger inherit its level again. Apply all alterations, or none.
 
         Raises:
             InvalidRequestError: ``broker`` is not this broker's id, an operation is not for loggers, or ROOT would be
@@ -82,7 +82,7 @@ class LoggerController:
 
 
 def _is_logger(found: object) -> bool:
-    """Whether it is a logger, and not the place of one that only those below it have been asked for."""
+    """Return whether an entry is a logger, not the placeholder of a parent that nobody has requested."""
     return isinstance(found, logging.Logger)
 
 

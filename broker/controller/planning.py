@@ -1,6 +1,6 @@
-"""What topics become when they are created or grow: names checked, partitions assigned to brokers. Pure.
+"""Plans new topics and new partitions: checks names and assigns partitions to brokers. Pure.
 
-Checks are made in the order of Apache Kafka's ``AdminZkClient`` and ``ZkAdminManager``.
+The checks have the order of Apache Kafka's ``AdminZkClient`` and ``ZkAdminManager``.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from kafkalog.storage.topics import MAX_TOPIC_NAME, has_legal_characters
 
 UNSET = -1
 MAX_PARTITIONS_PER_REQUEST = 10_000
-"""New partitions that one request may ask for, as in Apache Kafka's own controller."""
+"""The number of new partitions that one request may create, as in Apache Kafka's own controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 takes the broker's default; ``assignments`` (partition to brokers) excludes both."""
+    """A topic to create; -1 is the broker's default, and ``assignments`` (partition to brokers) excludes both."""
 
     name: str
     partitions: int = UNSET
@@ -49,10 +49,9 @@ class Placement:
 
     Attributes:
         brokers: the live brokers.
-        partitions: how many a topic has whose creation does not say.
-        replication_factor: replicas of each, where the creation does not say.
+        partitions: the default number of partitions. replication_factor: the default replication factor.
         controller_epoch: the epoch of the controller that decides.
-        random: draws the broker that leads a topic's first partition, and the topic's id.
+        random: chooses the broker that leads a topic's first partition, and the topic's id.
     """
 
     brokers: Sequence[int]
@@ -67,10 +66,10 @@ class Placement:
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse names that would make no directory (KIP-4's rules).
+    """Refuse names that cannot be part of a directory's name (KIP-4's rules).
 
     Raises:
-        InvalidTopicError: the name is empty, ``.`` or ``..``, too long, or has other characters than a-zA-Z0-9._-
+        InvalidTopicError: the name is empty, ``.`` or ``..``, too long, or has characters other than a-zA-Z0-9._-
     """
     if not name:
         raise InvalidTopicError("Topic name is invalid: the empty string is not allowed")
@@ -88,7 +87,7 @@ def check_topic_name(name: str) -> None:
 
 
 class TopicPlan:
-    """The topics of one creation, each checked against the registry and those that were added before it."""
+    """The topics of one creation, each checked against the registry and the topics added before it."""
 
     def __init__(self, state: ClusterState, placement: Placement) -> None:
         self._state = state
@@ -99,10 +98,10 @@ class TopicPlan:
         self.topics: dict[str, TopicState] = {}
 
     def plan(self, topic: NewTopic) -> TopicState:
-        """Plan a topic, without adding it.
+        """Plan a topic without adding it.
 
         Raises:
-            KafkaError: it cannot be created.
+            KafkaError: the topic cannot be created.
         """
         _check_room(max(topic.partitions, len(topic.assignments), 1), self._room)
         check_topic_name(topic.name)
@@ -123,7 +122,7 @@ class TopicPlan:
         return TopicState(topic.name, new_topic_id(self._ids, self._placement.random), partitions, config)
 
     def add(self, topic: TopicState) -> None:
-        """Have later ones take account of a planned topic."""
+        """Add a planned topic, so that later ones are checked against it."""
         self.topics[topic.name] = topic
         self._ids.add(topic.topic_id)
         self._room -= len(topic.partitions)
@@ -131,11 +130,11 @@ class TopicPlan:
             self._folded[_fold(topic.name)] = topic.name
 
     def check_vacant(self, name: str) -> None:
-        """Refuse a name that is taken, or whose metrics' names are: ``.`` and ``_`` are one character there.
+        """Refuse a name that exists, or collides with an existing one in metrics, where ``.`` and ``_`` are equal.
 
         Raises:
-            TopicAlreadyExistsError: there is a topic of that name.
-            InvalidTopicError: there is one of the same name in metrics.
+            TopicAlreadyExistsError: a topic of that name exists.
+            InvalidTopicError: a topic with the same name in metrics exists.
         """
         if name in self._state.topics or name in self.topics:
             raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
@@ -160,7 +159,7 @@ class TopicPlan:
 def creations(
     state: ClusterState, placement: Placement, planned: Iterable[TopicState]
 ) -> tuple[list[CreateTopic], dict[str, KafkaError]]:
-    """Create those of the planned topics whose names are still vacant; the errors of the others, by name."""
+    """Create the planned topics whose names are still free; return also the errors of the others, by name."""
     plan = TopicPlan(state, placement)
     refused: dict[str, KafkaError] = {}
     for topic in planned:
@@ -174,7 +173,7 @@ def creations(
 
 
 def deletions(state: ClusterState, wanted: Mapping[str, uuid.UUID]) -> list[DeleteTopic]:
-    """Delete those of the topics, ids by name, that are still there."""
+    """Delete the topics, given as ids by name, that still exist."""
     present = ((name, state.topics.get(name)) for name in wanted)
     return [
         DeleteTopic(name, topic.topic_id)
@@ -190,8 +189,8 @@ def growth(
 
     Raises:
         InvalidPartitionsError: ``count`` is not above the present number.
-        PolicyViolationError: more than MAX_PARTITIONS_PER_REQUEST would be made.
-        InvalidReplicaAssignmentError: ``assignments`` does not fit.
+        PolicyViolationError: more than MAX_PARTITIONS_PER_REQUEST would be created. InvalidReplicaAssignmentError:
+            ``assignments`` is invalid.
     """
     present = len(topic.partitions)
     if count < present:
@@ -209,7 +208,7 @@ def growth(
             )
         replicas = check_manual(dict(enumerate(assignments)), placement.brokers)
     else:
-        # The leaders go on round robin from the preferred one of the first partition, or the next that is alive.
+        # Continue round robin from the preferred leader of the first partition, or from the next live broker.
         first = topic.partitions[0].replicas
         start = next((at for at, broker in enumerate(sorted(placement.brokers)) if broker >= first[0]), 0)
         replicas = assign_replicas(placement.brokers, added, len(first), start, present)

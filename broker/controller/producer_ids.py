@@ -8,9 +8,9 @@ from kafkalog.protocol.errors import KafkaStorageError
 
 
 class ProducerIds:
-    """Ids that are never given twice, also over restarts.
+    """Allocate ids that are never allocated twice, even after a restart.
 
-    Ids are taken from the registry in blocks, so that most requests cost no write.
+    Ids are reserved in the registry in blocks, so that most allocations need no write.
     """
 
     BLOCK = 1000
@@ -22,7 +22,7 @@ class ProducerIds:
         self._least = 0
 
     async def allocate(self) -> int:
-        """A fresh producer id.
+        """Allocate a producer id.
 
         Raises:
             KafkaStorageError: a new block could not be stored.
@@ -34,17 +34,17 @@ class ProducerIds:
                 )
             except OSError as error:
                 raise KafkaStorageError(f"No producer id can be allocated: {error}") from error
-            # A concurrent caller may have taken its block already; the newer one serves both.
+            # A concurrent caller may have reserved its block already; the newer block serves both.
             self._end = state.next_producer_id
             self._next = max(self._end - self.BLOCK, self._least)
         self._next += 1
         return self._next - 1
 
     async def reserve(self, largest: int) -> None:
-        """Give neither ``largest`` nor a smaller id from now on: they were found in use.
+        """Stop allocating ``largest`` and smaller ids, because they were found in use.
 
         Raises:
-            KafkaStorageError: this could not be stored; it holds until the next start all the same.
+            KafkaStorageError: this could not be stored; it still applies until the next start.
         """
         self._least = max(self._least, largest + 1)
         self._next = max(self._next, self._least)

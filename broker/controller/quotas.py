@@ -20,25 +20,25 @@ from kafkalog.protocol.errors import InvalidRequestError, KafkaError, KafkaStora
 logger = logging.getLogger("kafkalog.broker.controller")
 
 Changes = dict[str, float | None]
-"""Values by key, None to remove one."""
+"""The new values by key; None removes the key."""
 MAX_ALTERATIONS = 10_000
 """Entities that one request may alter, as in Apache Kafka's own controller."""
 CHECKED_AT_ONCE = 500
-"""Alterations that are checked before other requests get their turn."""
+"""The number of alterations that are checked before other requests get their turn."""
 MAX_UNKNOWN_HOSTS = 20
-"""Hosts whose addresses have to be looked up that one request may name."""
+"""The number of hosts in one request whose addresses may have to be looked up."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaAlteration:
-    """Changes of one entity, named by ``parts`` of (type, name): values by key, None to remove one."""
+    """Changes of one entity, which ``parts`` name by (type, name); a change to None removes the key."""
 
     parts: Sequence[tuple[str, str | None]]
     changes: Sequence[tuple[str, float | None]]
 
 
 class QuotaController:
-    """See the module. Puts what the registry says in force."""
+    """See the module. Also puts the registered quotas into force."""
 
     def __init__(self, network: Network, store: MetadataStore, quotas: ClientQuotas, rates: ConnectionRates) -> None:
         self._store = store
@@ -46,10 +46,10 @@ class QuotaController:
         self._rates = rates
         self._network = network
         self._addresses: dict[str, str] = {}
-        """Of hosts that quotas name."""
+        """The addresses of the hosts named by quotas."""
 
     async def look_up_hosts(self) -> None:
-        """Find the addresses of hosts that quotas name, and put those quotas in force, too."""
+        """Look up the addresses of the hosts named by quotas, and put these quotas into force."""
         hosts = self._hosts()
         if not hosts:
             return
@@ -59,7 +59,7 @@ class QuotaController:
         self.install()
 
     def install(self) -> None:
-        """Put the registered quotas in force, but for those of hosts whose addresses are not known yet."""
+        """Put the registered quotas into force, except those of hosts whose addresses are not known yet."""
         quotas = self._store.state.client_quotas
         hosts = self._hosts()
         self._addresses = {host: address for host, address in self._addresses.items() if host in hosts}
@@ -67,14 +67,14 @@ class QuotaController:
         self._rates.update(quotas, self._addresses)
 
     def _hosts(self) -> set[str]:
-        """The names of hosts, not addresses, that there are quotas of."""
+        """Return the host names (not addresses) that have quotas."""
         names = (entity.address for entity in self._store.state.client_quotas)
         return {name for name in names if name is not None and not is_address(name)}
 
     def describe(
         self, components: Iterable[tuple[str, int, str | None]], *, strict: bool
     ) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
-        """The entities that a filter of (type, match, name) names (`quota_filter`), with their values by key.
+        """Return the entities that a filter of (type, match, name) matches (`quota_filter`), with their values by key.
 
         Raises:
             InvalidRequestError, UnsupportedVersionError
@@ -83,7 +83,7 @@ class QuotaController:
         return [(entity, values) for entity, values in self._store.state.client_quotas.items() if names(entity)]
 
     async def alter(self, alterations: Sequence[QuotaAlteration], *, validate_only: bool) -> list[KafkaError | None]:
-        """Carry out the alterations that are valid, in one commit; for each None, or why it is not carried out."""
+        """Commit all valid alterations at once; return None for each, or the error that prevented it."""
         if len(alterations) > MAX_ALTERATIONS:
             text = "Unable to perform excessively large batch operation: a request may alter at most"
             return [PolicyViolationError(f"{text} {MAX_ALTERATIONS} entities.")] * len(alterations)
@@ -118,9 +118,9 @@ class QuotaController:
     async def _check_hosts(
         self, valid: dict[QuotaEntity, tuple[int, Changes]], results: list[KafkaError | None]
     ) -> dict[str, str]:
-        """Take out of ``valid`` what sets a quota of a host without an address; the addresses that were found.
+        """Remove from ``valid`` alterations of hosts that have no address; return the addresses found.
 
-        A host that has quotas already is not asked for again.
+        Hosts that already have quotas are not looked up again.
         """
         known = self._hosts()
         unknown = {
@@ -151,7 +151,7 @@ def _altered(state: ClusterState, valid: Mapping[QuotaEntity, tuple[int, Changes
 
 
 def _told(valid: Mapping[QuotaEntity, tuple[int, Changes]]) -> str:
-    """The alterations in words, the first of many."""
+    """Describe the alterations for the log; only the first few if there are many."""
     first = [f"{entity} {changes}" for entity, (_, changes) in itertools.islice(valid.items(), 5)]
     return "; ".join(first) + (f"; and {len(valid) - 5} more" if len(valid) > 5 else "")
 

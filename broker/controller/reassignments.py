@@ -1,7 +1,7 @@
-"""Reassignments of partitions to other brokers (KIP-455). Pure.
+"""Partition reassignments requested by administrators (KIP-455). Pure.
 
-Where every broker of the cluster is this one, a partition can be assigned to the brokers that it has, and to no others:
-such a reassignment has nothing to copy and is complete at once. So none is ever under way.
+In a cluster of one broker, a partition can be assigned only to the broker that it has. Such a reassignment has nothing
+to copy and is complete at once, so none is ever in progress.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ TopicPartition = tuple[str, int]
 def judge_reassignment(
     state: ClusterState, key: TopicPartition, replicas: Sequence[int] | None, brokers: Sequence[int]
 ) -> KafkaError | None:
-    """What is wrong with the replicas that are wanted for a partition; None where it is assigned to them.
+    """Return the error of a requested reassignment; None if the partition is assigned to ``replicas``.
 
-    None in place of replicas cancels a reassignment under way. Checks are made in the order of Kafka's controller: a
-    bad list of replicas is told before an unknown partition.
+    ``replicas`` of None cancels a reassignment in progress. The checks have the order of Kafka's controller: an invalid
+    list of replicas is reported before an unknown partition.
 
     Args:
-        brokers: those that are alive.
+        state: the registry.
+        key: topic and partition.
+        replicas: the requested replicas, or None.
+        brokers: the live brokers.
     """
     if replicas is None:
         return NoReassignmentInProgressError()

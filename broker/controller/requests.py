@@ -1,8 +1,8 @@
-"""What a controller tells the brokers once its decision is committed. Pure: operations in, requests out.
+"""The requests that a controller sends to brokers after committing a decision. Pure: turns operations into requests.
 
-A partition that is new, or has another leader, ISR or assignment, is told to each of its replicas (LeaderAndIsr); one
-that is deleted, or no longer assigned to a broker, is taken from it (StopReplica). A broker carries them out by its
-`replica.applier.ReplicaApplier`, whichever way they come to it.
+Each replica of a partition that is new, or has another leader, ISR or assignment, gets a LeaderAndIsr. A broker that
+holds a partition that is deleted, or no longer assigned to it, gets a StopReplica. Brokers carry both out by
+`replica.applier.ReplicaApplier`, whether they arrive by a call or over the network.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ControlRequests:
 
 
 def requests_for(before: ClusterState, operations: Iterable[Operation]) -> dict[int, ControlRequests]:
-    """Find what each broker has to be told of ``operations``, which were decided upon ``before``."""
+    """Return the requests to each broker for ``operations``, which were decided on the state ``before``."""
     found: dict[int, ControlRequests] = {}
 
     def of(broker_id: int) -> ControlRequests:
@@ -40,7 +40,7 @@ def requests_for(before: ClusterState, operations: Iterable[Operation]) -> dict[
 
 
 def roles_of(state: ClusterState, broker_id: int) -> list[LeaderAndIsr]:
-    """List the roles that a broker has, as a controller tells them to a broker that has just started."""
+    """List the roles of a broker, as a controller sends them to a broker that has just started."""
     return [
         LeaderAndIsr(topic.name, topic.topic_id, index, partition)
         for topic in state.topics.values()

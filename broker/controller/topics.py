@@ -1,8 +1,7 @@
-"""Creating, deleting and growing topics: requests of clients become changes of the registry, and these reach the logs.
+"""Creates and deletes topics and adds partitions: commits the change to the registry, then applies it to the logs.
 
-A change is planned against the state that is known, decided against the newest one, committed, and only then carried
-out on the logs. A crash between the two is repaired at start-up, which makes the logs that the registry names and
-removes those that it says are being deleted.
+A change is planned with the known state, decided with the newest one, committed, and only then applied to the logs.
+After a crash in between, the next start creates the missing logs and removes those that are marked as being deleted.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from kafkalog.protocol.errors import (
 logger = logging.getLogger("kafkalog.broker.controller")
 
 PLANNED_AT_ONCE = 250
-"""Topics that are checked before other requests get their turn."""
+"""The number of topics that are checked before other requests get their turn."""
 
 Admit = Callable[[int], None]
-"""Asked before so many partitions are created or deleted; raises ThrottlingQuotaExceededError where it may not be."""
+"""Called with the number of partitions to be created or deleted; raises ThrottlingQuotaExceededError to refuse."""
 
 
 def _admit_all(partitions: int) -> None:
-    """Admit everything: no quota holds for this."""
+    """Admit everything, because no quota applies."""
 
 
 def _refusal(admit: Admit, partitions: int) -> KafkaError | None:
@@ -54,7 +53,7 @@ class TopicController:
     """See the module.
 
     Attributes:
-        on_deleted: called with the name of each topic that was deleted, once its partitions are served no more.
+        on_deleted: functions that are called with the name of each deleted topic, once its partitions are not served.
     """
 
     def __init__(
@@ -68,11 +67,11 @@ class TopicController:
 
     @property
     def brokers(self) -> tuple[int, ...]:
-        """Brokers that replicas are assigned to."""
+        """The brokers that replicas can be assigned to."""
         return self._cache.alive_ids()
 
     def state(self, name: str) -> TopicState | None:
-        """The topic as it is known here, or None."""
+        """Return the topic as this broker knows it, or None."""
         return self._cache.topic(name)
 
     def _placement(self) -> Placement:
@@ -90,9 +89,9 @@ class TopicController:
     async def create(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, admit: Admit = _admit_all
     ) -> dict[str, TopicState | KafkaError]:
-        """Create topics in one commit; for each its state, or the error that kept it from being made.
+        """Create topics in one commit; return for each its state, or the error that prevented its creation.
 
-        KafkaStorageError is the error of those that could not be stored.
+        The error is KafkaStorageError if the commit could not be stored.
         """
         placement = self._placement()
         plan = TopicPlan(self._cache.image, placement)
@@ -133,9 +132,9 @@ class TopicController:
     async def _host(
         self, name: str, topic_id: uuid.UUID, state: ClusterState, operation: CreateTopic | AddPartitions
     ) -> None:
-        """Have this broker take its roles in new partitions, unless their topic was deleted meanwhile.
+        """Take this broker's roles in new partitions, unless their topic has been deleted since.
 
-        A topic at a time: requests of others that come meanwhile take their turn between two of them.
+        Called for one topic at a time, so that other requests get their turn in between.
         """
         registered = self._cache.topic(name)
         if registered is None or registered.topic_id != topic_id:
@@ -158,10 +157,9 @@ class TopicController:
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
             InvalidPartitionsError: ``count`` is not above the present number.
-            PolicyViolationError: more than MAX_PARTITIONS_PER_REQUEST would be made.
-            InvalidReplicaAssignmentError: ``assignments`` does not fit.
-            ThrottlingQuotaExceededError: ``admit`` says so.
-            KafkaStorageError: it could not be stored.
+            PolicyViolationError: more than MAX_PARTITIONS_PER_REQUEST would be created. InvalidReplicaAssignmentError:
+                ``assignments`` is invalid. ThrottlingQuotaExceededError: ``admit`` raised it. KafkaStorageError: the
+                commit could not be stored.
         """
         placement = self._placement()
 
@@ -187,7 +185,7 @@ class TopicController:
     # -- deleting
 
     async def delete(self, names: Sequence[str], *, admit: Admit = _admit_all) -> dict[str, KafkaError | None]:
-        """Delete topics in one commit; for each None, or the error: KafkaStorageError when it cannot be stored."""
+        """Delete topics in one commit; return None or the error for each (KafkaStorageError if it cannot be stored)."""
         results: dict[str, KafkaError | None] = {}
         wanted: dict[str, uuid.UUID] = {}
         for number, name in enumerate(names, 1):
@@ -215,16 +213,16 @@ class TopicController:
         except KafkaStorageError as error:
             return {name: result or error for name, result in results.items()}
         for name in wanted.keys() - {operation.name for operation in gone}:
-            # Another request has deleted it meanwhile.
+            # Another request has deleted the topic meanwhile.
             results[name] = UnknownTopicOrPartitionError()
         if gone:
             await self._remove(before, gone)
         return results
 
     async def _remove(self, before: ClusterState, gone: Sequence[DeleteTopic]) -> None:
-        """Have this broker take the logs of deleted topics out of service, in one request.
+        """Take the logs of deleted topics out of service on this broker, in one request.
 
-        A topic of the same name that is created meanwhile takes its turn after all of them.
+        If a topic of the same name is created meanwhile, its request is applied after this one.
         """
         requests = requests_for(before, gone).get(self._replicas.broker_id, ControlRequests())
         results = await self._applier.stop_replica(before.controller_epoch, requests.stop_replica)
@@ -232,7 +230,7 @@ class TopicController:
             logger.info("deleted topic %s", operation.name)
             for listener in self.on_deleted:
                 listener(operation.name)
-        # A log directory that is offline may hold some of their logs: the start that finds it again removes them.
+        # An offline log directory may hold some of their logs. The next start with that directory removes them.
         failed = {topic for (topic, _), code in results.items() if code is not ErrorCode.NONE}
         removed = frozenset(operation.topic_id for operation in gone if operation.name not in failed)
         if removed and not self._replicas.logs.offline_dirs:
@@ -242,7 +240,7 @@ class TopicController:
         try:
             await self._commit(lambda state: [ForgetDeleted(removed)] if removed & state.deleting else [])
         except KafkaStorageError:
-            # They are deleted all the same; the next start finds nothing left to do.
+            # The topics are deleted anyway, and the next start will forget them.
             return
 
     async def _commit(self, decide: Decision) -> ClusterState:

@@ -1,8 +1,8 @@
-"""Giving back the memory that loading compiled kernels leaves resident.
+"""Gives back the memory that loading compiled kernels leaves resident.
 
-Taking the kernels from numba's cache runs through some 80 MB of LLVM's code and constants once. Those pages are the
-file's, mapped read-only; the kernel would drop them under pressure, and here it is told at once that they are no longer
-wanted. A page that is wanted after all is read from the file again.
+Loading the kernels from numba's cache touches some 80 MB of LLVM's code and constants once. Those pages belong to the
+library's file and are mapped read-only. The operating system would drop them under memory pressure; `release` tells it
+to drop them now. A page that is needed later is read from the file again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \S+ *(.*)")
 
 
 def release() -> int:
-    """Drop the resident pages of LLVM's code and constants; returns the bytes that were told. Linux only, else 0."""
+    """Drop the resident pages of LLVM's code and constants; return the size of the ranges dropped (0 if not Linux)."""
     if not sys.platform.startswith("linux"):
         return 0
     try:
@@ -36,9 +36,9 @@ def release() -> int:
 
 
 def _unchanged(maps: str) -> Iterator[tuple[int, int]]:
-    """Mappings of the library that cannot be written and never were: their pages are as in the file.
+    """Yield the mappings of the library that are read-only and unchanged, so that their pages equal the file's.
 
-    Relocated data cannot be written either, once it has been relocated; its pages are the process's own, anonymous.
+    Relocated data is also read-only after relocation, but its pages are anonymous and belong to the process.
     """
     found: tuple[int, int] | None = None
     for line in maps.splitlines():

@@ -1,8 +1,8 @@
-"""Whether bytes of a file are in memory, and getting them there.
+"""Checks whether bytes of a file are in the page cache, and reads them into it.
 
-A read of pages that are not in the page cache waits for the disk, be it by ``pread``, ``sendfile`` or a map, and with
-it would wait the event loop and every client on it. So the loop asks first, and has a worker thread read what is
-missing (docs/architecture.md, decision 3).
+Reading pages that are not in the page cache, by ``pread``, ``sendfile`` or a memory map, waits for the disk. On the
+event loop, every client would wait with it. So the loop checks first, and a worker thread reads what is missing
+(docs/architecture.md, decision 3).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _CANNOT_TELL = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 _PIECE = 1 << 20
 _SMALL_WINDOW = 1 << 20
-"""Where the kernel reads no further ahead than this (128 KiB unless told otherwise), it is told what will be wanted."""
+"""If the kernel's read-ahead (128 KiB by default) is smaller than this, `read_in` announces the range to the kernel."""
 _REFUSED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 _KERNEL_PIECE = 128 << 10
 _STEP = 128 << 10
-"""The kernel reads ahead in stretches of so many bytes, and more where a file is read on and on."""
+"""The kernel reads ahead at least this many bytes, and more for sequential reads."""
 
 
 class _Scratch(threading.local):
-    """A buffer a thread: nobody looks at what is read in, and fresh memory for each piece costs more than the copy."""
+    """A buffer for each thread. Its contents are never used, and new memory for each read costs more than the copy."""
 
     def __init__(self) -> None:
         self.buffer = bytearray(0)
@@ -35,10 +35,10 @@ _scratch = _Scratch()
 
 
 def resident(fd: int, position: int, length: int) -> bool:
-    """Whether the bytes can be read without waiting for the disk.
+    """Return whether the bytes can be read without waiting for the disk.
 
-    Looked at are the first, the last, and one of each stretch that the kernel reads ahead. True where the system cannot
-    tell: macOS, and file systems without RWF_NOWAIT.
+    Checks the first byte, the last, and one in each range of `_STEP` bytes. Returns True if the system cannot tell: on
+    macOS, and on file systems without RWF_NOWAIT.
     """
     if not _NOWAIT or length <= 0:
         return True
@@ -56,9 +56,9 @@ def resident(fd: int, position: int, length: int) -> bool:
 
 
 def file_resident(path: str, length: int | None = None) -> bool:
-    """`resident` for every page of the first ``length`` bytes of a small file, all by default; it is read for it.
+    """Return whether all of the first ``length`` bytes of a small file (default: the whole file) are in memory.
 
-    True for a file that cannot be opened: who reads it learns why.
+    The check reads them. Returns True for a file that cannot be opened, because reading it will report the error.
     """
     if not _NOWAIT:
         return True
@@ -85,10 +85,10 @@ def file_resident(path: str, length: int | None = None) -> bool:
 
 
 def pread_resident(fd: int, length: int, position: int) -> bytes:
-    """What ``os.pread`` gives, if the disk is not needed for it; it may be less than there is.
+    """Read like ``os.pread``, but only from the page cache; the result may be shorter than requested.
 
     Raises:
-        BlockingIOError: the disk is needed.
+        BlockingIOError: the bytes are not in the page cache.
         OSError: the disk failed.
     """
     if _NOWAIT:
@@ -104,14 +104,14 @@ def pread_resident(fd: int, length: int, position: int) -> bytes:
 
 
 def read_in(fd: int, position: int, length: int) -> None:
-    """Have the bytes read into the page cache. Blocks: for a worker's thread.
+    """Read the bytes into the page cache. Blocks; call it on a worker's thread.
 
     Raises:
         OSError: the disk failed.
     """
     end = position + length
     if hasattr(os, "posix_fadvise") and _kernel_window(os.fstat(fd).st_dev) < _SMALL_WINDOW:
-        # In pieces, for of each no more than the device's optimal size is read.
+        # In pieces, because the kernel reads at most the device's optimal size for each call.
         for at in range(position, end, _KERNEL_PIECE):
             os.posix_fadvise(fd, at, min(_KERNEL_PIECE, end - at), os.POSIX_FADV_WILLNEED)
     sink = _sink()
@@ -137,8 +137,9 @@ def read_in(fd: int, position: int, length: int) -> None:
 
 @cache
 def _sink() -> int:
-    """/dev/null, for ``sendfile``: pages are read and not copied, at a tenth of a read's processor time. -1 where
-    ``sendfile`` goes to sockets only.
+    """Open /dev/null as a target of ``sendfile``; -1 if ``sendfile`` can only send to sockets.
+
+    Sending pages there reads them without a copy, at a tenth of the processor time of a read.
     """
     if not sys.platform.startswith("linux"):
         return -1
@@ -150,7 +151,7 @@ def _sink() -> int:
 
 @cache
 def _kernel_window(device: int) -> int:
-    """Bytes that the kernel reads ahead on a device; 0 if it does not tell."""
+    """Return how many bytes the kernel reads ahead on a device; 0 if unknown."""
     try:
         with open(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb", "rb") as file:
             return int(file.read()) << 10
@@ -159,7 +160,7 @@ def _kernel_window(device: int) -> int:
 
 
 def read_in_file(path: str) -> None:
-    """`read_in` of a whole file; one that is gone is no error.
+    """Read a whole file into the page cache; do nothing if it no longer exists.
 
     Raises:
         OSError: the disk failed.

@@ -1,7 +1,7 @@
-"""Threads that do what would block the event loop: their interface, and the one that is threads of this process.
+"""Workers for work that would block the event loop: the interface, and its implementation by threads.
 
-Long work on a worker (a cleaning, a move) changes state on the event loop and keeps to a rate. It does both through
-its `Workers`, so that a simulator decides when the work goes on.
+Long work on a worker (a cleaning, a move) has to change state on the event loop and to keep to a rate. It does both
+through its `Workers`, so that a simulator can decide when the work continues.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Ts = TypeVarTuple("Ts")
 
 
 LOOP_CHECK_S = 1.0
-"""How often a worker that waits for the event loop looks whether the loop has been closed."""
+"""How often a worker that waits for the event loop checks whether the loop has been closed."""
 
 
 class LoopClosedError(Exception):
@@ -25,19 +25,19 @@ class LoopClosedError(Exception):
 
 
 class Workers(Protocol):
-    """Threads that do what would block the event loop.
+    """Runs work that would block the event loop.
 
-    ``run``, ``pool`` and ``close`` are called on the loop's thread, ``on_loop`` and ``sleep`` by work on a worker.
+    Call ``run``, ``pool`` and ``close`` on the loop's thread. Work on a worker calls ``on_loop`` and ``sleep``.
     """
 
     def run(self, work: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Call ``work(*args)`` on a worker; the future, which belongs to the event loop, gets its result or error."""
+        """Call ``work(*args)`` on a worker; return a future of the event loop that gets its result or error."""
 
     def pool(self, threads: int, name: str) -> Workers:
-        """Make a separate set of so many workers, whose work does not hold up this one's."""
+        """Make a separate pool of ``threads`` workers, whose work does not delay the work of this one."""
 
     def close(self, *, wait: bool) -> None:
-        """Take no more work; with ``wait``, return once all of it is done."""
+        """Accept no more work; with ``wait``, return when all work is done."""
 
     def on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the event loop, wait for it, and return its result or raise its error.
@@ -47,21 +47,21 @@ class Workers(Protocol):
         """
 
     def sleep(self, seconds: float) -> None:
-        """Hold the calling work up for so long."""
+        """Block the calling work for ``seconds``."""
 
 
 class ThreadWorkers:
-    """Workers that are threads of this process.
+    """Run work on threads of this process.
 
     Args:
-        threads: how many there are at most.
-        name: what their names begin with.
+        threads: the largest number of threads.
+        name: the prefix of their names.
     """
 
     def __init__(self, threads: int, name: str = "kafkalog-worker") -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The loop that has given these workers work."""
+        """The event loop from which `run` was called."""
 
     def run(self, work: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         self._loop = asyncio.get_running_loop()
@@ -86,7 +86,7 @@ class ThreadWorkers:
 
 
 class WorkerShare:
-    """At most so many of a set of workers, in the order of asking: the others stay free for shorter work."""
+    """Use at most ``limit`` workers of a pool at a time, in the order of calls, so that others stay free."""
 
     def __init__(self, workers: Workers, limit: int) -> None:
         self._workers = workers
