@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker.api.context import Broker
 from broker.api.fetch_session import FetchSessionCache
 from broker.api.large import CHECKED_AT_ONCE, Few, FullCollections, Lanes, Turns, release
@@ -29,13 +31,19 @@ def assemble(
     cache: MetadataCache,
     replicas: ReplicaManager,
     applier: ReplicaApplier,
+    *,
+    log_starts_changed: Callable[[], None] = lambda: None,
 ) -> Broker:
     """Make the parts that serve requests over the partitions that ``replicas`` hosts.
 
     Args:
-        config: the configuration of the broker's file, without dynamic values. broker_id: the id of this broker. store:
-            the store to which this broker's controller commits its decisions. cache: the broker's view of the cluster.
-            replicas: the partitions. applier: applies the controller's decisions to the partitions of ``replicas``.
+        config: the configuration of the broker's file, without dynamic values.
+        broker_id: the id of this broker.
+        store: the store to which this broker's controller commits its decisions.
+        cache: the broker's view of the cluster.
+        replicas: the partitions.
+        applier: applies the controller's decisions to the partitions of ``replicas``.
+        log_starts_changed: called when clients have deleted records, so that log start offsets are checkpointed soon.
     """
     runtime = replicas.runtime
     window = Window(config["quota.window.num"], config["quota.window.size.seconds"] * 1000)
@@ -75,4 +83,5 @@ def assemble(
         checking=Few(runtime.workers, CHECKED_AT_ONCE),
         turns=Turns(runtime.seconds),
         collections=FullCollections(),
+        log_starts_changed=log_starts_changed,
     )

@@ -12,10 +12,11 @@ class TopicCounters:
         messages_in: records appended.
         bytes_in: bytes of records appended.
         bytes_out: bytes of records sent to consumers.
-        bytes_rejected: bytes of records rejected for their size. total_produce: appends requested, one for each
-            partition of a produce request. failed_produce: appends that failed in a way that a correct client does not
-            expect. total_fetch: reads of a partition. failed_fetch: reads that failed in a way that a correct client
-            does not expect.
+        bytes_rejected: bytes of records rejected for their size.
+        total_produce: appends requested, one for each partition of a produce request.
+        failed_produce: appends that failed in a way that a correct client does not expect.
+        total_fetch: reads of a partition.
+        failed_fetch: reads that failed in a way that a correct client does not expect.
     """
 
     __slots__ = (

@@ -28,11 +28,14 @@ class Runtime:
     """See the module.
 
     Attributes:
-        loop: the event loop, whose ``time`` is the monotonic clock. workers: threads for work that would block the
-            loop. now_ms: the wall clock, in milliseconds since the epoch. Called on any thread. network: opens
-            connections to other brokers, and binds listeners. files: the calls that change files. random: the source of
-            all random numbers. Used on the loop's thread. seconds: the clock that measures how long work takes: for
-            turns, metrics, and quotas of the loop's time. Called on any thread.
+        loop: the event loop, whose ``time`` is the monotonic clock.
+        workers: threads for work that would block the loop.
+        now_ms: the wall clock, in milliseconds since the epoch. Called on any thread.
+        network: opens connections to other brokers, and binds listeners.
+        files: the calls that change files.
+        random: the source of all random numbers. Used on the loop's thread.
+        seconds: the clock that measures how long work takes: for turns, metrics, and quotas of the loop's time. Called
+            on any thread.
     """
 
     loop: asyncio.AbstractEventLoop

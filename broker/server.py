@@ -104,6 +104,7 @@ class Server:
             ops=self.runtime.files,
             open_files=OpenFiles(None if allowed == -1 else max(MIN_OPEN_FILES, allowed)),
             seconds=self.runtime.seconds,
+            on_directory_failure=self._directory_failed,
         )
         try:
             self.logs.retention_policy = self._retention_policy()
@@ -130,9 +131,8 @@ class Server:
             *(directory.path for directory in self.logs.online_dirs),
             workers=self.runtime.workers,
             ops=self.runtime.files,
+            on_failure=self.logs.fail_directory,
         )
-        self.logs.on_directory_failure = self._directory_failed
-        self.store.on_failure = self.logs.fail_directory
         fresh = not self.store.exists
         stored_cluster_id = self.logs.stored_cluster_id()
         if fresh and stored_cluster_id is not None and self.logs.offline_dirs:
@@ -161,7 +161,15 @@ class Server:
         cache = MetadataCache(state, self._is_offline)
         self.store.subscribe(cache.update)
         applier = ReplicaApplier(self.replicas, cache.topic_config)
-        self.broker = assemble(config, self.broker_id, self.store, cache, self.replicas, applier)
+        self.broker = assemble(
+            config,
+            self.broker_id,
+            self.store,
+            cache,
+            self.replicas,
+            applier,
+            log_starts_changed=lambda: self._soon(self.logs.checkpoints.write_log_start_offsets),
+        )
         await self._remove_strays(state)
         await applier.apply_leader_and_isr(state.controller_epoch, roles_of(state, self.broker_id))
         self.replicas.resume_moves()
@@ -394,7 +402,6 @@ class Server:
         )
         expiry_check = config["producer.id.expiration.check.interval.ms"] / 1000
         self._every(expiry_check, self._expire_producers, on_loop=True)
-        self.broker.log_starts_changed = lambda: self._soon(self.logs.checkpoints.write_log_start_offsets)
 
     async def _retain(self) -> None:
         # Taking segments out of a log changes state that belongs to the loop. Workers remove their files

@@ -54,8 +54,9 @@ class ConfigKey:
     """One key.
 
     Attributes:
-        default: the default, as a value and not as text. synonyms: the keys that are used, in order, when this one is
-            not set. effect: False for a key that is accepted for compatibility with Kafka but has no effect here.
+        default: the default, as a value and not as text.
+        synonyms: the keys that are used, in order, when this one is not set.
+        effect: False for a key that is accepted for compatibility with Kafka but has no effect here.
     """
 
     name: str

@@ -49,7 +49,8 @@ class Placement:
 
     Attributes:
         brokers: the live brokers.
-        partitions: the default number of partitions. replication_factor: the default replication factor.
+        partitions: the default number of partitions.
+        replication_factor: the default replication factor.
         controller_epoch: the epoch of the controller that decides.
         random: chooses the broker that leads a topic's first partition, and the topic's id.
     """
@@ -189,8 +190,8 @@ def growth(
 
     Raises:
         InvalidPartitionsError: ``count`` is not above the present number.
-        PolicyViolationError: more than MAX_PARTITIONS_PER_REQUEST would be created. InvalidReplicaAssignmentError:
-            ``assignments`` is invalid.
+        PolicyViolationError: more than MAX_PARTITIONS_PER_REQUEST would be created.
+        InvalidReplicaAssignmentError: ``assignments`` is invalid.
     """
     present = len(topic.partitions)
     if count < present:

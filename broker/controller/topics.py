@@ -157,9 +157,10 @@ class TopicController:
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
             InvalidPartitionsError: ``count`` is not above the present number.
-            PolicyViolationError: more than MAX_PARTITIONS_PER_REQUEST would be created. InvalidReplicaAssignmentError:
-                ``assignments`` is invalid. ThrottlingQuotaExceededError: ``admit`` raised it. KafkaStorageError: the
-                commit could not be stored.
+            PolicyViolationError: more than MAX_PARTITIONS_PER_REQUEST would be created.
+            InvalidReplicaAssignmentError: ``assignments`` is invalid.
+            ThrottlingQuotaExceededError: ``admit`` raised it.
+            KafkaStorageError: the commit could not be stored.
         """
         placement = self._placement()
 

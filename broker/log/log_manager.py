@@ -56,12 +56,12 @@ class LogManager:
         num_recovery_threads: how many partitions of each log directory are recovered at once.
         open_files: the budget of descriptors.
         seconds: a clock that goes on evenly. Called on any thread.
+        on_directory_failure: called with the path of a log directory when it goes offline, on the thread that notices.
 
     Attributes:
         resources: what all its logs share.
         checkpoints: writes the offset checkpoints of all its logs.
         futures: the copies that moves to other log directories are making.
-        on_directory_failure: called with its path, on whichever thread it happened, when a directory goes offline.
 
     Raises:
         LogDirLockedError: another broker uses one of the directories.
@@ -78,6 +78,7 @@ class LogManager:
         ops: FileOps = OS,
         open_files: OpenFiles | None = None,
         seconds: Callable[[], float] = time.monotonic,
+        on_directory_failure: Callable[[Path], None] = lambda path: None,
     ) -> None:
         self.default_config = default_config
         self.retention_policy: RetentionPolicy = TIME_AND_SIZE
@@ -92,7 +93,7 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._counts: Counter[Path] = Counter()
         self._failing = threading.Lock()
-        self.on_directory_failure: Callable[[Path], None] = lambda path: None
+        self._on_directory_failure = on_directory_failure
         self._unclean: set[Path] = set()
         self.log_dirs = lock_all([Path(path).absolute() for path in log_dirs], ops)
         self.checkpoints = LogCheckpoints(self.log_dirs, self._logs, self.fail_directory)
@@ -418,7 +419,7 @@ class LogManager:
             if log.log_dir == path and log.offline is None:
                 log.offline = reason
         self.futures.fail(path)
-        self.on_directory_failure(path)
+        self._on_directory_failure(path)
 
     def truncate_to(self, topic: str, partition: int, offset: int) -> None:
         """Truncate a log and write the recovery points: an older, higher one would vouch for records yet to

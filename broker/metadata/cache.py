@@ -26,7 +26,8 @@ class MetadataCache:
     """See the module.
 
     Args:
-        image: the initial state. is_offline: tells which replicas cannot be used although their broker is alive.
+        image: the initial state.
+        is_offline: tells which replicas cannot be used although their broker is alive.
     """
 
     def __init__(self, image: ClusterState, is_offline: IsOffline = none_offline) -> None:

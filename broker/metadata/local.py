@@ -34,19 +34,28 @@ _BROKEN = frozenset({errno.EIO, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.
 class LocalStore:
     """See the module. ``commit`` may be called concurrently on one event loop.
 
-    Attributes:
-        on_failure: called with a directory and the reason when it cannot be written any more, on whichever thread it
-            happened.
+    Args:
+        directories: the log directories that get a copy each.
+        workers: write the copies.
+        ops: the calls that change files.
+        on_failure: called with a directory and the reason when it cannot be read or written, on the thread that
+            notices.
     """
 
-    def __init__(self, *directories: Path, workers: Workers, ops: FileOps = OS) -> None:
+    def __init__(
+        self,
+        *directories: Path,
+        workers: Workers,
+        ops: FileOps = OS,
+        on_failure: Callable[[Path, str], None] = lambda directory, reason: None,
+    ) -> None:
         self._directories = directories
         self._ops = ops
         self._workers = workers
         self._state: ClusterState | None = None
         self._lock = asyncio.Lock()
         self._listeners: list[Listener] = []
-        self.on_failure: Callable[[Path, str], None] = lambda directory, reason: None
+        self._on_failure = on_failure
         self.behind = False
         """Whether a directory lacked the newest copy at startup; ``write`` updates it."""
 
@@ -82,7 +91,7 @@ class LocalStore:
             raise MetadataError("; ".join(unreadable.values()))
         for directory, reason in unreadable.items():
             self.drop(directory)
-            self.on_failure(directory, reason)
+            self._on_failure(directory, reason)
         if not copies:
             self._state = ClusterState(cluster_id or new_cluster_id())
             return self._state
@@ -138,7 +147,7 @@ class LocalStore:
                 self._write_temporary(directory, text)
             except OSError as error:
                 if error.errno in _BROKEN:
-                    self.on_failure(directory, f"cannot write the registry: {error}")
+                    self._on_failure(directory, f"cannot write the registry: {error}")
                 raise
         stored = 0
         failure: OSError | None = None
@@ -153,7 +162,7 @@ class LocalStore:
             except OSError as error:
                 failure = error
                 logger.error("The registry cannot be stored in %s: %s", directory, error)
-                self.on_failure(directory, f"cannot write the registry: {error}")
+                self._on_failure(directory, f"cannot write the registry: {error}")
         if failure is not None and not stored:
             raise failure
 

@@ -38,8 +38,8 @@ class BrokerRegistration:
     """One live broker.
 
     Attributes:
-        endpoints: the advertised endpoints, one for each listener. epoch: a number that grows with each registration of
-            the same broker.
+        endpoints: the advertised endpoints, one for each listener.
+        epoch: a number that grows with each registration of the same broker.
     """
 
     broker_id: int
@@ -96,9 +96,10 @@ class ClusterState:
         controller_id: the broker that is the controller, or NO_CONTROLLER.
         controller_epoch: the number of controller elections.
         brokers: the live brokers by id.
-        broker_config: the dynamic configuration by broker id as text; ``""`` is the default of all brokers. deleting:
-            the topics that are being deleted, whose directories may still exist. next_producer_id: the first producer
-            id that has not been allocated. revision: the number of stored changes.
+        broker_config: the dynamic configuration by broker id as text; ``""`` is the default of all brokers.
+        deleting: the topics that are being deleted, whose directories may still exist.
+        next_producer_id: the first producer id that has not been allocated.
+        revision: the number of stored changes.
     """
 
     cluster_id: str

@@ -62,7 +62,8 @@ class Metric:
 
     Attributes:
         name: the name in Prometheus; counters end with ``_total``, the samples of summaries with ``_count``, ``_sum``.
-            mbean: the MBean in Kafka, or "" if Kafka has none. read: reads the current rows.
+            mbean: the MBean in Kafka, or "" if Kafka has none.
+        read: reads the current rows.
     """
 
     name: str

@@ -57,8 +57,8 @@ class Listener(Protocol):
         """Accept a connection.
 
         Raises:
-            BlockingIOError: no connection waits. OSError: no connection can be accepted now, for example because no
-                file descriptor is left.
+            BlockingIOError: no connection waits.
+            OSError: no connection can be accepted now, for example because no file descriptor is left.
         """
 
     def close(self) -> None:

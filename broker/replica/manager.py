@@ -249,8 +249,8 @@ class ReplicaManager:
         Raises:
             InvalidTopicError: the topic's name is too long for the name of a copy.
             LogDirNotFoundError: the path is none of ``log.dirs``.
-            KafkaStorageError: a log directory is offline, or the copy cannot be created. UnknownTopicOrPartitionError:
-                the partition is not here.
+            KafkaStorageError: a log directory is offline, or the copy cannot be created.
+            UnknownTopicOrPartitionError: the partition is not here.
         """
         if len(names.future_dir(topic, index)) > names.MAX_NAME:
             raise InvalidTopicError("The topic name is too long.")

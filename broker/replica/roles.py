@@ -24,15 +24,15 @@ class Leader:
     Attributes:
         broker_id: the id of this broker.
         epoch: the leader epoch.
-                partition_epoch: the version of the partition's state, as far as it is known; each change increments it.
+        partition_epoch: the version of the partition's state, as far as it is known; each change increments it.
         since: the epoch in which this broker became leader; it has led in every later epoch too.
         epoch_start: the log end offset at which ``epoch`` began.
         replicas: the brokers that hold the partition, the preferred leader first.
         isr: the in-sync replicas that the controller has confirmed.
         maximal_isr: ``isr`` and the replicas whose joining is proposed but not confirmed. Records have to reach all of
             them before they are acknowledged, so that the members of whichever set the controller has stored have them.
-        proposed: the ISR that was proposed to the controller without an answer yet, or None. followers: what is known
-            about each other replica.
+        proposed: the ISR that was proposed to the controller without an answer yet, or None.
+        followers: what is known about each other replica.
     """
 
     __slots__ = (
@@ -136,8 +136,9 @@ class Follower:
     """The role of a broker that does not lead the partition.
 
     Attributes:
-        leader: the leader's broker id, -1 while there is none. epoch: the leader epoch. partition_epoch: the version of
-            the partition's state, as far as it is known; each change increments it.
+        leader: the leader's broker id, -1 while there is none.
+        epoch: the leader epoch.
+        partition_epoch: the version of the partition's state, as far as it is known; each change increments it.
         replicas: the brokers that hold the partition.
     """
 

@@ -139,9 +139,13 @@ class FailsOnce(FileOps):
 @pytest.mark.parametrize("call", ["open", "rename", "fsync_dir"])
 def test_memory_is_what_the_disk_shows_whatever_fails(tmp_path: Path, call: str) -> None:
     async def main() -> None:
-        store = LocalStore(tmp_path, ops=FailsOnce(call, tmp_path), workers=InlineWorkers())
         told: list[tuple[Path, str]] = []
-        store.on_failure = lambda directory, reason: told.append((directory, reason))
+        store = LocalStore(
+            tmp_path,
+            ops=FailsOnce(call, tmp_path),
+            workers=InlineWorkers(),
+            on_failure=lambda directory, reason: told.append((directory, reason)),
+        )
         store.load("given")
         with pytest.raises(OSError, match="Input/output error"):
             await store.commit(having(topic("t", 1, {})))
@@ -163,8 +167,13 @@ def test_a_change_is_stored_while_one_directory_takes_it(tmp_path: Path) -> None
     async def main() -> None:
         for directory in (one, two):
             directory.mkdir()
-        store = LocalStore(one, two, ops=FailsOnce("fsync_dir", one), workers=InlineWorkers())
-        store.on_failure = lambda directory, reason: store.drop(directory)
+        store = LocalStore(
+            one,
+            two,
+            ops=FailsOnce("fsync_dir", one),
+            workers=InlineWorkers(),
+            on_failure=lambda directory, reason: store.drop(directory),
+        )
         store.load("given")
         for name in "ab":
             await store.commit(adding(name))
@@ -197,8 +206,7 @@ def test_a_copy_that_cannot_be_read_fails_its_directory(tmp_path: Path) -> None:
     good = LocalStore(two, workers=InlineWorkers())
     good.load("given")
     good.write(good.state)
-    store = LocalStore(one, two, workers=InlineWorkers())
     told: list[Path] = []
-    store.on_failure = lambda directory, reason: told.append(directory)
+    store = LocalStore(one, two, workers=InlineWorkers(), on_failure=lambda directory, reason: told.append(directory))
     assert store.load() == good.state
     assert told == [one]
