@@ -71,6 +71,8 @@ format: $(BIN)/.installed
 docs: $(BIN)/.installed
 	$(BIN)/python -m broker.config.document > docs/reference/configuration.md
 	$(BIN)/python -m broker.metrics.document > docs/reference/metrics.md
+	$(BIN)/python -m tools.reference
+	$(BIN)/python -m benchmarks.performance
 
 lock: $(BIN)/.installed
 	$(BIN)/python -m pip install --quiet uv

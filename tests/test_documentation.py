@@ -1,4 +1,4 @@
-"""The documentation holds together: links lead somewhere, and the index lists every page."""
+"""The documentation: links lead somewhere, the index lists every page, generated pages are up to date."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+
+from benchmarks import performance
+from benchmarks.outcomes import load_all
+from benchmarks.record import outcomes, tables
+from tools.reference.__main__ import pages
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -53,3 +58,37 @@ def test_the_index_lists_every_page() -> None:
     }
     missing = {path for path in DOCS.rglob("*.md") if path != index} - listed
     assert not missing, f"docs/README.md leaves out {sorted(str(path.relative_to(DOCS)) for path in missing)}"
+
+
+def test_the_performance_page_and_the_chart_show_the_results() -> None:
+    everything = list(load_all())
+    assert performance.PAGE.read_text() == performance.render(everything), "run: make docs"
+    assert performance.CHART.read_text() == performance.draw(performance.bars(everything)), "run: make docs"
+
+
+def test_the_references_say_what_the_code_says() -> None:
+    made = pages()
+    for path, text in made.items():
+        assert path.read_text() == text, f"{path.relative_to(ROOT)}: run: make docs"
+    api = DOCS / "reference" / "api"
+    assert set(api.iterdir()) == {path for path in made if path.parent == api}
+
+
+def test_a_benchmark_s_table_becomes_results() -> None:
+    printed = (
+        "\n| records/s | kafkalog | Kafka 4.3.1 | ÷ Kafka 4.3.1 |\n|---|--:|--:|--:|\n| 100 B | 1,000 | 500 | 2.00 |\n"
+    )
+    [table] = tables(printed)
+    [found] = outcomes(table, date="2026-01-01", machine="2 cores", commit="abc", runs=3)
+    assert (found.name, found.unit, found.ours, found.peer, found.peer_name) == (
+        "100 B", "records/s", 1000, 500, "Kafka 4.3.1",
+    )  # fmt: skip
+    assert (found.ratio, found.better, found.runs, found.commit) == (2, "higher", 3, "abc")
+
+
+def test_a_ratio_below_one_is_better_where_less_is_better() -> None:
+    printed = "| broker CPU s per GB | kafkalog | Kafka 4.3.1 |\n|---|--:|--:|\n| 100 B | 5 | 20 |\n"
+    [table] = tables(printed)
+    [found] = outcomes(table, date="2026-01-01", machine="2 cores", commit="abc", runs=None)
+    assert found.ratio == 0.25
+    assert performance.advantage(found) == 4

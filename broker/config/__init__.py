@@ -9,5 +9,5 @@ The files in ``conf/`` are Java properties, which `kafkalog.java_properties` rea
 - ``group``           the keys of one group of the consumer protocol
 - ``listeners``       the ``listeners`` family of keys: ``NAME://host:port`` lists
 - ``message_format``  the values of ``message.format.version``
-- ``document``        prints the reference page docs/configuration.md
+- ``document``        prints the reference page docs/reference/configuration.md
 """

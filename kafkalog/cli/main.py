@@ -41,7 +41,7 @@ class _Parser(argparse.ArgumentParser):
         return found, rest
 
 
-def _parser(wanted: str | None) -> argparse.ArgumentParser:
+def parser_for(wanted: str | None) -> argparse.ArgumentParser:
     """Return the parser of all commands; it has the options of the ``wanted`` one only.
 
     Raises:
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     wanted = next((word for word in words if not word.startswith("-")), None)
     try:
-        arguments = _parser(wanted).parse_args(words)
+        arguments = parser_for(wanted).parse_args(words)
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except NoCommandsError as error:

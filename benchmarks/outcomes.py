@@ -1,0 +1,80 @@
+"""The results of benchmarks as files: ``benchmarks/results/NAME.json``, one for each benchmark.
+
+A file is an object with ``benchmark`` (the module's name), ``title`` and ``results``, a list of objects with the fields
+of `Outcome`. `benchmarks.record` writes the files and `benchmarks.performance` makes the page of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+HIGHER, LOWER = "higher", "lower"
+PUBLISHED, MEASURED = "as published", "measured"
+
+Figure = float | list[float] | None
+"""A number; the lowest and the highest of several cases; or None where there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one case of a benchmark found.
+
+    Attributes:
+        name: the case.
+        unit: the unit of ``ours`` and ``peer``.
+        ours: kafkalog's median.
+        peer: the median of ``peer_name`` in the same run.
+        ratio: ours divided by the peer's.
+        better: whether ``higher`` or ``lower`` figures are better.
+        runs: the runs behind each median, or None where they are not known.
+        date: the day of the measurement, or of the publication where ``origin`` says so.
+        origin: ``measured`` by `benchmarks.record`, or ``as published`` in the README before there were result files.
+        machine: processor, operating system and Python.
+        commit: the revision of kafkalog that was measured, or None where it was not recorded.
+        correction: the ratio that a later measurement found, until it replaces this one.
+    """
+
+    name: str
+    unit: str
+    ours: Figure
+    peer: Figure = None
+    peer_name: str | None = None
+    ratio: Figure = None
+    better: str = HIGHER
+    runs: int | None = None
+    date: str
+    origin: str = MEASURED
+    machine: str
+    commit: str | None = None
+    correction: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """All results of one benchmark."""
+
+    benchmark: str
+    title: str
+    results: Sequence[Outcome]
+
+    def save(self, directory: Path = RESULTS) -> Path:
+        """Write the file, over the one that is there, and return its path."""
+        path = directory / f"{self.benchmark}.json"
+        path.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
+        return path
+
+    @classmethod
+    def load(cls, path: Path) -> Outcomes:
+        """Read a file. TypeError where a field is unknown or missing."""
+        found = json.loads(path.read_text())
+        return cls(found["benchmark"], found["title"], [Outcome(**each) for each in found["results"]])
+
+
+def load_all(directory: Path = RESULTS) -> Iterator[Outcomes]:
+    """Yield what the files of a directory hold, sorted by name."""
+    for path in sorted(directory.glob("*.json")):
+        yield Outcomes.load(path)

@@ -1,0 +1,204 @@
+"""Make docs/performance.md and the chart of the README from the result files.
+
+Run from the repository: ``python -m benchmarks.performance``. It measures nothing. The results come from
+``benchmarks/results/*.json`` (`benchmarks.outcomes`), the choice of bars from ``benchmarks/chart.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from benchmarks.outcomes import LOWER, PUBLISHED, Figure, Outcome, Outcomes, load_all
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "performance.md"
+CHART = ROOT / "docs" / "images" / "performance.svg"
+BARS = ROOT / "benchmarks" / "chart.json"
+
+_HEAD = """# Performance
+
+Made by `python -m benchmarks.performance` from `benchmarks/results/`. Each section names the command that measures it,
+run from the repository in the environment of `make install`. `python -m benchmarks.record NAME` runs `benchmarks.NAME`
+and saves its results, which then replace those below.
+
+Figures are medians of runs that take turns with the peer on the same machine: Apache Kafka 4.3.1 with its own tools,
+defaults and heap, Spark's own connector, or another client. Broker, clients and Spark share two cores. Throughput with
+several JVMs on two cores swings by a factor of two from run to run; CPU for a GB swings far less. Take the ratios from
+here, and the rates from your own machine.
+
+The **ratio** is kafkalog's figure divided by the peer's. The sign tells which side is better: ▲ kafkalog, ▼ the peer,
+＝ neither, within 5 %.
+
+Rows marked *as published* come from the README of that date. They were taken on several days, on machines with two
+cores; the number of runs, the exact machine and the commit were not recorded. These had the machine to themselves:
+produce (1.5 M records a run), transactions, the Python clients, exactly once out of Spark, kcat and fetch of 1 KB,
+Spark by partitions, load, JSON, 10,000 partitions, compaction and the cold reader. The others ran beside work of lower
+priority.
+
+**Known correction.** Producing 1 KB was measured again on an idle machine: 1.05 to 1.19 of Apache Kafka's rate, with
+0.5 to 0.9 of its CPU. The published rows say 0.78 to 0.92 and 1.1 to 1.2. The next run on an idle machine replaces
+them.
+
+![how many times better than the peer](images/performance.svg)
+
+Rates of Spark are bounded by PySpark's data source interface, whose JVM side copies row by row: 60 % of the CPU of a
+batch read is spent there, and 20 % in fetching and decoding. Tasks in Python cost a small micro-batch more than its
+records do, so the planner of a query reads small ones itself
+([small micro-batches](reference/spark.md#small-micro-batches)). Plots: [partitions and
+codecs](reference/spark.md#how-fast), [scale](explanation/scale.md).
+"""
+_ORDER = (
+    *("produce", "consume", "producer_client", "consumer", "spark_read", "spark_latency", "spark_write", "spark_once"),
+    *("load", "spark_values", "startup", "scale", "compaction", "cold_reads", "records", "protocol"),
+)
+"""The sections in a reader's order; others follow."""
+
+
+# ---------------------------------------------------------------------------------------------- the page
+
+
+def shown(figure: Figure, unit: str = "") -> str:
+    """A figure with three digits that count, and K or M; two figures as a range."""
+    if figure is None:
+        return "–"
+    if isinstance(figure, list):
+        return "–".join(shown(each) for each in figure) + (f" {unit}" if unit else "")
+    for factor, letter in ((1e6, " M"), (1e3, " K"), (1.0, "")):
+        if abs(figure) >= factor or factor == 1.0:
+            # Numbers up to 9,999 are easier to read as they are.
+            scaled, letter = (
+                (figure, "") if 1e3 <= abs(figure) < 1e4 and unit != "records/s" else (figure / factor, letter)
+            )
+            text = f"{scaled:,.0f}" if abs(scaled) >= 100 else f"{scaled:.3g}"
+            return f"{text}{letter}{f' {unit}' if unit else ''}"
+    raise AssertionError
+
+
+def advantage(outcome: Outcome) -> float | None:
+    """How many times better kafkalog is; below 1 where the peer is. Of a range, the worse end."""
+    ratio = outcome.ratio
+    if ratio is None:
+        return None
+    if outcome.better == LOWER:
+        return 1 / (max(ratio) if isinstance(ratio, list) else ratio)
+    return min(ratio) if isinstance(ratio, list) else ratio
+
+
+def _sign(outcome: Outcome) -> str:
+    times = advantage(outcome)
+    if times is None:
+        return ""
+    return " ＝" if abs(times - 1) <= 0.0501 else " ▲" if times > 1 else " ▼"
+
+
+def _row(outcome: Outcome) -> str:
+    ratio = "–" if outcome.ratio is None else shown(outcome.ratio) + _sign(outcome)
+    if outcome.correction:
+        ratio += f" ({outcome.correction})"
+    when = f"{outcome.date}, {PUBLISHED}" if outcome.origin == PUBLISHED else outcome.date
+    runs = "" if outcome.runs is None else f", {outcome.runs} runs"
+    cells = [
+        outcome.name,
+        shown(outcome.ours, outcome.unit),
+        "–" if outcome.peer is None else f"{shown(outcome.peer, outcome.unit)} ({outcome.peer_name})",
+        ratio,
+        when + runs,
+        f"{outcome.machine}; `{outcome.commit}`" if outcome.commit else outcome.machine,
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def section(found: Outcomes) -> str:
+    """The section of one benchmark."""
+    lines = [f"## {found.title}", "", f"`python -m benchmarks.{found.benchmark}`", ""]
+    lines += ["| case | kafkalog | peer | ratio | date | machine, commit |", "|--|--:|--:|--:|--|--|"]
+    return "\n".join([*lines, *(_row(outcome) for outcome in found.results)]) + "\n"
+
+
+def render(everything: Sequence[Outcomes]) -> str:
+    """The page as Markdown."""
+    rank = {name: at for at, name in enumerate(_ORDER)}
+    ordered = sorted(everything, key=lambda each: (rank.get(each.benchmark, len(rank)), each.benchmark))
+    return "\n".join([_HEAD, *(section(each) for each in ordered)])
+
+
+# ---------------------------------------------------------------------------------------------- the chart
+
+_WIDTH, _LABELS, _RIGHT, _TOP, _STEP = 900, 370, 60, 64, 26
+_TICKS = (0.5, 1, 2, 4, 8, 16)
+_BETTER, _WORSE = "#2f7d4f", "#b5482f"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar: its label, and how many times better kafkalog is."""
+
+    label: str
+    times: float
+
+
+def bars(everything: Sequence[Outcomes], chosen: Path = BARS) -> list[Bar]:
+    """The bars that the file chooses, in its order. KeyError where it names no result with a ratio."""
+    by_name = {(found.benchmark, each.name): each for found in everything for each in found.results}
+    made = []
+    for choice in json.loads(chosen.read_text()):
+        times = advantage(by_name[choice["benchmark"], choice["case"]])
+        if times is None:
+            raise KeyError(f"{choice} has no ratio")
+        made.append(Bar(choice["label"], times))
+    return made
+
+
+def draw(drawn: Sequence[Bar]) -> str:
+    """The chart as SVG: a logarithmic axis, on which losses point to the left."""
+    high = max(_TICKS[-1], *(bar.times for bar in drawn))
+    low = min(_TICKS[0], *(bar.times for bar in drawn))
+    scale = (_WIDTH - _LABELS - _RIGHT) / math.log(high / low)
+
+    def place(times: float) -> float:
+        return round(_LABELS + math.log(times / low) * scale, 1)
+
+    height = _TOP + _STEP * len(drawn) + 14
+    size = f'width="{_WIDTH}" height="{height}"'
+    font = 'font-family="system-ui, sans-serif" font-size="13"'
+    title = "How many times better than the peer in the same run"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {_WIDTH} {height}" {font}>',
+        f'<rect {size} rx="6" fill="#ffffff"/>',
+        f'<text x="16" y="24" font-size="15" font-weight="600" fill="#222222">{title}</text>',
+        f'<text x="{_LABELS - 10}" y="{_TOP - 12}" text-anchor="end" fill="#666666">worse ◂ 1 × ▸ better (log)</text>',
+    ]
+    for tick in _TICKS:
+        x = place(tick)
+        colour = "#222222" if tick == 1 else "#dddddd"
+        parts.append(f'<line x1="{x}" y1="{_TOP - 6}" x2="{x}" y2="{height - 10}" stroke="{colour}"/>')
+        parts.append(f'<text x="{x}" y="{_TOP - 12}" text-anchor="middle" fill="#666666">{tick:g} ×</text>')
+    for at, bar in enumerate(drawn):
+        y = _TOP + at * _STEP
+        left, right = sorted((place(1), place(bar.times)))
+        colour = _BETTER if bar.times >= 1 else _WORSE
+        parts.append(
+            f'<text x="{_LABELS - 10}" y="{y + 15}" text-anchor="end" fill="#222222">{escape(bar.label)}</text>'
+        )
+        parts.append(f'<rect x="{left}" y="{y + 3}" width="{right - left:.1f}" height="17" fill="{colour}"/>')
+        value = f"{bar.times:.2g}" if bar.times < 10 else f"{bar.times:.0f}"
+        x, anchor = (right + 6, "start") if bar.times >= 1 else (left - 6, "end")
+        parts.append(f'<text x="{x:.1f}" y="{y + 16}" text-anchor="{anchor}" fill="#222222">{value}</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def main() -> None:
+    everything = list(load_all())
+    PAGE.write_text(render(everything))
+    CHART.write_text(draw(bars(everything)))
+    count = sum(len(each.results) for each in everything)
+    print(f"{count} results in {PAGE.relative_to(ROOT)} and {CHART.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
