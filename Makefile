@@ -1,4 +1,4 @@
-# Two commands for a newcomer: `make quickstart` runs the main job, `make test` passes the tests.
+# Two commands for a newcomer: `make quickstart` runs the main job, `make test` passes the tests of every layer.
 # Each makes the environment it needs.
 
 VENV ?= .venv
@@ -6,18 +6,33 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
 BIN := $(VENV)/bin
-# Files of tests that run at the same time; each has its own broker and Spark session, 2 GiB in all.
-TEST_WORKERS ?= 2
+# Files of tests that run at the same time, more than cores because tests wait much; each worker has its own broker and
+# Spark session, 1 GiB.
+TEST_WORKERS ?= 3
+
+# Which tests run where. tests/conftest.py derives `processes` and `peer` from the tests' fixtures.
+IN_CHECK := not (processes or exhaustive or soak)
+IN_TEST := not (peer or exhaustive or soak)
+IN_REST := (peer or exhaustive) and not soak
+# Tests of the log force thousands of small files to the device: in memory, where 4 GiB are free, that costs nothing.
+IN_MEMORY := $(shell free=$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }'); \
+	[ "$${free:-0}" -gt 4194304 ] && echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
+PYTEST = $(IN_MEMORY) $(BIN)/python -m pytest
+# A file's tests stay together, because its brokers and Spark sessions serve all of them.
+BY_FILE := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Versions that development and CI install; `make install LOCK=` takes the newest ones that pyproject.toml allows.
 LOCK ?= requirements-dev.lock
 
-.PHONY: help quickstart test test-soak lint format docs install lock clean check-python check-java
+.PHONY: help quickstart check test test-rest test-all test-soak lint format docs install lock clean check-python check-java
 
 help:
 	@echo "make quickstart   broker, topic, real input, Spark into Parquet: the main job, on this machine"
-	@echo "make test         every test layer but the soaks"
-	@echo "make test-soak    the long-running tests"
+	@echo "make check        lint, and the tests that start no process"
+	@echo "make test         every test layer, with brokers, Spark and Python clients"
+	@echo "make test-all     every test but the soaks: also foreign programs, all seeds and schedules"
+	@echo "make test-rest    what test-all adds to test"
+	@echo "make test-soak    the tests that run for hours"
 	@echo "make lint         ruff, mypy --strict, import contracts"
 	@echo "make docs         write the generated pages of docs/ anew"
 	@echo "make lock         choose the versions of requirements-dev.lock anew"
@@ -52,11 +67,20 @@ install: $(BIN)/.installed
 quickstart: check-java $(BIN)/.installed
 	$(BIN)/kafkalog quickstart $(ARGS)
 
+check: lint
+	$(PYTEST) -m "$(IN_CHECK)" -n 2 --dist worksteal $(ARGS)
+
 test: check-java $(BIN)/.installed
-	$(BIN)/python -m pytest -m "not soak" -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) -m "$(IN_TEST)" $(BY_FILE) $(ARGS)
+
+test-all: check-java $(BIN)/.installed
+	KAFKALOG_TESTS=all $(PYTEST) -m "not soak" $(BY_FILE) $(ARGS)
+
+test-rest: check-java $(BIN)/.installed
+	KAFKALOG_TESTS=all $(PYTEST) -m "$(IN_REST)" $(BY_FILE) $(ARGS)
 
 test-soak: check-java $(BIN)/.installed
-	$(BIN)/python -m pytest -m soak --timeout 7200 $(ARGS)
+	KAFKALOG_TESTS=all $(PYTEST) -m soak --timeout 7200 $(ARGS)
 
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,11 +12,18 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from peers import kafka
+from tests.support.amount import examples
 from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.processes import ProcessGuard
 
 # Examples are drawn from a fixed seed: a failure in CI is a failure everywhere.
 settings.register_profile(
-    "kafkalog", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "kafkalog",
+    max_examples=examples(100),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
 )
 settings.load_profile("kafkalog")
 
@@ -43,7 +50,26 @@ SLOW_FIRST = (
 """Where the slow files are: begun first, so that of several workers none is left alone with them at the end."""
 
 
+MARKERS = {"processes": "processes", "spark": "spark", "foreign_programs": "peer"}
+"""Which fixture gives which marker to the tests that request it, directly or by other fixtures."""
+WITH_PROCESSES = ("peer", "spark")
+"""Markers of tests that start processes, even where a parameter carries the marker and no fixture does."""
+
+guard = ProcessGuard()
+guard.install()
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by their fixtures, and begin the slow ones first."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        for fixture, marker in MARKERS.items():
+            if fixture in fixtures:
+                item.add_marker(marker)
+        if any(item.get_closest_marker(marker) for marker in WITH_PROCESSES):
+            item.add_marker("processes")
+
     here = Path(__file__).parent
 
     def place(item: pytest.Item) -> int:
@@ -53,15 +79,43 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Tests without the marker `processes` start none."""
+    guard.test = None if item.get_closest_marker("processes") else item.nodeid
+    try:
+        return (yield)
+    finally:
+        guard.test = None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    """Report processes whose refusal the test did not notice."""
+    result = yield
+    guard.check()
+    return result
+
+
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkalogBroker]:
+def processes() -> None:
+    """Allow a test, or the tests of a fixture, to start processes: `make check` leaves these tests out."""
+
+
+@pytest.fixture(scope="session")
+def foreign_programs(processes: None) -> None:
+    """Mark the tests of a fixture as `peer`: they need a foreign program, and `make test` leaves them out."""
+
+
+@pytest.fixture(scope="session")
+def broker(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkalogBroker]:
     """One running broker for all tests that need not stop it."""
     with KafkalogBroker(tmp_path_factory.mktemp("broker")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def broker_address(request: pytest.FixtureRequest) -> str:
+def broker_address(request: pytest.FixtureRequest, processes: None) -> str:
     """host:port of a running broker; KAFKALOG_TEST_BOOTSTRAP names another one to run the same tests against."""
     given = os.environ.get("KAFKALOG_TEST_BOOTSTRAP")
     if given:
@@ -71,7 +125,7 @@ def broker_address(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def start_broker(tmp_path: Path) -> Iterator[Callable[..., KafkalogBroker]]:
+def start_broker(processes: None, tmp_path: Path) -> Iterator[Callable[..., KafkalogBroker]]:
     """Starts brokers that the test stops, kills or configures as it likes; all are gone when it ends."""
     with ExitStack() as stack:
         count = 0

@@ -20,17 +20,20 @@ def runs(directory: Path) -> int:
     return len((directory / "runs").read_text().splitlines())
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_download_is_tried_three_times(tmp_path: Path) -> None:
     with pytest.raises(MissingPeerError, match=r"missing because a thing could not be fetched(.|\n)*no route"):
         fetch("a thing", counting(tmp_path, "echo no route; exit 1"), tmp_path)
     assert runs(tmp_path) == 3
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_download_that_succeeds_late_counts(tmp_path: Path) -> None:
     fetch("a thing", counting(tmp_path, "test $(wc -l < runs) -ge 2"), tmp_path)
     assert runs(tmp_path) == 2
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_download_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "FETCH_DEADLINE_S", 0.5)
     with pytest.raises(MissingPeerError, match="could not be fetched"):

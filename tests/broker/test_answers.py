@@ -26,7 +26,7 @@ SHORTENED = 1024
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkalogBroker]:
+def own(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkalogBroker]:
     settings = {"group.initial.rebalance.delay.ms": "0", "group.coordinator.rebalance.protocols": "classic,consumer"}
     with KafkalogBroker(tmp_path_factory.mktemp("answers"), settings) as broker:
         with broker.connect() as sock:

@@ -24,6 +24,7 @@ print(told, before - after)
 """
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks for Linux's madvise and /proc")
 def test_pages_are_given_back() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=280, check=False)

@@ -204,6 +204,7 @@ def test_the_reference_page_is_up_to_date() -> None:
     assert (ROOT / "docs" / "reference" / "configuration.md").read_text() == render(), "run: make docs"
 
 
+@pytest.mark.usefixtures("processes")
 def test_the_reference_page_prints() -> None:
     done = subprocess.run([sys.executable, "-m", "broker.config.document"], capture_output=True, text=True, check=True)
     assert "`log.segment.bytes`" in done.stdout

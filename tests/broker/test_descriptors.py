@@ -21,6 +21,7 @@ from tests.support.wire import create_topic, exchange, produce_request
 CONNECTIONS, PARTITIONS = 192, 300
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.crash
 @pytest.mark.skipif(sys.platform != "linux", reason="limits descriptors with the shell's ulimit")
 def test_topics_are_made_whole_while_connections_hold_the_descriptors(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ NOBODY = JoinGroupResponse(generation_id=1, member_id="nobody")
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkalogBroker]:
+def broker(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkalogBroker]:
     """A broker of this module's own, that does not wait for further members."""
     with KafkalogBroker(tmp_path_factory.mktemp("groups"), SETTINGS) as running:
         with running.connect() as sock:

@@ -35,6 +35,7 @@ from tests.support.wire import (
 DESCRIPTORS = 80
 
 
+@pytest.mark.usefixtures("processes")
 def test_connections_leave_descriptors_to_the_log(tmp_path: Path) -> None:
     broker = KafkalogBroker(tmp_path)
     broker.prefix = ["prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}"]

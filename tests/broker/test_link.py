@@ -94,14 +94,14 @@ async def until(holds: Callable[[], bool], what: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def apache_kafka() -> Iterator[str]:
+def apache_kafka(processes: None) -> Iterator[str]:
     require(kafka.missing(kafka.KAFKA_3))
     with kafka.ApacheKafka(kafka.KAFKA_3, heap=("-Xmx512M",)) as running:
         yield running.bootstrap
 
 
 @pytest.fixture(params=["kafkalog", pytest.param("Apache Kafka", marks=pytest.mark.peer)])
-def peer(request: pytest.FixtureRequest) -> str:
+def peer(processes: None, request: pytest.FixtureRequest) -> str:
     """host:port of each of the brokers."""
     address: str = request.getfixturevalue("broker_address" if request.param == "kafkalog" else "apache_kafka")
     return address

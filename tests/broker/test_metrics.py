@@ -38,7 +38,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkalogBroker]:
+def broker(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkalogBroker]:
     settings = {"kafkalog.metrics.listener": "127.0.0.1:0", "auto.create.topics.enable": "false"}
     with KafkalogBroker(tmp_path_factory.mktemp("metrics"), settings) as broker:
         yield broker
@@ -213,12 +213,14 @@ def test_open_metrics_for_scrapers_that_ask_for_it(broker: KafkalogBroker) -> No
     assert families["kafka_server_brokertopicmetrics_bytesin"].type == "counter"
 
 
+@pytest.mark.usefixtures("processes")
 def test_they_are_not_served_unasked(tmp_path: Path) -> None:
     with KafkalogBroker(tmp_path) as broker:
         assert "metrics are served" not in broker.logged()
         broker.stop()
 
 
+@pytest.mark.usefixtures("processes")
 def test_an_address_in_use_is_told(tmp_path: Path) -> None:
     port = free_port()
     with socket.create_server(("127.0.0.1", port)):

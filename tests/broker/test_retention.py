@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, create_topic, list_offset, produce
@@ -11,6 +13,7 @@ from tests.support.wire import batch, create_topic, list_offset, produce
 PARTITIONS = 150
 
 
+@pytest.mark.usefixtures("processes")
 def test_old_segments_of_all_partitions_go_after_a_restart(tmp_path: Path) -> None:
     broker = KafkalogBroker(tmp_path)
     with broker, broker.connect() as wire:

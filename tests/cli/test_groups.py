@@ -22,7 +22,7 @@ Join = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def bootstrap(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker that does not wait for more members when a group begins."""
     with KafkalogBroker(tmp_path_factory.mktemp("broker"), {"group.initial.rebalance.delay.ms": "0"}) as broker:
         yield broker.bootstrap

@@ -6,6 +6,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.usefixtures("processes")
+
 _WAITS = """
 import os, signal, sys
 from kafkalog.cli import interruptible

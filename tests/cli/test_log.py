@@ -56,6 +56,7 @@ def test_damage_is_reported(segment: Path) -> None:
     assert "isvalid: false" in lines(run("log", "dump", str(segment)))[2]
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_missing_file(tmp_path: Path) -> None:
     missing = tmp_path / "00000000000000000000.log"
     done = run("log", "dump", str(missing), check=1)
@@ -171,6 +172,7 @@ def test_stats_of_a_log_whose_segment_goes_meanwhile(segment: Path) -> None:
     assert json_lines(run("log", "stats", "--json", "--segments", str(segment.parent))) == before
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("action", ["verify", "repair", "tail", "stats"])
 def test_where_there_is_no_log(tmp_path: Path, action: str) -> None:
     done = run("log", action, str(tmp_path / "nothing"), check=1)
@@ -182,6 +184,7 @@ def json_lines(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, Any]]
     return [json.loads(line) for line in lines(done)]
 
 
+@pytest.mark.usefixtures("processes")
 def test_usage() -> None:
     assert b"name a FILE to dump" in run("log", "dump", check=2).stderr
     assert b"examples:" in run("log", "dump", "--help").stdout

@@ -89,6 +89,7 @@ def test_wrong_words(tmp_path: Path, broker_address: str) -> None:
     run("log", "import-0.7", str(tmp_path / "missing"), *address, check=1)
 
 
+@pytest.mark.usefixtures("processes")
 def test_dump(tmp_path: Path) -> None:
     written(tmp_path / "t-0", 8)
     path = OldLog.open(tmp_path / "t-0").segments[0].path

@@ -98,6 +98,7 @@ def test_wrong_usage(broker_address: str, topic: str, tmp_path: Path) -> None:
     assert b"No such file" in run(*given, "--payload-file", str(tmp_path / "missing"), check=2).stderr
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("action", ["produce", "consume"])
 def test_help(action: str) -> None:
     assert f"kafkalog perf {action} --bootstrap-server" in run("perf", action, "--help").stdout.decode()

@@ -287,6 +287,7 @@ def test_typing(broker_address: str, topic: str) -> None:
             os.close(near)
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("name", ["produce", "consume"])
 def test_help(name: str) -> None:
     text = run(name, "--help").stdout.decode()
@@ -384,6 +385,7 @@ def test_topics_of_an_expression(broker_address: str, topic: str) -> None:
     assert done.stdout == b"one\n"
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -400,6 +402,7 @@ def test_what_to_read_is_told_wrongly(words: list[str], says: str) -> None:
     assert b"Processed" not in done.stderr
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize(
     ("words", "said"),
     [

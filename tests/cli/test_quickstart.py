@@ -42,6 +42,7 @@ def test_every_line_is_in_the_parquet_files_once_though_the_broker_is_killed(tmp
     assert len(set(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))) == LINES + 1
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

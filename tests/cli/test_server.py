@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.kafkalog_broker import KafkalogBroker
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 
 def start(*overrides: str) -> subprocess.CompletedProcess[str]:
     options = [word for override in overrides for word in ("--override", override)]

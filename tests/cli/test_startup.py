@@ -41,6 +41,7 @@ HEAVY = {
 }
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("words", COMMANDS)
 def test_help_imports_little(words: str) -> None:
     program = (

@@ -26,7 +26,7 @@ def normal(lines: list[str]) -> list[str]:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Callable[[str], list[str]]]:
+def shell(processes: None, tmp_path: Path) -> Iterator[Callable[[str], list[str]]]:
     """Runs a line as a shell does, with this `kafkalog`; returns what it printed, nothing where it ends with &."""
     programs = tmp_path / "bin"
     programs.mkdir()

@@ -122,6 +122,7 @@ def test_filters(broker_address: str, name: str) -> None:
         assert len(topics("describe", broker_address, "--topic", name, *words)) == count, words
 
 
+@pytest.mark.usefixtures("processes")
 def test_no_broker_there(name: str, tmp_path: Path) -> None:
     quick = tmp_path / "client.properties"
     quick.write_text("default.api.timeout.ms=300\nretry.backoff.ms=20\nno.such.property=1\n")
@@ -130,6 +131,7 @@ def test_no_broker_there(name: str, tmp_path: Path) -> None:
     assert "no.such.property is not known" in message
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("action", ["create", "list", "describe", "alter", "delete"])
 def test_help(action: str) -> None:
     text = run("topics", action, "--help").stdout.decode()

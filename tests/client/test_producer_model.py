@@ -35,6 +35,7 @@ from kafkalog.protocol.messages.produce import (
 )
 from kafkalog.records.batch import decode_batch
 from tests.client.scripted import ScriptedBroker
+from tests.support.amount import mostly_exhaustive
 
 DEADLINE_S = 120.0
 PARTITIONS = 3
@@ -155,7 +156,7 @@ def send(producer: Producer, random: Random, start: int) -> list[list[tuple[byte
     return sent
 
 
-@pytest.fixture(params=range(6))
+@pytest.fixture(params=mostly_exhaustive(range(6), 2))
 def random(request: pytest.FixtureRequest) -> Random:
     return Random(request.param)
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module", params=["kafkalog", pytest.param("apache", marks=pytest.mark.peer)])
-def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+def bootstrap(processes: None, request: pytest.FixtureRequest) -> Iterator[str]:
     """host:port of a broker: ours, then Apache Kafka."""
     if request.param == "kafkalog":
         yield request.getfixturevalue("broker_address")

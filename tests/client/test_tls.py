@@ -28,7 +28,7 @@ DEADLINE_S = 120.0
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+def certificates(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     require(missing())
     return make_certificates(tmp_path_factory.mktemp("certificates"))
 

@@ -47,6 +47,7 @@ def test_junit() -> None:
     ]
 
 
+@pytest.mark.usefixtures("processes")
 def test_pytest_skips_what_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "test_x.py").write_text("def test_tls():\n    raise OSError\n\n\ndef test_plain():\n    pass\n")
     xml = tmp_path / "junit.xml"

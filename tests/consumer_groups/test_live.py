@@ -27,7 +27,7 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkalogBroker]:
+def cluster(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkalogBroker]:
     with KafkalogBroker(tmp_path_factory.mktemp("consumer-groups"), SETTINGS) as running:
         yield running
 
@@ -103,7 +103,7 @@ def _group(cluster: KafkalogBroker, partitions: int = 4) -> Iterator[Group]:
 
 
 @pytest.fixture
-def group(cluster: KafkalogBroker) -> Iterator[Group]:
+def group(processes: None, cluster: KafkalogBroker) -> Iterator[Group]:
     with _group(cluster) as made:
         yield made
 

@@ -112,6 +112,7 @@ def test_what_was_matched_takes_no_room() -> None:
     assert not kept().currsize
 
 
+@pytest.mark.usefixtures("processes")
 def test_the_library_is_imported_when_the_first_expression_comes() -> None:
     program = "import sys, broker.server; assert 're2' not in sys.modules, 're2 was imported'"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=90)

@@ -58,7 +58,7 @@ def test_files_that_may_not_grow(start_broker: Callable[..., KafkalogBroker], tm
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(processes: None, tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MiB of its own."""
     place = tmp_path / "disk"
     place.mkdir()

@@ -10,6 +10,7 @@ import os
 import pytest
 
 from tests.crash.schedules import run_schedule
+from tests.support.amount import mostly_exhaustive
 
 pytestmark = pytest.mark.crash
 
@@ -19,7 +20,7 @@ SOAK_COUNT = int(os.environ.get("KAFKALOG_SOAK_COUNT", "3000"))
 """Seeds of the soak, which may be chosen by the environment."""
 
 
-@pytest.mark.parametrize("first", range(0, 100, IN_A_TEST))
+@pytest.mark.parametrize("first", mostly_exhaustive(range(0, 100, IN_A_TEST), 2))
 def test_what_was_flushed_survives_a_power_cut_and_nothing_else_is_served(first: int) -> None:
     for seed in range(first, first + IN_A_TEST):
         assert run_schedule(seed)

@@ -108,7 +108,7 @@ def check(found: dict[int, bytes], topic: str, index: int, acked: list[Acknowled
 
 
 @pytest.fixture
-def recorded(tmp_path: Path) -> Iterator[RecordedBroker]:
+def recorded(processes: None, tmp_path: Path) -> Iterator[RecordedBroker]:
     with RecordedBroker(tmp_path / "recorded", SETTINGS) as broker:
         yield broker
 

@@ -33,7 +33,7 @@ KEYS = 50
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkalogBroker]:
+def broker(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkalogBroker]:
     with KafkalogBroker(tmp_path_factory.mktemp("compacting"), EAGER) as running:
         yield running
 

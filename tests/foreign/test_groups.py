@@ -27,7 +27,7 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitio
 
 
 @pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def bootstrap(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker of this module's own, whose groups do not wait for further members."""
     with KafkalogBroker(tmp_path_factory.mktemp("groups"), SETTINGS) as broker:
         yield broker.bootstrap

@@ -38,7 +38,7 @@ BROKERS = ["kafkalog", pytest.param("Apache Kafka", marks=pytest.mark.peer)]
 
 
 @pytest.fixture(scope="module", params=BROKERS)
-def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(processes: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """host:port of each broker in turn; Apache Kafka 3.9 is the last that knows Fetch 0 to 3."""
     if request.param == "kafkalog":
         yield request.getfixturevalue("broker_address")

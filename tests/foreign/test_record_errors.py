@@ -31,7 +31,7 @@ BAD_TIMESTAMP = "One or more records have been rejected due to invalid timestamp
 
 
 @pytest.fixture(scope="module", params=BROKERS)
-def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(processes: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """host:port of each broker in turn."""
     if request.param == "kafkalog":
         yield request.getfixturevalue("broker_address")

@@ -21,7 +21,7 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def running_hdfs() -> Iterator[hdfs.Hdfs]:
+def running_hdfs(foreign_programs: None) -> Iterator[hdfs.Hdfs]:
     """One HDFS for all tests."""
     require(hdfs.missing())
     with hdfs.Hdfs() as running:
@@ -73,7 +73,7 @@ def hdfs_loading(topics: Topics, hdfs_target: str) -> Loading:
 
 
 @pytest.fixture
-def run_spark(tmp_path: Path) -> Callable[[str], Any]:
+def run_spark(processes: None, tmp_path: Path) -> Callable[[str], Any]:
     """The totals of a directory or hdfs:// URL, as Spark reads them in a process of its own."""
     require(java.missing())
 

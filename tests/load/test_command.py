@@ -150,6 +150,7 @@ def test_what_cannot_be_compacted_keeps_no_other_from_it(local_loading: Loading,
     assert f"{good}: nothing to merge" in asked.stdout.decode()
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -180,6 +181,7 @@ def test_wrong_usage(given: list[str], message: str) -> None:
     assert done.stdout in (b"", b'{"loads": []}\n')
 
 
+@pytest.mark.usefixtures("processes")
 def test_an_unreachable_broker(local_target: str) -> None:
     fast = ["--consumer-property", "default.api.timeout.ms=1000"]
     given = ["load", "--bootstrap-server", "127.0.0.1:1", "--topic", "a", "--to", local_target, *fast]
@@ -254,6 +256,7 @@ def test_hdfs_without_permission(local_loading: Loading, running_hdfs: Any) -> N
     assert "Permission denied: user=nobody, access=WRITE" in said
 
 
+@pytest.mark.usefixtures("processes")
 def test_help_names_every_exit_code() -> None:
     out = run("load", "--help").stdout.decode()
     assert "exit codes: 0 done (or nothing new), 1 failed, 2 wrong usage, 3 another loader was first" in out

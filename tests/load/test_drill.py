@@ -213,6 +213,7 @@ def test_killed_on_hdfs(topics: Topics, running_hdfs: Any, tmp_path: Path) -> No
     drill.check()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.crash
 @pytest.mark.spark
 @pytest.mark.timeout(600)

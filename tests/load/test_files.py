@@ -159,6 +159,7 @@ def _renamer(url: str, number: int, pipe: Connection) -> None:
             pipe.send(True)
 
 
+@pytest.mark.usefixtures("processes")
 def test_of_many_renamers_one_wins_and_readers_see_all_or_nothing(target: str) -> None:
     """Processes rename full directories to one name, at the same time; somebody lists meanwhile."""
     files, path = open_files(target)

@@ -83,6 +83,7 @@ def test_dead_runs_are_swept_and_living_ones_are_not(place: tuple[Files, str]) -
             silent.check()
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_process_of_this_machine_that_has_ended_is_dead_at_once(place: tuple[Files, str]) -> None:
     files, path = place
     process = subprocess.Popen([sys.executable, "-c", ""])

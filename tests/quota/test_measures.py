@@ -28,6 +28,7 @@ def _uses(chance: random.Random, span_ms: int) -> Uses:
     return found
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_numbers_as_kafka(kind: str) -> None:
     require(java.missing())

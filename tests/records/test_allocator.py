@@ -41,6 +41,7 @@ def held_and_kept(most: int) -> tuple[int, int]:
     return held, kept
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is glibc's")
 @pytest.mark.parametrize(
     ("most", "least_kept", "most_kept"),

@@ -239,6 +239,7 @@ except RecordTooLargeError:
 """
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("codec", REAL)
 def test_a_bomb_takes_no_more_memory_than_allowed(codec: Codec, tmp_path: os.PathLike[str]) -> None:
     path = os.path.join(tmp_path, "bomb")

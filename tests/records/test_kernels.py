@@ -116,6 +116,7 @@ def _python(code: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.usefixtures("processes")
 def test_importing_loads_neither_numba_nor_numpy() -> None:
     imports = "import sys, kafkalog.records.kernels.loader, kafkalog.records.validate"
     assert _python(f"{imports}; print({{'numba', 'numpy'}} & set(sys.modules))").strip() == "set()"
@@ -134,11 +135,13 @@ print(misses, numba.config.CACHE_DIR)
 """
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_cold_cache_is_filled_by_another_process(tmp_path: Path) -> None:
     assert _python(_LOAD, NUMBA_CACHE_DIR=str(tmp_path)).split() == ["0", str(tmp_path)]
     assert list(tmp_path.rglob("*.nbc"))
 
 
+@pytest.mark.usefixtures("processes")
 def test_kernels_load_where_no_cache_can_be_written(tmp_path: Path) -> None:
     # numba is given no place but one that cannot be a directory, as for a package and a home that are read-only.
     refuse = """

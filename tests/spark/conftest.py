@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,24 +13,9 @@ from peers.cache import require
 from tests.spark.session import start_session
 from tests.spark.topics import Topics
 
-WITHOUT_JVM = {
-    *("test_options", "test_patterns", "test_schema", "test_offsets", "test_admission", "test_planner"),
-    *("test_filters", "test_sizes", "test_group", "test_reading", "test_streaming", "test_worker"),
-    "test_precompiled",
-    "test_process_cache",
-    "test_faults",
-}
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts Spark is marked so."""
-    for item in items:
-        if item.path.parent == Path(__file__).parent and item.path.stem not in WITHOUT_JVM:
-            item.add_marker(pytest.mark.spark)
-
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """local[2]. Python workers run what the tests run."""
     require(java.missing())
     session = start_session(tmp_path_factory.mktemp("spark"))

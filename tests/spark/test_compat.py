@@ -82,6 +82,7 @@ def test_without_a_tested_version_or_the_class_there_are_tasks() -> None:
     assert prefetched.find_wrapper(tested=False) is None
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize(
     "change",
     [

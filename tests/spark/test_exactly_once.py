@@ -117,13 +117,13 @@ def acknowledged_in(path: Path) -> Records:
 
 
 @pytest.fixture
-def processes() -> Iterator[ExitStack]:
+def started(processes: None) -> Iterator[ExitStack]:
     with ExitStack() as stack:
         yield stack
 
 
 def drill(
-    spark: SparkSession, broker: KafkalogBroker, directory: Path, processes: ExitStack, kills: int, seed: int
+    spark: SparkSession, broker: KafkalogBroker, directory: Path, started: ExitStack, kills: int, seed: int
 ) -> None:
     dice = random.Random(seed)
     topic = Topics(broker.bootstrap).create("drill", PARTITIONS)
@@ -135,11 +135,11 @@ def drill(
         text=True,
         cwd=ROOT,
     )
-    processes.callback(producer.kill)
+    started.callback(producer.kill)
     broker_dies_in = dice.randrange(kills)
     for run in range(kills):
         driver = Driver("stream", broker.bootstrap, topic, directory, run)
-        processes.callback(driver.kill)
+        started.callback(driver.kill)
         driver.wait_started()
         if dice.random() < 0.7:
             driver.wait_batches(1 + dice.randrange(3))
@@ -152,7 +152,7 @@ def drill(
     sent, _ = producer.communicate("\n", timeout=DEADLINE_S)
     assert producer.returncode == 0
     last = Driver("drain", broker.bootstrap, topic, directory, kills)
-    processes.callback(last.kill)
+    started.callback(last.kill)
     assert last.process.wait(DEADLINE_S) == 0, tail(directory / f"driver{kills}.out")
 
     log = log_content(broker.bootstrap, topic)
@@ -171,15 +171,15 @@ def drill(
 
 @pytest.mark.timeout(900)
 def test_drill(
-    spark: SparkSession, start_broker: Callable[[], KafkalogBroker], tmp_path: Path, processes: ExitStack
+    spark: SparkSession, start_broker: Callable[[], KafkalogBroker], tmp_path: Path, started: ExitStack
 ) -> None:
-    drill(spark, start_broker(), tmp_path, processes, kills=2, seed=20)
+    drill(spark, start_broker(), tmp_path, started, kills=2, seed=20)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", range(5))
 def test_long_drill(
-    spark: SparkSession, start_broker: Callable[[], KafkalogBroker], tmp_path: Path, processes: ExitStack, seed: int
+    spark: SparkSession, start_broker: Callable[[], KafkalogBroker], tmp_path: Path, started: ExitStack, seed: int
 ) -> None:
-    drill(spark, start_broker(), tmp_path, processes, kills=20, seed=seed)
+    drill(spark, start_broker(), tmp_path, started, kills=20, seed=seed)

@@ -13,6 +13,8 @@ import pytest
 from spark_kafkalog.faults import ORDERS, TESTING
 from tests.support import faults
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 SCRIPT = """
 from spark_kafkalog import faults
 for number in range(3):

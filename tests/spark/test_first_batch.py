@@ -20,14 +20,15 @@ from tests.support.kafkalog_broker import KafkalogBroker
 
 
 @pytest.fixture
-def processes() -> Iterator[ExitStack]:
+def started(processes: None) -> Iterator[ExitStack]:
     with ExitStack() as stack:
         yield stack
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_a_kill_before_the_first_batch_is_committed(
-    spark: SparkSession, broker: KafkalogBroker, tmp_path: Path, processes: ExitStack
+    spark: SparkSession, broker: KafkalogBroker, tmp_path: Path, started: ExitStack
 ) -> None:
     """Every record from the start on is read once, although "latest" is elsewhere at every start."""
     topics = Topics(broker.bootstrap)
@@ -42,10 +43,10 @@ def test_a_kill_before_the_first_batch_is_committed(
         str(tmp_path / "acknowledged"),
     ]
     producer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    processes.callback(producer.kill)
+    started.callback(producer.kill)
     for run in range(2):
         driver = Driver("hang", broker.bootstrap, topic, tmp_path, run, module="tests.spark.drill.first")
-        processes.callback(driver.kill)
+        started.callback(driver.kill)
         driver.wait_said("batch 0 has")
         driver.kill()
     offset_log, commits = tmp_path / "checkpoint" / "offsets", tmp_path / "checkpoint" / "commits"
@@ -55,7 +56,7 @@ def test_a_kill_before_the_first_batch_is_committed(
     assert start is not None
     producer.communicate("\n", timeout=DEADLINE_S)
     last = Driver("drain", broker.bootstrap, topic, tmp_path, 2, module="tests.spark.drill.first")
-    processes.callback(last.kill)
+    started.callback(last.kill)
     assert last.process.wait(DEADLINE_S) == 0, tail(tmp_path / "driver2.out")
 
     log = log_content(broker.bootstrap, topic)

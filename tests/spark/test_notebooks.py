@@ -12,6 +12,8 @@ from typing import Any
 import nbformat
 import pytest
 
+from tests.support.amount import mostly_exhaustive
+
 pytestmark = pytest.mark.spark
 
 DIRECTORY = Path(__file__).parents[2] / "notebooks"
@@ -47,7 +49,7 @@ def test_outputs_are_kept_and_tell_nothing_of_a_machine(notebook: Path) -> None:
             assert not OF_A_MACHINE.search(text), text
 
 
-@ANY_NOTEBOOK
+@pytest.mark.parametrize("notebook", mostly_exhaustive(reversed(NOTEBOOKS), 1), ids=lambda path: path.stem)
 @pytest.mark.timeout(600)
 def test_notebook_runs(notebook: Path, tmp_path: Path) -> None:
     done = subprocess.run(

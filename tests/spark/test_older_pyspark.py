@@ -17,7 +17,7 @@ from spark_kafkalog.compat.versions import TESTED
 from tests.spark import older
 from tests.spark.topics import Topics, numbers, values_of
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 
 

@@ -63,6 +63,7 @@ def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@pytest.mark.usefixtures("processes")
 def test_the_command(spark_home: Path) -> None:
     words = ("spark", "precompile", "--spark-home", str(spark_home))
     archives = precompiled.find_archives(spark_home)
@@ -87,11 +88,13 @@ def test_the_command(spark_home: Path) -> None:
     assert all("nothing to do" in line for line in lines(run(*words, "--undo")))
 
 
+@pytest.mark.usefixtures("processes")
 def test_no_spark(tmp_path: Path) -> None:
     done = run("spark", "precompile", "--spark-home", str(tmp_path), check=1)
     assert b"is %s a Spark installation?" % str(tmp_path).encode() in done.stderr
 
 
+@pytest.mark.usefixtures("processes")
 def test_other_byte_code_is_replaced(tmp_path: Path) -> None:
     archive = small_archive(tmp_path / "pyspark.zip")
     with zipfile.ZipFile(archive, "a") as file:
@@ -107,6 +110,7 @@ def test_other_byte_code_is_replaced(tmp_path: Path) -> None:
         assert file.testzip() is None
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_changed_source_is_told_and_compiled_again(tmp_path: Path) -> None:
     archive = small_archive(tmp_path / "pyspark.zip")
     precompiled.precompile(archive)
@@ -121,6 +125,7 @@ def test_a_changed_source_is_told_and_compiled_again(tmp_path: Path) -> None:
     assert imported(archive, "import pyspark.a as it; print(it.A)") == ["2"]
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_process_that_has_read_the_directory_goes_on(tmp_path: Path) -> None:
     archive = small_archive(tmp_path / "pyspark.zip")
     program = (

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from spark_kafkalog.process_cache import ProcessCache
 
 
@@ -22,6 +24,7 @@ def test_the_least_recently_used_object_is_closed_to_make_room() -> None:
     assert cache.get(1, lambda: "new") == "new"
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_forked_process_begins_with_none_and_leaves_its_parents_alone() -> None:
     closed: list[str] = []
     cache: ProcessCache[int, str] = ProcessCache(1, closed.append)
@@ -35,6 +38,7 @@ def test_a_forked_process_begins_with_none_and_leaves_its_parents_alone() -> Non
     assert cache.get(1, lambda: "new") == "parent's"
 
 
+@pytest.mark.usefixtures("processes")
 def test_objects_are_closed_at_exit() -> None:
     script = (
         "from spark_kafkalog.process_cache import ProcessCache\n"

@@ -40,6 +40,7 @@ def failure(query: Any) -> str:
     return str(caught.value)
 
 
+@pytest.mark.usefixtures("processes")
 def test_discovery_loads_nothing_heavy() -> None:
     """Every ``pyspark_*`` module is imported at the first use of any source; one that fails hides them all."""
     script = (

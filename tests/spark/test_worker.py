@@ -11,6 +11,8 @@ import pytest
 
 from spark_kafkalog.worker import KEEP_FREED_MEMORY
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 # `-m pyspark.daemon` would wait for the JVM; what is looked at is the module that the process was started as.
 _COLLECTOR = """
 import gc, sys, weakref

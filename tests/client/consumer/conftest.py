@@ -24,7 +24,7 @@ GROUPS = {
 
 
 @pytest.fixture(scope="session")
-def apache_kafka() -> Iterator[str]:
+def apache_kafka(foreign_programs: None) -> Iterator[str]:
     """host:port of an Apache Kafka whose groups do not wait for more members."""
     require(kafka.missing(kafka.KAFKA_3))
     with kafka.ApacheKafka(kafka.KAFKA_3, heap=("-Xmx512M",), config=GROUPS) as running:
@@ -32,7 +32,7 @@ def apache_kafka() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def group_broker(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """host:port of our broker, whose groups do not wait either; KAFKALOG_TEST_BOOTSTRAP names another one."""
     given = os.environ.get("KAFKALOG_TEST_BOOTSTRAP")
     if given:
@@ -43,14 +43,14 @@ def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(params=[OURS, pytest.param(APACHE, marks=pytest.mark.peer)])
-def live(request: pytest.FixtureRequest) -> Live:
+def live(processes: None, request: pytest.FixtureRequest) -> Live:
     """Each of the brokers."""
     name = "apache_kafka" if request.param == APACHE else "group_broker"
     return Live(request.getfixturevalue(name))
 
 
 @pytest.fixture(scope="session")
-def apache_kafka_4() -> Iterator[str]:
+def apache_kafka_4(foreign_programs: None) -> Iterator[str]:
     """host:port of an Apache Kafka that serves the consumer protocol unasked."""
     require(kafka.missing(kafka.KAFKA_4))
     with kafka.ApacheKafka(kafka.KAFKA_4, heap=("-Xmx512M",), config=GROUPS) as running:
@@ -58,6 +58,6 @@ def apache_kafka_4() -> Iterator[str]:
 
 
 @pytest.fixture(params=[OURS, pytest.param(APACHE, marks=[pytest.mark.peer])])
-def modern(request: pytest.FixtureRequest) -> Live:
+def modern(processes: None, request: pytest.FixtureRequest) -> Live:
     """Each of the brokers, for members of the consumer protocol."""
     return ModernLive(request.getfixturevalue("apache_kafka_4" if request.param == APACHE else "group_broker"))

@@ -440,7 +440,9 @@ def test_a_fetch_is_decoded_by_one_call(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.fixture(params=["checksum", "magic"])
-def damaged_log(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Live, TopicPartition]]:
+def damaged_log(
+    processes: None, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[tuple[Live, TopicPartition]]:
     """A log of three batches of ten records, whose second one is damaged on the disk; of an epoch that is over."""
     with KafkalogBroker(tmp_path) as running:
         live = Live(running.bootstrap)

@@ -177,6 +177,7 @@ def test_a_static_member_comes_back_to_what_it_had(live: Live) -> None:
             assert first.group_metadata().group_instance_id == "one"
 
 
+@pytest.mark.usefixtures("processes")
 @mostly_ours
 def test_the_partitions_of_a_killed_member_go_to_the_others(live: Live) -> None:
     topic, group = live.topic(3), live.group()

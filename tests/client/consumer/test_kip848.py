@@ -284,6 +284,7 @@ def test_what_the_consumer_protocol_refuses(modern: Live, group_broker: str) -> 
         classic.subscribe(pattern=SubscriptionPattern(".*"))
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_broker_without_the_protocol(tmp_path: Path) -> None:
     with KafkalogBroker(tmp_path, {"group.coordinator.rebalance.protocols": "classic"}) as running:
         live = ModernLive(running.bootstrap)
@@ -309,6 +310,7 @@ def process(live: Live, group: str, topic: str) -> Iterator[subprocess.Popen[str
             member.stdout.close()
 
 
+@pytest.mark.usefixtures("processes")
 @ours
 def test_the_partitions_of_a_killed_member_go_to_the_others(modern: Live) -> None:
     topic, group = modern.topic(3), modern.group()
@@ -341,6 +343,7 @@ def test_a_member_that_does_not_poll_is_replaced(modern: Live) -> None:
     assert [call for call in notes.calls if call[1]][:2] == [("assigned", [0, 1]), ("lost", [0, 1])]
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_broker_that_is_killed_finds_its_members_again(tmp_path: Path) -> None:
     with KafkalogBroker(tmp_path, GROUPS) as running:
         live = ModernLive(running.bootstrap)

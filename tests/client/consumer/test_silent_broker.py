@@ -19,6 +19,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.timeout(300)
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_silent_broker_keeps_nobody_longer_than_is_said(protocol: str, tmp_path: Path) -> None:
     with KafkalogBroker(tmp_path / "log", GROUPS) as broker, ThreadPoolExecutor(1) as pool:

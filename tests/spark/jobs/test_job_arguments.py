@@ -71,6 +71,7 @@ def test_options_that_argparse_refuses(main: Main, words: list[str]) -> None:
     assert ended.value.code == application.USAGE
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("job", ["page_views", "enrich"])
 def test_help_has_examples_and_exit_codes(job: str) -> None:
     done = subprocess.run(

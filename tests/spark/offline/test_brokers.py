@@ -41,20 +41,20 @@ class Site(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def apache() -> Iterator[Site]:
+def apache(processes: None) -> Iterator[Site]:
     require(kafka.missing())
     with ApacheKafka() as running:
         yield Site(Topics(running.bootstrap), Batch(running.bootstrap), running.log_dir)
 
 
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def ours(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with KafkalogBroker(tmp_path_factory.mktemp("offline")) as running:
         yield Site(Topics(running.bootstrap), Batch(running.bootstrap), running.log_dir)
 
 
 @pytest.fixture(params=["ours", pytest.param("apache", marks=pytest.mark.peer)])
-def site(request: pytest.FixtureRequest) -> Site:
+def site(processes: None, request: pytest.FixtureRequest) -> Site:
     found: Site = request.getfixturevalue(request.param)
     return found
 

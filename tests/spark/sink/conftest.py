@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,23 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_kafkalog import faults
 from tests.spark.sink.committed import Died
 from tests.spark.sink.support import Tasks
-
-WITHOUT_JVM = {
-    "test_options",
-    "test_columns",
-    "test_chunks",
-    "test_partition",
-    "test_task",
-    "test_once_parts",
-    "test_once_protocol",
-}
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts Spark is marked so."""
-    for item in items:
-        if item.path.parent == Path(__file__).parent and item.path.stem not in WITHOUT_JVM:
-            item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,9 @@ SOAK_COUNT = int(os.environ.get("KAFKALOG_SOAK_COUNT", "100"))
 POINTS = faults.SINK_POINTS
 
 
+pytestmark = [pytest.mark.crash, pytest.mark.spark]
+
+
 class Drill:
     """Two topics, and a driver that copies the one to the other as often as it is started."""
 
@@ -137,7 +140,6 @@ def drills(start_broker: Callable[..., KafkalogBroker], tmp_path: Path) -> Itera
         yield drill
 
 
-@pytest.mark.crash
 @pytest.mark.timeout(900)
 def test_processes_of_spark_die(drills: Callable[[int], Drill]) -> None:
     """A task, which Spark repeats, and processes in which it claims and commits, whose query is started again."""
@@ -149,7 +151,7 @@ def test_processes_of_spark_die(drills: Callable[[int], Drill]) -> None:
     assert "this attempt was asked to fail" not in drill.said(), "Spark was to try the task again"
 
 
-@pytest.mark.crash
+@pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_the_driver_and_the_broker_die(drills: Callable[[int], Drill]) -> None:
     drill = drills(2)
@@ -164,7 +166,6 @@ def test_the_driver_and_the_broker_die(drills: Callable[[int], Drill]) -> None:
     drill.check()
 
 
-@pytest.mark.crash
 @pytest.mark.soak
 @pytest.mark.timeout(24 * 3600)
 def test_seeds(drills: Callable[[int], Drill]) -> None:

@@ -478,6 +478,7 @@ def test_authentication(in_url: bool) -> None:
         assert "wrong" not in repr(RegistryConfig((server.url,), "user:wrong"))
 
 
+@pytest.mark.usefixtures("processes")
 def test_https(tmp_path: Path) -> None:
     require(certificates.missing())
     made = certificates.make_certificates(tmp_path)

@@ -1,0 +1,76 @@
+"""Tests that start processes without the fixture `processes` fail, and markers follow from fixtures."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.processes import ProcessGuard, ProcessStartedError
+
+TEST = "tests/some/test_module.py::test_it"
+
+
+@pytest.fixture
+def guard() -> ProcessGuard:
+    """A guard that is not installed: its hook is called by hand."""
+    guard = ProcessGuard()
+    guard.test = TEST
+    return guard
+
+
+def test_a_start_is_refused_in_this_very_test() -> None:
+    # The guard of the run is at work here, because this test does not request `processes`.
+    from tests.conftest import guard as installed
+
+    with pytest.raises(ProcessStartedError, match="needs the fixture `processes`"):
+        subprocess.run([sys.executable, "-c", ""], check=True)
+    with pytest.raises(ProcessStartedError, match=r"os\.fork"):
+        os.fork()
+    assert len(installed.refused) == 2
+    installed.refused.clear()
+
+
+@pytest.mark.usefixtures("processes")
+def test_a_start_is_allowed_with_the_fixture(request: pytest.FixtureRequest) -> None:
+    assert request.node.get_closest_marker("processes") is not None
+    subprocess.run([sys.executable, "-c", ""], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("event", ["subprocess.Popen", "os.fork", "os.posix_spawn", "os.system"])
+def test_the_message_names_the_test_and_the_way_out(guard: ProcessGuard, event: str) -> None:
+    with pytest.raises(ProcessStartedError) as caught:
+        guard.audit(event, ("program", ["program", "argument"], None, None))
+    assert TEST in str(caught.value)
+    assert 'usefixtures("processes")' in str(caught.value)
+
+
+def test_a_start_that_the_test_does_not_notice_fails_it(guard: ProcessGuard) -> None:
+    with pytest.raises(ProcessStartedError):
+        guard.audit("os.fork", ())
+    with pytest.raises(pytest.fail.Exception, match="test_it starts a process"):
+        guard.check()
+    guard.check()
+
+
+def test_nothing_else_is_refused(guard: ProcessGuard) -> None:
+    guard.audit("open", ("file", "r", 0))
+    guard.test = None
+    guard.audit("subprocess.Popen", ("program", ["program"], None, None))
+    guard.check()
+
+
+def test_exempt_modules_may_start_processes(guard: ProcessGuard) -> None:
+    namespace = {"__name__": "kafkalog.records.kernels.loader", "guard": guard}
+    exec("guard.audit('subprocess.Popen', ('program', ['program'], None, None))", namespace)
+    guard.check()
+
+
+def test_a_broker_makes_a_test_one_of_processes(request: pytest.FixtureRequest) -> None:
+    fixtures = request.session._fixturemanager
+    for name in ("broker", "broker_address", "start_broker"):
+        definition = fixtures.getfixturedefs(name, request.node)
+        assert definition is not None
+        assert "processes" in definition[-1].argnames
