@@ -15,14 +15,16 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from .offline.options import OfflineOptions, is_offline, refuse_stream
-from .options import OptionsError, SourceOptions
-from .schema import source_schema
-from .values.errors import SchemaRegistryError
-from .values.names import are_given
+from spark_kafkalog.offline.options import OfflineOptions, is_offline, refuse_stream
+from spark_kafkalog.options.parsing import OptionsError
+from spark_kafkalog.options.source_options import SourceOptions
+from spark_kafkalog.values.errors import SchemaRegistryError
+from spark_kafkalog.values.names import are_given
+
+from .columns import source_schema
 
 if TYPE_CHECKING:
-    from .values.typed import Typed
+    from spark_kafkalog.values.typed import Typed
 
 _SOURCE_ONLY = ("subscribe", "subscribepattern", "assign")
 """Options that only a source has, and one of which each source has."""
@@ -61,7 +63,7 @@ class KafkalogDataSource(DataSource):
     def _typed(self) -> Typed | None:
         """How values are decoded (``valueFormat``); None where they stay binary. Asks a registry once, if any."""
         if self._values is None and are_given(self.options):
-            from .values.plan import typed_values
+            from spark_kafkalog.values.plan import typed_values
 
             self._values = typed_values(self.options, self._any_options.strategy)
         return self._values
@@ -79,22 +81,22 @@ class KafkalogDataSource(DataSource):
         typed = self._typed()
         if typed is None:
             return self._binary_reader(schema)
-        from .values.readers import typed_batch_reader
+        from spark_kafkalog.values.readers import typed_batch_reader
 
         return typed_batch_reader(self._binary_reader, typed, schema)
 
     def _binary_reader(self, schema: StructType) -> DataSourceReader:
         if is_offline(self.options):
-            from .offline.source import OfflineBatchReader
+            from spark_kafkalog.offline.source import OfflineBatchReader
 
             return OfflineBatchReader(OfflineOptions.parse(self.options), schema)
-        from .batch import FilteringBatchReader, KafkalogBatchReader
+        from spark_kafkalog.driver.batch_reader import FilteringBatchReader, KafkalogBatchReader
 
         make = FilteringBatchReader if self._source_options.filter_pushdown else KafkalogBatchReader
         return make(self._source_options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        from .stream import KafkalogStreamReader
+        from spark_kafkalog.driver.stream_reader import KafkalogStreamReader
 
         try:
             refuse_stream(self.options)
@@ -102,7 +104,7 @@ class KafkalogDataSource(DataSource):
             typed = self._typed()
             if typed is None:
                 return KafkalogStreamReader(options, schema)
-            from .values.readers import typed_stream_reader
+            from spark_kafkalog.values.readers import typed_stream_reader
 
             return typed_stream_reader(lambda binary: KafkalogStreamReader(options, binary), typed, schema)
         except (OptionsError, SchemaRegistryError) as error:
@@ -110,12 +112,12 @@ class KafkalogDataSource(DataSource):
             return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from .sink.writer import KafkalogWriter
+        from spark_kafkalog.sink.writer import KafkalogWriter
 
         return KafkalogWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        from .sink.stream import KafkalogStreamWriter
+        from spark_kafkalog.sink.stream import KafkalogStreamWriter
 
         return KafkalogStreamWriter(self.options, schema, overwrite)
 

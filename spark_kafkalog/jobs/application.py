@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafkalog.compat.errors import jvm_stack_trace
 from spark_kafkalog.compat.queries import is_initializing
-from spark_kafkalog.options import OptionsError
+from spark_kafkalog.options.parsing import OptionsError
 
 from .arguments import UsageError
 

@@ -7,7 +7,8 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from spark_kafkalog.options import AtEnd, AtOffsets, AtTimestamp, parse_offsets
+from spark_kafkalog.options.limits import AtEnd, AtOffsets, AtTimestamp
+from spark_kafkalog.options.parsing import parse_offsets
 
 from .options import UNTIL_LATEST, LoadOptions, parse_time, parse_until, topic_names
 

@@ -48,7 +48,7 @@ def exit_code(error: Exception) -> int | None:
     from kafkalog.records.errors import RecordsError
     from spark_kafkalog.data_loss import DataLossError
     from spark_kafkalog.fs.opening import UnsupportedUrlError
-    from spark_kafkalog.options import OptionsError
+    from spark_kafkalog.options.parsing import OptionsError
 
     from .compact import CompactionError, CompactionRunsError
     from .plan import ChangingTopicError, LostOffsetsError, PlanError, RecreatedTopicError

@@ -20,11 +20,13 @@ import kafkalog
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog import faults
-from spark_kafkalog.discovery import Discovery
+from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.fs.opening import open_files
-from spark_kafkalog.offsets import Position, resolve, topic_mark
-from spark_kafkalog.options import EARLIEST, LATEST, AtOffsets, Limit, SourceOptions
+from spark_kafkalog.offsets import Position, topic_mark
+from spark_kafkalog.options.limits import EARLIEST, LATEST, AtOffsets, Limit
+from spark_kafkalog.options.source_options import SourceOptions
+from spark_kafkalog.plan.start_and_end import resolve
 
 from . import compact, published
 from .document import Lost, Offsets, PartitionOffsets

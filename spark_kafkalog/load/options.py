@@ -8,17 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from kafkalog.client.types import TopicPartition
-from spark_kafkalog.options import (
-    EARLIEST,
-    LATEST,
-    AtEnd,
-    AtOffsets,
-    AtTimestamp,
-    Limit,
-    OptionsError,
-    SourceOptions,
-    parse_offsets,
-)
+from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, AtTimestamp, Limit
+from spark_kafkalog.options.parsing import OptionsError, parse_offsets
+from spark_kafkalog.options.source_options import SourceOptions
 
 from .staging import HEARTBEAT_S, STALE_AFTER_S
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog.offsets import OffsetRange
-from spark_kafkalog.offsets import split as split_ranges
+from spark_kafkalog.plan.splitting import split as split_ranges
 
 from .document import Lost, Offsets
 

@@ -21,9 +21,9 @@ import pyarrow as pa
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.checksum import crc32c
 from spark_kafkalog import faults
+from spark_kafkalog.executor.range_reader import read_range
 from spark_kafkalog.fs.interface import Files
-from spark_kafkalog.options import SourceOptions
-from spark_kafkalog.reader import read_range
+from spark_kafkalog.options.source_options import SourceOptions
 
 from .document import DataFile, Lost
 from .formats import COLUMNS, WRITERS, FormatWriter

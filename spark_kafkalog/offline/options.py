@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_kafkalog.options import OptionsError, SourceOptions
+from spark_kafkalog.options.parsing import OptionsError
+from spark_kafkalog.options.source_options import SourceOptions
 
 PATH, PATHS = "path", "paths"
 """``load(DIR)`` and ``load([DIR, …])``; the latter comes as a JSON list."""

@@ -28,8 +28,8 @@ from kafkalog.records.legacy.convert import upgraded
 from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE
 from kafkalog.storage.names import TXN_INDEX, segment_name
 from kafkalog.storage.transaction_entries import usable_aborted
-from spark_kafkalog import worker
 from spark_kafkalog.data_loss import Condition, reporter
+from spark_kafkalog.executor import python_worker
 from spark_kafkalog.fs.interface import File, FileSystem
 from spark_kafkalog.fs.opening import file_system
 
@@ -75,7 +75,7 @@ def read_pieces(pieces: Sequence[Piece], options: OfflineOptions, columns: tuple
 
     Raises CorruptLogError for damage and DataLossError for segments that are gone, where ``failOnDataLoss`` is set.
     """
-    with worker.task(options.source.keep_freed_memory):
+    with python_worker.task(options.source.keep_freed_memory):
         for piece in pieces:
             yield from _read(piece, options, columns)
 

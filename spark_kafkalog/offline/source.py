@@ -18,13 +18,17 @@ from kafkalog.storage import names as file_names
 from kafkalog.storage.checkpoints import salvage_offsets
 from kafkalog.storage.topics import INTERNAL_TOPICS, NEWER_INTERNAL_TOPICS
 from spark_kafkalog import offsets
+from spark_kafkalog.columns import columns_of
 from spark_kafkalog.data_loss import Condition, reporter
 from spark_kafkalog.fs.globs import expand
 from spark_kafkalog.fs.interface import Entry, FileSystem
 from spark_kafkalog.fs.opening import file_system
-from spark_kafkalog.options import EARLIEST, LATEST, Assign, OptionsError, Strategy, Subscribe
-from spark_kafkalog.patterns import compile_java
-from spark_kafkalog.schema import columns_of
+from spark_kafkalog.options.java_patterns import compile_java
+from spark_kafkalog.options.limits import EARLIEST, LATEST
+from spark_kafkalog.options.parsing import OptionsError
+from spark_kafkalog.options.subscription import Assign, Strategy, Subscribe
+from spark_kafkalog.plan.ranges import batch_ranges
+from spark_kafkalog.plan.start_and_end import resolve
 
 from . import partition, plan
 from .options import OfflineOptions
@@ -54,9 +58,9 @@ class OfflineBatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         logs = Logs.find(self._options)
-        starts = offsets.resolve(self._starting, logs.assigned, logs.lookup, starting=True)
-        ends = offsets.resolve(self._ending, logs.assigned, logs.lookup, starting=False)
-        ranges = logs.within(offsets.batch_ranges(starts, ends))
+        starts = resolve(self._starting, logs.assigned, logs.lookup, starting=True)
+        ends = resolve(self._ending, logs.assigned, logs.lookup, starting=False)
+        ranges = logs.within(batch_ranges(starts, ends))
         return [OfflinePartition(pieces) for pieces in tasks(logs, ranges, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

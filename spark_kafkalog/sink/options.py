@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.producer import ProducerConfig
 from kafkalog.storage.topics import CONSUMER_OFFSETS
-from spark_kafkalog.options import OptionsError
+from spark_kafkalog.options.parsing import OptionsError
 
 from .once.options import OnceOptions
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.types import DataType, StructType
 
-from spark_kafkalog.options import OptionsError
+from spark_kafkalog.options.parsing import OptionsError
 
 _TEXT = ("string", "binary")
 _HEADERS = "array<struct<key:string,value:binary>>"

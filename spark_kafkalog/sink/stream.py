@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from spark_kafkalog.options import OptionsError
+from spark_kafkalog.options.parsing import OptionsError
 
 from .hand_over import HandedOver
 from .message import tell

@@ -13,7 +13,7 @@ from kafkalog.client.producer.arrow.partition_rows import RowPartitioner
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import MessageTooLargeError
 from kafkalog.records.batch import HEADER_SIZE
-from spark_kafkalog import worker
+from spark_kafkalog.executor import python_worker
 
 from .message import TaskWrote, Written
 from .once.claim import Claim
@@ -37,7 +37,7 @@ def write_rows(
     Raises RowError for a row that cannot be written, and whatever kept one from being delivered (``KafkaError``,
     ``ClientError``); then some of the others have been written.
     """
-    with worker.task():
+    with python_worker.task():
         if claim is not None:
             from .once.attempt import micro_batch, write_in_transaction
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from pyspark.sql.types import StructType
 
-from spark_kafkalog.option_values import Given, OptionsError, not_negative, positive
-from spark_kafkalog.schema import COLUMNS
+from spark_kafkalog.columns import COLUMNS
+from spark_kafkalog.options.parsing import Given, OptionsError, not_negative, positive
 
 from .ddl import DdlError, parse_ddl
 from .names import NAMES, REGISTRY

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_kafkalog.option_values import OptionsError
-from spark_kafkalog.options import Assign, Strategy, Subscribe
+from spark_kafkalog.options.parsing import OptionsError
+from spark_kafkalog.options.subscription import Assign, Strategy, Subscribe
 
 from .options import ValueOptions
 from .registry import RegisteredSchema, SchemaRegistry

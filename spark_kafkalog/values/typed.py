@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from spark_kafkalog.option_values import OptionsError
+from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.process_cache import ProcessCache
 
 from .options import ValueOptions

@@ -34,7 +34,7 @@ from spark_kafkalog.load.formats import ParquetFormat
 from spark_kafkalog.load.names import COMPACTING, file_name, load_name, parse_file_name
 from spark_kafkalog.load.runner import ThreadRunner
 from spark_kafkalog.load.staging import Judge, Staging, SweptError
-from spark_kafkalog.options import OptionsError
+from spark_kafkalog.options.parsing import OptionsError
 from tests.load.loading import Loading, data_files, rows_of
 from tests.spark.topics import T0_MS
 
@@ -198,7 +198,7 @@ def test_no_more_than_a_row_group_is_in_memory(local_loading: Loading, monkeypat
     """Rows may be of a megabyte each: 65,536 of them are no bound."""
     topic = local_loading.topics.create("groups")
     monkeypatch.setattr("spark_kafkalog.load.formats.ROW_GROUP_BYTES", 1)
-    monkeypatch.setattr("spark_kafkalog.reader.PIECE_ROWS", 4)
+    monkeypatch.setattr("spark_kafkalog.executor.batch_pieces.PIECE_ROWS", 4)
     for _ in range(2):
         records = [{"value": b"x", "timestamp": T0_MS}] * 40
         local_loading.topics.produce(topic, records, partition=0, config={"batch.num.messages": 4})

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
-from spark_kafkalog.discovery import Discovery
+from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.load import compact, job, write
 from spark_kafkalog.load.formats import SCHEMA, read_raw
 from spark_kafkalog.load.names import NO_HOUR, hour_path
@@ -21,7 +21,8 @@ from spark_kafkalog.load.options import parse_time, parse_until
 from spark_kafkalog.load.plan import LostOffsetsError, PlanError, RecreatedTopicError
 from spark_kafkalog.load.published import LostRaceError
 from spark_kafkalog.load.runner import ThreadRunner
-from spark_kafkalog.options import AtEnd, AtOffsets, OptionsError, parse_offsets
+from spark_kafkalog.options.limits import AtEnd, AtOffsets
+from spark_kafkalog.options.parsing import OptionsError, parse_offsets
 from tests.load.loading import Loading, data_files, expected, read_table
 from tests.spark.topics import CODECS, T0_MS, numbers
 
@@ -95,7 +96,7 @@ def test_more_hours_than_files_may_be_open(local_loading: Loading, monkeypatch: 
     for round_ in range(4):
         records = [{"value": b"%d" % hour, "timestamp": T0_MS + hour * 3_600_000} for hour in range(6)]
         sent += local_loading.topics.produce(topic, records * 2, partition=0, config={"batch.num.messages": 3 + round_})
-    monkeypatch.setattr("spark_kafkalog.reader.PIECE_ROWS", 4)
+    monkeypatch.setattr("spark_kafkalog.executor.batch_pieces.PIECE_ROWS", 4)
     local_loading.load(topic, min_splits=1)
     assert local_loading.check(topic) == expected(sent)
     assert len(data_files(local_loading.files, local_loading.path(topic))) > 6
@@ -106,7 +107,7 @@ def test_files_are_closed_at_their_size(local_loading: Loading, monkeypatch: pyt
     dice = random.Random(1)
     values = [b"%06d" % index + dice.randbytes(60_000) for index in range(100)]
     sent = local_loading.topics.produce(topic, values, partition=0, config={"batch.num.messages": 5})
-    monkeypatch.setattr("spark_kafkalog.reader.PIECE_ROWS", 10)
+    monkeypatch.setattr("spark_kafkalog.executor.batch_pieces.PIECE_ROWS", 10)
     monkeypatch.setattr("spark_kafkalog.load.formats.ROW_GROUP_BYTES", 50_000)
     local_loading.load(topic, most_file_bytes=1, min_splits=1)
     assert local_loading.check(topic) == expected(sent)

@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kafkalog.client.types import TopicPartition
-from spark_kafkalog import admission
 from spark_kafkalog.offsets import Offsets, Position
+from spark_kafkalog.plan import admission
 
 PARTITIONS = st.builds(TopicPartition, st.sampled_from(["a", "b", "c.d", "e_f-g"]), st.integers(0, 12))
 A0, A1, A2 = (TopicPartition("a", number) for number in range(3))

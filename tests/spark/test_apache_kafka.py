@@ -19,7 +19,7 @@ from kafkalog.client.types import TopicPartition
 from peers import kafka
 from peers.cache import require
 from peers.kafka import ApacheKafka
-from spark_kafkalog.discovery import Discovery
+from spark_kafkalog.driver.discovery import Discovery
 from tests.spark.conftest import Reads
 from tests.spark.test_sizes import options_for, spans
 from tests.spark.test_stream import Sink, wait_for

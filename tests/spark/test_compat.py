@@ -24,9 +24,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.functions import udf
 
-from spark_kafkalog.batch import FilteringBatchReader, KafkalogBatchReader
 from spark_kafkalog.compat import avro, errors, file_sink, filters, micro_batch, prefetched, processes, queries
 from spark_kafkalog.compat.versions import TESTED, is_tested
+from spark_kafkalog.driver.batch_reader import FilteringBatchReader, KafkalogBatchReader
 from tests.spark.test_stream import wait_for
 
 NUMBERS = "SELECT id, id AS value FROM range(10)"
@@ -97,9 +97,9 @@ def test_streams_are_read_by_tasks_where_pyspark_has_changed(change: str) -> Non
     """The streaming reader is there, and plans no batch with rows."""
     script = (
         f"import sys; {change}\n"
-        "from spark_kafkalog.options import SourceOptions\n"
-        "from spark_kafkalog.schema import source_schema\n"
-        "from spark_kafkalog.stream import KafkalogStreamReader\n"
+        "from spark_kafkalog.options.source_options import SourceOptions\n"
+        "from spark_kafkalog.columns import source_schema\n"
+        "from spark_kafkalog.driver.stream_reader import KafkalogStreamReader\n"
         "from spark_kafkalog.offsets import OffsetRange\n"
         "from kafkalog.client.types import TopicPartition\n"
         "options = SourceOptions.parse({'kafka.bootstrap.servers': '127.0.0.1:1', 'subscribe': 't'})\n"

@@ -25,9 +25,9 @@ from pyspark.sql.datasource import (
 )
 
 from kafkalog.client.types import TopicPartition
-from spark_kafkalog.filters import narrow, push
 from spark_kafkalog.offsets import OffsetRange, Offsets
-from spark_kafkalog.options import LATEST
+from spark_kafkalog.options.limits import LATEST
+from spark_kafkalog.plan.filter_bounds import narrow, push
 from tests.spark.topics import T0_MS, Topics
 from tests.spark.without_spark import Batch, chosen, make_source, read_partitions
 

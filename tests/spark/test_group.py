@@ -12,8 +12,8 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafkalog.client.admin.group_offsets import GroupOffsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import CoordinatorNotAvailableError
-from spark_kafkalog.options import SourceOptions
-from spark_kafkalog.progress import PAUSE_S, GroupProgress
+from spark_kafkalog.driver.group_commits import PAUSE_S, GroupProgress
+from spark_kafkalog.options.source_options import SourceOptions
 from tests.cli.command import call
 from tests.spark.topics import Topics, numbers
 from tests.spark.without_spark import Stream

@@ -14,17 +14,11 @@ from kafkalog.client.types import TopicPartition
 from spark_kafkalog import offsets
 from spark_kafkalog.data_loss import Condition, DataLossError, reporter
 from spark_kafkalog.offsets import OffsetRange, Offsets, Position
-from spark_kafkalog.options import (
-    EARLIEST,
-    LATEST,
-    AtEnd,
-    AtOffsets,
-    AtTimestamp,
-    AtTimestamps,
-    Limit,
-    OptionsError,
-    parse_offsets,
-)
+from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, AtTimestamp, AtTimestamps, Limit
+from spark_kafkalog.options.parsing import OptionsError, parse_offsets
+from spark_kafkalog.plan.ranges import batch_ranges, stream_ranges
+from spark_kafkalog.plan.splitting import split
+from spark_kafkalog.plan.start_and_end import resolve
 
 PARTITIONS = st.builds(TopicPartition, st.sampled_from(["a", "b", "c.d", "e_f-g"]), st.integers(0, 12))
 OFFSETS = st.dictionaries(PARTITIONS, st.integers(0, 1 << 62), max_size=8)
@@ -153,35 +147,35 @@ LOG = {A0: (5, 50), A1: (0, 20)}
     ],
 )
 def test_limits_become_offsets(limit: Limit, expected: Offsets) -> None:
-    assert offsets.resolve(limit, LOG.keys(), Log(LOG), starting=True) == expected
+    assert resolve(limit, LOG.keys(), Log(LOG), starting=True) == expected
 
 
 def test_an_end_without_a_match_is_the_end() -> None:
-    assert offsets.resolve(AtTimestamp(300), LOG.keys(), Log(LOG), starting=False) == {A0: 30, A1: 20}
+    assert resolve(AtTimestamp(300), LOG.keys(), Log(LOG), starting=False) == {A0: 30, A1: 20}
 
 
 def test_a_start_without_a_match_is_refused() -> None:
     with pytest.raises(OptionsError, match="No offset matched from request of topic-partition a-1 and timestamp 300"):
-        offsets.resolve(AtTimestamp(300), LOG.keys(), Log(LOG), starting=True)
+        resolve(AtTimestamp(300), LOG.keys(), Log(LOG), starting=True)
 
 
 @pytest.mark.parametrize("named", [{A0: 1}, {A0: 1, A1: 1, TopicPartition("a", 2): 1}])
 def test_all_partitions_must_be_named(named: dict[TopicPartition, int]) -> None:
     with pytest.raises(OptionsError, match="you must specify all TopicPartitions"):
-        offsets.resolve(AtOffsets(named), LOG.keys(), Log(LOG), starting=True)
+        resolve(AtOffsets(named), LOG.keys(), Log(LOG), starting=True)
     with pytest.raises(OptionsError, match="you must specify all topics"):
-        offsets.resolve(AtTimestamps(named), LOG.keys(), Log(LOG), starting=True)
+        resolve(AtTimestamps(named), LOG.keys(), Log(LOG), starting=True)
 
 
 def test_specific_offsets_ask_nothing() -> None:
     log = Log(LOG)
-    offsets.resolve(AtOffsets({A0: 7, A1: 9}), LOG.keys(), log, starting=True)
+    resolve(AtOffsets({A0: 7, A1: 9}), LOG.keys(), log, starting=True)
     assert log.asked == []
 
 
 def test_a_partition_that_vanishes_while_planning() -> None:
     with pytest.raises(OptionsError, match="a-1 does not exist, or was deleted"):
-        offsets.resolve(AtEnd(LATEST), LOG.keys(), Log({A0: (0, 1)}), starting=True)
+        resolve(AtEnd(LATEST), LOG.keys(), Log({A0: (0, 1)}), starting=True)
 
 
 # ---------------------------------------------------------------------------------------------- ranges
@@ -199,14 +193,14 @@ class Losses:
         self.details.append(detail)
 
 
-def stream_ranges(start: Offsets, end: Offsets, log: Log) -> tuple[list[OffsetRange], list[Condition]]:
+def planned(start: Offsets, end: Offsets, log: Log) -> tuple[list[OffsetRange], list[Condition]]:
     losses = Losses()
-    return offsets.stream_ranges(Position(start), Position(end), log, losses), losses.seen
+    return stream_ranges(Position(start), Position(end), log, losses), losses.seen
 
 
 def test_new_partitions_begin_at_their_earliest() -> None:
     log = Log({A0: (0, 9), A1: (0, 9)})
-    assert stream_ranges({A0: 4}, {A0: 9, A1: 7}, log) == ([OffsetRange(A0, 4, 9), OffsetRange(A1, 0, 7)], [])
+    assert planned({A0: 4}, {A0: 9, A1: 7}, log) == ([OffsetRange(A0, 4, 9), OffsetRange(A1, 0, 7)], [])
     assert log.asked == [{A1: EARLIEST}]
 
 
@@ -229,17 +223,17 @@ def test_losses_while_planning(
     start: Offsets, end: Offsets, ranges: list[OffsetRange], conditions: list[Condition]
 ) -> None:
     log = Log({A0: (0, 9), A1: (3, 9)})
-    assert stream_ranges(start, end, log) == (ranges, conditions)
+    assert planned(start, end, log) == (ranges, conditions)
     if conditions:
         with pytest.raises(DataLossError, match=rf"\[KAFKA_DATA_LOSS\.{conditions[0].value}\]"):
-            offsets.stream_ranges(Position(start), Position(end), log, reporter(True))
-        assert offsets.stream_ranges(Position(start), Position(end), log, reporter(False)) == ranges
+            stream_ranges(Position(start), Position(end), log, reporter(True))
+        assert stream_ranges(Position(start), Position(end), log, reporter(False)) == ranges
 
 
 def test_a_topic_created_again_is_read_from_its_beginning() -> None:
     losses = Losses()
     start, end = Position({A0: 40, A1: 9}, {"a": "one"}), Position({A0: 50}, {"a": "two"})
-    assert offsets.stream_ranges(start, end, Log({A0: (5, 50)}), losses) == [OffsetRange(A0, 5, 50)]
+    assert stream_ranges(start, end, Log({A0: (5, 50)}), losses) == [OffsetRange(A0, 5, 50)]
     assert losses.seen == [Condition.TOPIC_RECREATED]
     assert losses.details[0] == (
         "Topic a was deleted and created again. The deleted one was read up to (a-0: 40, a-1: 9), and what it held "
@@ -251,7 +245,7 @@ def test_losses_are_told_with_offsets_and_counts() -> None:
     losses = Losses()
     z = TopicPartition("z", 0)
     start, end = Position({A0: 9, z: 3}), Position({A0: 4, A1: 7, TopicPartition("y", 0): 2})
-    assert offsets.stream_ranges(start, end, Log({A0: (0, 4), A1: (3, 9)}), losses) == [OffsetRange(A1, 3, 7)]
+    assert stream_ranges(start, end, Log({A0: (0, 4), A1: (3, 9)}), losses) == [OffsetRange(A1, 3, 7)]
     assert losses.details == [
         "Cannot find the earliest offsets of Set(y-0), which were to be read up to (y-0: 2).",
         "Added partition a-1 starts from 3 instead of 0: 3 offsets [0, 3) of a-1 are lost.",
@@ -263,21 +257,21 @@ def test_losses_are_told_with_offsets_and_counts() -> None:
 def test_a_new_partition_that_was_trimmed_beyond_what_was_planned() -> None:
     """Each lost offset is told once: those behind the batch's end by the next batch."""
     losses = Losses()
-    assert offsets.stream_ranges(Position({}), Position({A0: 5, A1: 0}), Log({A0: (8, 9), A1: (2, 9)}), losses) == []
+    assert stream_ranges(Position({}), Position({A0: 5, A1: 0}), Log({A0: (8, 9), A1: (2, 9)}), losses) == []
     assert losses.details == ["Added partition a-0 starts from 5 instead of 0: 5 offsets [0, 5) of a-0 are lost."]
 
 
 def test_batch_ranges() -> None:
-    assert offsets.batch_ranges({A1: 0, A0: 5}, {A0: 5, A1: 2}) == [OffsetRange(A1, 0, 2)]
+    assert batch_ranges({A1: 0, A0: 5}, {A0: 5, A1: 2}) == [OffsetRange(A1, 0, 2)]
     with pytest.raises(OptionsError, match="start offset 6 of a-0 lies beyond its end offset 5"):
-        offsets.batch_ranges({A0: 6}, {A0: 5})
+        batch_ranges({A0: 6}, {A0: 5})
 
 
 @given(RANGES, COUNTS, COUNTS)
 def test_a_split_covers_the_same_offsets(
     ranges: list[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> None:
-    pieces = offsets.split(ranges, min_partitions, max_records)
+    pieces = split(ranges, min_partitions, max_records)
     assert all(piece.size > 0 for piece in pieces)
     joined: list[OffsetRange] = []
     for piece in pieces:
@@ -294,7 +288,7 @@ def test_a_split_covers_the_same_offsets(
 @given(RANGES, st.integers(1, 40))
 def test_a_split_has_about_as_many_tasks_as_asked(ranges: list[OffsetRange], count: int) -> None:
     filled = [part for part in ranges if part.size > 0]
-    pieces = offsets.split(ranges, count, None)
+    pieces = split(ranges, count, None)
     if len(filled) >= count:
         assert pieces == filled
     else:
@@ -315,9 +309,9 @@ def test_a_split_has_about_as_many_tasks_as_asked(ranges: list[OffsetRange], cou
 )
 def test_splits_as_spark_makes_them(sizes: list[tuple[TopicPartition, int]], count: int, parts: list[int]) -> None:
     ranges = [OffsetRange(tp, 0, size) for tp, size in sizes]
-    assert [piece.size for piece in offsets.split(ranges, count, None)] == parts
+    assert [piece.size for piece in split(ranges, count, None)] == parts
 
 
 def test_records_per_partition_come_before_the_number_of_partitions() -> None:
-    assert [piece.size for piece in offsets.split([OffsetRange(A0, 0, 10)], 2, 4)] == [3, 3, 4]
-    assert [piece.size for piece in offsets.split([OffsetRange(A0, 0, 10)], 6, 5)] == [1, 2, 2, 1, 2, 2]
+    assert [piece.size for piece in split([OffsetRange(A0, 0, 10)], 2, 4)] == [3, 3, 4]
+    assert [piece.size for piece in split([OffsetRange(A0, 0, 10)], 6, 5)] == [1, 2, 2, 1, 2, 2]

@@ -5,19 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.client.types import READ_COMMITTED, TopicPartition
-from spark_kafkalog.options import (
-    EARLIEST,
-    LATEST,
-    Assign,
-    AtEnd,
-    AtOffsets,
-    AtTimestamp,
-    AtTimestamps,
-    OptionsError,
-    SourceOptions,
-    Subscribe,
-    SubscribePattern,
-)
+from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, AtTimestamp, AtTimestamps
+from spark_kafkalog.options.parsing import OptionsError
+from spark_kafkalog.options.source_options import SourceOptions
+from spark_kafkalog.options.subscription import Assign, Subscribe, SubscribePattern
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 

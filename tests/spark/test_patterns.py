@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafkalog.patterns import PatternError, compile_java
+from spark_kafkalog.options.java_patterns import PatternError, compile_java
 
 NAMES = ["orders", "orders-eu", "Orders", "my.orders", "x1_y2", "a+b", "42"]
 

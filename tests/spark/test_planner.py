@@ -24,14 +24,16 @@ from hypothesis.stateful import (
 )
 
 from kafkalog.client.types import TopicPartition
-from spark_kafkalog import offsets, stream
+from spark_kafkalog import offsets
+from spark_kafkalog.columns import source_schema
 from spark_kafkalog.data_loss import Condition
-from spark_kafkalog.discovery import Assigned
+from spark_kafkalog.driver import stream_reader
+from spark_kafkalog.driver.discovery import Assigned
+from spark_kafkalog.driver.stream_reader import KafkalogStreamReader
+from spark_kafkalog.executor.tasks import RangePartition
 from spark_kafkalog.offsets import Offsets, Position
-from spark_kafkalog.options import EARLIEST, LATEST, SourceOptions
-from spark_kafkalog.schema import source_schema
-from spark_kafkalog.stream import KafkalogStreamReader
-from spark_kafkalog.tasks import RangePartition
+from spark_kafkalog.options.limits import EARLIEST, LATEST
+from spark_kafkalog.options.source_options import SourceOptions
 
 Record = tuple[str, str, int, int]
 """Topic, its mark, partition, offset: what no other record has."""
@@ -385,6 +387,8 @@ class Planning(RuleBasedStateMachine):
 
 
 def test_any_order_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "reporter", lambda fail: lambda condition, detail: REPORTS.append((condition, detail)))
+    monkeypatch.setattr(
+        stream_reader, "reporter", lambda fail: lambda condition, detail: REPORTS.append((condition, detail))
+    )
     limits = settings(max_examples=300, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
     run_state_machine_as_test(Planning, settings=limits)

@@ -18,12 +18,14 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
-from spark_kafkalog import reader as reader_module
 from spark_kafkalog.data_loss import DataLossError
-from spark_kafkalog.discovery import Discovery
+from spark_kafkalog.driver.discovery import Discovery
+from spark_kafkalog.executor import range_reader as reader_module
+from spark_kafkalog.executor.batch_pieces import PIECE_ROWS, cut
+from spark_kafkalog.executor.range_reader import read_range
 from spark_kafkalog.offsets import Position
-from spark_kafkalog.options import OptionsError, SourceOptions
-from spark_kafkalog.reader import cut, read_range
+from spark_kafkalog.options.parsing import OptionsError
+from spark_kafkalog.options.source_options import SourceOptions
 from tests.spark.topics import CODECS, T0_MS, Topics, numbers
 from tests.spark.without_spark import Batch, chosen
 from tests.support.kafkalog_broker import KafkalogBroker
@@ -114,7 +116,7 @@ def test_batches_have_a_sensible_size(batch: Batch, topics: Topics) -> None:
     topics.produce(topic, [b"%0100d" % number for number in range(200_000)])
     batches = batch.batches(chosen("value", "offset"), subscribe=topic)
     assert pa.Table.from_batches(batches)["offset"].to_pylist() == list(range(200_000))
-    assert all(each.num_rows <= reader_module.PIECE_ROWS for each in batches)
+    assert all(each.num_rows <= PIECE_ROWS for each in batches)
     assert 4 < len(batches) < 60
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from spark_kafkalog.options import OptionsError
-from spark_kafkalog.schema import COLUMNS, columns_of, source_schema
+from spark_kafkalog.columns import COLUMNS, columns_of, source_schema
+from spark_kafkalog.options.parsing import OptionsError
 
 
 def test_schema_is_that_of_sparks_source() -> None:

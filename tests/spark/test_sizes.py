@@ -15,11 +15,12 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.fetch.partition_fetcher import PartitionFetcher
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.batch import iter_headers
-from spark_kafkalog import sizes
-from spark_kafkalog.discovery import Discovery, batch_density
-from spark_kafkalog.offsets import OffsetRange, split
-from spark_kafkalog.options import SourceOptions
-from spark_kafkalog.sizes import ByBytes, Profile
+from spark_kafkalog.driver.discovery import Discovery, batch_density
+from spark_kafkalog.offsets import OffsetRange
+from spark_kafkalog.options.source_options import SourceOptions
+from spark_kafkalog.plan import byte_sizes
+from spark_kafkalog.plan.byte_sizes import ByBytes, Profile
+from spark_kafkalog.plan.splitting import split
 from tests.spark.topics import Topics
 from tests.spark.without_spark import Batch, Stream
 
@@ -60,7 +61,7 @@ class Batches:
 def test_like_records_are_cut_exactly() -> None:
     log = Batches({A: [(10, 1000)] * 500, B: [(5, 4000)] * 100})
     begins = dict.fromkeys(log.partitions, 0)
-    ends, profiles = sizes.limited(begins, log.ends(), 90_000, log)
+    ends, profiles = byte_sizes.limited(begins, log.ends(), 90_000, log)
     # 500 KB and 400 KB are waiting.
     assert ends == {A: 497, B: 50}
     assert log.asked == REQUESTS
@@ -69,9 +70,9 @@ def test_like_records_are_cut_exactly() -> None:
 
 def test_far_below_the_limit_one_look_is_enough() -> None:
     log = Batches({A: [(10, 1000)] * 500})
-    assert sizes.limited({A: 0}, log.ends(), 2_000_000, log)[0] == log.ends()
+    assert byte_sizes.limited({A: 0}, log.ends(), 2_000_000, log)[0] == log.ends()
     assert log.asked == 4
-    assert sizes.limited({A: 5000}, log.ends(), 10, log)[0] == log.ends()
+    assert byte_sizes.limited({A: 5000}, log.ends(), 10, log)[0] == log.ends()
     assert log.asked == 4, "nothing is waiting"
 
 
@@ -79,7 +80,7 @@ def test_records_that_grow() -> None:
     """What is read now counts, not the mean of all."""
     log = Batches({A: [(10, 1000 + 20 * n) for n in range(1000)]})
     for begin in (0, 3000, 8000):
-        ends, _ = sizes.limited({A: begin}, log.ends(), 200_000, log)
+        ends, _ = byte_sizes.limited({A: begin}, log.ends(), 200_000, log)
         assert log.bytes(A, begin, ends[A]) == pytest.approx(200_000, rel=0.05)
 
 
@@ -93,7 +94,7 @@ def test_a_limit_moves_on_and_ends(
     log = Batches({A: a, B: b})
     ends = log.ends()
     begins = {tp: data.draw(st.integers(0, end)) for tp, end in ends.items()}
-    found, profiles = sizes.limited(begins, ends, most, log)
+    found, profiles = byte_sizes.limited(begins, ends, most, log)
     assert all(begins[tp] <= found[tp] <= ends[tp] for tp in ends)
     assert (found == begins) == (begins == ends)
     assert log.asked <= REQUESTS
@@ -106,7 +107,7 @@ def test_a_limit_moves_on_and_ends(
 def test_a_profile_is_its_own_inverse(batches: list[tuple[int, int]]) -> None:
     log = Batches({A: batches})
     end = log.ends()[A]
-    profile = sizes.profiles([OffsetRange(A, 0, end)], log)[A]
+    profile = byte_sizes.profiles([OffsetRange(A, 0, end)], log)[A]
     assert profile.before(end) == pytest.approx(profile.bytes)
     assert profile.offset_at(profile.bytes * 1.001) == end
     for offset in range(end + 1):
@@ -115,9 +116,9 @@ def test_a_profile_is_its_own_inverse(batches: list[tuple[int, int]]) -> None:
 
 def test_partitions_that_cannot_be_asked_count_as_the_others() -> None:
     ranges = [OffsetRange(A, 0, 10), OffsetRange(B, 0, 10)]
-    found = sizes.profiles(ranges, lambda at: {A: 7.0}, samples=2)
+    found = byte_sizes.profiles(ranges, lambda at: {A: 7.0}, samples=2)
     assert found == {A: Profile(0, 10, (7.0, 7.0)), B: Profile(0, 10, (7.0, 7.0))}
-    assert sizes.profiles(ranges, lambda at: {}, samples=1)[A].densities == (1.0,)
+    assert byte_sizes.profiles(ranges, lambda at: {}, samples=1)[A].densities == (1.0,)
 
 
 def test_splits_by_bytes() -> None:
@@ -138,7 +139,7 @@ def test_splits_by_bytes() -> None:
 def test_a_split_by_bytes_covers_the_same_offsets(batches: list[tuple[int, int]], count: int, most: int) -> None:
     log = Batches({A: batches})
     part = OffsetRange(A, 0, log.ends()[A])
-    measure = ByBytes(sizes.profiles([part], log))
+    measure = ByBytes(byte_sizes.profiles([part], log))
     pieces = split([part], count, None, most, measure)
     assert all(piece.size > 0 for piece in pieces)
     assert (pieces[0].start, pieces[-1].end) == (part.start, part.end)

@@ -11,10 +11,10 @@ import pytest
 
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog.compat.prefetched import WRAPPER, RowsInPlanner
-from spark_kafkalog.discovery import Discovery
+from spark_kafkalog.driver.discovery import Discovery
+from spark_kafkalog.driver.small_batches import ROWS, SLOW_BATCHES, SmallBatches
 from spark_kafkalog.offsets import OffsetRange
-from spark_kafkalog.options import SourceOptions
-from spark_kafkalog.small_batches import ROWS, SLOW_BATCHES, SmallBatches
+from spark_kafkalog.options.source_options import SourceOptions
 from tests.spark.conftest import Reads
 from tests.spark.test_stream import wait_for
 from tests.spark.topics import CODECS, Topics, numbers
@@ -148,7 +148,7 @@ def test_batches_that_take_long_are_left_to_tasks(small: Any, topics: Topics, mo
     topic = topics.create("small-slow")
     topics.produce(topic, numbers(100))
     reader, now = small(topic), 0.0
-    monkeypatch.setattr("spark_kafkalog.small_batches.time.monotonic", lambda: now)
+    monkeypatch.setattr("spark_kafkalog.driver.small_batches.time.monotonic", lambda: now)
 
     def run(took: float) -> bool:
         nonlocal now

@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_kafkalog.schema import source_schema
+from spark_kafkalog.columns import source_schema
 from tests.spark.conftest import Reads
 from tests.spark.topics import Topics, numbers, values_of
 

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from spark_kafkalog import offsets
-from spark_kafkalog.options import SourceOptions
-from spark_kafkalog.schema import source_schema
-from spark_kafkalog.stream import KafkalogStreamReader
-from spark_kafkalog.tasks import SmallBatch
+from spark_kafkalog.columns import source_schema
+from spark_kafkalog.driver.stream_reader import KafkalogStreamReader
+from spark_kafkalog.executor.tasks import SmallBatch
+from spark_kafkalog.options.source_options import SourceOptions
 from tests.spark.conftest import Reads
 from tests.spark.test_stream import Sink, wait_for
 from tests.spark.topics import Topics, numbers

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from spark_kafkalog.worker import KEEP_FREED_MEMORY
+from spark_kafkalog.executor.python_worker import KEEP_FREED_MEMORY
 
 pytestmark = pytest.mark.usefixtures("processes")
 
@@ -19,10 +19,10 @@ import gc, sys, weakref
 from importlib.machinery import ModuleSpec
 if sys.argv[1]:
     sys.modules["__main__"].__spec__ = ModuleSpec(sys.argv[1], None)
-from spark_kafkalog import worker
+from spark_kafkalog.executor import python_worker
 
 def looked_at_after_a_task():
-    with worker.task():
+    with python_worker.task():
         pass
     gc.collect()
     return len(gc.get_objects())
@@ -44,13 +44,13 @@ print(at_first, loaded, then, later, seen() is None)
 """
 _MEMORY = """
 import resource, sys
-from spark_kafkalog import worker
+from spark_kafkalog.executor import python_worker
 
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize()
 
-with worker.task(int(sys.argv[1])):
+with python_worker.task(int(sys.argv[1])):
     before = resident()
     blocks = [bytes(range(256)) * 32768 for _ in range(16)]
     del blocks

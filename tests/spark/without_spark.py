@@ -22,9 +22,9 @@ from pyspark.sql.streaming import python_streaming_source_runner as runner
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructField, StructType
 
-from spark_kafkalog.schema import COLUMNS
+from spark_kafkalog.columns import COLUMNS
+from spark_kafkalog.driver.stream_reader import KafkalogStreamReader
 from spark_kafkalog.source import KafkalogDataSource
-from spark_kafkalog.stream import KafkalogStreamReader
 
 
 def make_source(bootstrap: str, options: dict[str, Any]) -> KafkalogDataSource:

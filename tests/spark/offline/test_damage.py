@@ -20,7 +20,7 @@ from spark_kafkalog.fs.interface import FileSystem
 from spark_kafkalog.offline import partition, read
 from spark_kafkalog.offline.plan import Segment
 from spark_kafkalog.offline.segment import CorruptLogError
-from spark_kafkalog.options import OptionsError
+from spark_kafkalog.options.parsing import OptionsError
 from tests.log.support import temporary_directory
 from tests.spark.offline.written import batch, offsets, plan, reader, rows, write_segment
 from tests.spark.without_spark import chosen

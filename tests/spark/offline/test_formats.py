@@ -16,9 +16,9 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.records.batch import Record, encode_batch, iter_headers
 from kafkalog.records.compression import Codec
 from kafkalog.records.legacy.message_set import encode_message_set
+from spark_kafkalog.executor.batch_pieces import cut
 from spark_kafkalog.offline import read
 from spark_kafkalog.offline.segment import CorruptLogError
-from spark_kafkalog.reader import cut
 from tests.broker.test_message_formats import alter, sent, topic_of
 from tests.log.support import temporary_directory
 from tests.spark.offline.written import T0_MS, offsets, rows

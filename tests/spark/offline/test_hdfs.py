@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from peers import hdfs
 from peers.cache import require
 from spark_kafkalog.fs.opening import file_system, open_files
-from spark_kafkalog.options import OptionsError
+from spark_kafkalog.options.parsing import OptionsError
 from tests.spark.offline.written import batch, offsets, write_segment
 
 pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(600)]

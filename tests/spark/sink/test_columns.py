@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from spark_kafkalog.options import OptionsError
+from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.sink.schema import SinkColumns
 from spark_kafkalog.source import KafkalogDataSource
 from tests.spark.sink.support import HEADERS, columns

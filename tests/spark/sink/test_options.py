@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from kafkalog.records.compression import Codec
-from spark_kafkalog.options import OptionsError
+from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.sink.options import SinkOptions
 from spark_kafkalog.source import KafkalogDataSource
 

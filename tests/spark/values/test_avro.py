@@ -21,8 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peers.cache import require
-from spark_kafkalog.option_values import OptionsError
-from spark_kafkalog.options import SourceOptions
+from spark_kafkalog.options.parsing import OptionsError
+from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.values.from_avro import AvroDecoder, AvroSchemaError, spark_type
 from spark_kafkalog.values.names import NAMES
 from spark_kafkalog.values.options import ValueOptions

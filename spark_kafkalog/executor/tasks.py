@@ -10,10 +10,10 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from kafkalog.client.types import TopicPartition
-
-from . import offsets
-from .options import SourceOptions
-from .schema import columns_of
+from spark_kafkalog import offsets
+from spark_kafkalog.columns import columns_of
+from spark_kafkalog.options.source_options import SourceOptions
+from spark_kafkalog.plan.splitting import Measure, split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ class RangePartition(InputPartition):
 
 @dataclass
 class SmallBatch(InputPartition):
-    """One task for all ranges of a micro-batch whose rows the planner has read (``small_batches``)."""
+    """One task for all ranges of a micro-batch whose rows the planner has read (``driver.small_batches``)."""
 
     ranges: list[RangePartition]
 
@@ -41,10 +41,10 @@ def tasks(
     ranges: Sequence[offsets.OffsetRange],
     topics: Mapping[str, str],
     options: SourceOptions,
-    measure: offsets.Measure | None = None,
+    measure: Measure | None = None,
 ) -> list[RangePartition]:
     """Ranges cut as ``minPartitions`` and ``max…PerPartition`` ask for; ``topics`` has the topics' marks."""
-    cut = offsets.split(
+    cut = split(
         ranges, options.min_partitions, options.max_records_per_partition, options.max_bytes_per_partition, measure
     )
     return [
@@ -60,7 +60,7 @@ def read_task(partition: InputPartition, options: SourceOptions, schema: StructT
     if not isinstance(partition, RangePartition):
         # What PySpark makes of an empty list of partitions.
         return iter(())
-    from .reader import read_range
+    from .range_reader import read_range
 
     return read_range(
         TopicPartition(partition.topic, partition.partition),

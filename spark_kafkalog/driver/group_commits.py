@@ -17,9 +17,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalog.client.cluster import Cluster
-
-from .offsets import Offsets
-from .options import SourceOptions
+from spark_kafkalog.offsets import Offsets
+from spark_kafkalog.options.source_options import SourceOptions
 
 if TYPE_CHECKING:
     from kafkalog.client.admin.group_offsets import GroupOffsets

@@ -8,11 +8,13 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from . import offsets
-from .filters import Bounds, narrow, push
-from .options import SourceOptions
-from .schema import columns_of
-from .tasks import read_task, tasks
+from spark_kafkalog import offsets
+from spark_kafkalog.columns import columns_of
+from spark_kafkalog.executor.tasks import read_task, tasks
+from spark_kafkalog.options.source_options import SourceOptions
+from spark_kafkalog.plan.filter_bounds import Bounds, narrow, push
+from spark_kafkalog.plan.ranges import batch_ranges
+from spark_kafkalog.plan.start_and_end import resolve
 
 
 class KafkalogBatchReader(DataSourceReader):
@@ -25,15 +27,16 @@ class KafkalogBatchReader(DataSourceReader):
         self._starting, self._ending = options.batch_limits()
 
     def partitions(self) -> Sequence[InputPartition]:
+        from spark_kafkalog.plan.byte_sizes import measure_for
+
         from .discovery import Discovery
-        from .sizes import measure_for
 
         discovery = Discovery(self._options)
         try:
             assigned, topics = discovery.assigned()
-            starts = offsets.resolve(self._starting, assigned, discovery.lookup, starting=True)
-            ends = offsets.resolve(self._ending, assigned, discovery.lookup, starting=False)
-            ranges = self.narrowed(offsets.batch_ranges(starts, ends), discovery.lookup)
+            starts = resolve(self._starting, assigned, discovery.lookup, starting=True)
+            ends = resolve(self._ending, assigned, discovery.lookup, starting=False)
+            ranges = self.narrowed(batch_ranges(starts, ends), discovery.lookup)
             measure = measure_for(self._options, ranges, discovery.densities)
         finally:
             discovery.close()

@@ -23,8 +23,8 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from .offsets import Lookup, OffsetRange
-from .options import LATEST
+from spark_kafkalog.offsets import Lookup, OffsetRange
+from spark_kafkalog.options.limits import LATEST
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER_NULL = ("topic", "partition", "offset")

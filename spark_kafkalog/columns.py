@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from .options import OptionsError
+from spark_kafkalog.options.parsing import OptionsError
 
 HEADERS = "headers"
 

@@ -19,10 +19,11 @@ from kafkalog.client.errors import ClientError, KafkaError, is_retriable
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError, error_for
-
-from .offsets import Offsets, Position, topic_mark
-from .options import LATEST, Assign, SourceOptions, SubscribePattern
-from .patterns import compile_java
+from spark_kafkalog.offsets import Offsets, Position, topic_mark
+from spark_kafkalog.options.java_patterns import compile_java
+from spark_kafkalog.options.limits import LATEST
+from spark_kafkalog.options.source_options import SourceOptions
+from spark_kafkalog.options.subscription import Assign, SubscribePattern
 
 if TYPE_CHECKING:
     from kafkalog.client.fetch.fetch_request import FetchedChunk
@@ -82,7 +83,7 @@ class Discovery:
         return found
 
     def densities(self, at: Offsets) -> dict[TopicPartition, float]:
-        """Bytes per offset of the record batch at an offset of each partition, as ``sizes.Densities`` says.
+        """Bytes per offset of the record batch at an offset of each partition, as ``byte_sizes.Densities`` says.
 
         One request a leader where batches are small: Kafka leaves out a batch that is larger than a partition's share
         of the response, but for the first of them. Those are asked for again, up to ``_LARGE_BATCHES`` times a leader;

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kafkalog.records.allocator import keep_freed_memory
-
-from .compat.processes import is_worker
-from .option_values import OptionsError, size_or_none
+from spark_kafkalog.compat.processes import is_worker
+from spark_kafkalog.options.parsing import OptionsError, size_or_none
 
 KEEP_FREED_MEMORY = "KAFKALOG_KEEP_FREED_MEMORY"
 """The environment variable for what option ``keepFreedMemory`` does not say."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafkalog.client.types import TopicPartition
-
-from .offsets import Offsets, Position, names
+from spark_kafkalog.offsets import Offsets, Position, names
 
 
 def apportion(

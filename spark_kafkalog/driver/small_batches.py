@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING
 from kafkalog.client.errors import ClientError, KafkaError
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.errors import RecordsError
+from spark_kafkalog.compat.prefetched import WRAPPER
+from spark_kafkalog.offsets import OffsetRange, Offsets
+from spark_kafkalog.options.source_options import SourceOptions
 
-from .compat.prefetched import WRAPPER
 from .discovery import Discovery
-from .offsets import OffsetRange, Offsets
-from .options import SourceOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from struct import Struct
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -26,39 +25,23 @@ from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kafkalog.records.arrow import decode_arrow
-from kafkalog.records.batch import (
-    HEADER_SIZE,
-    LAST_OFFSET_DELTA_AT,
-    LOG_OVERHEAD,
-    MAGIC,
-    MAGIC_AT,
-    BatchHeader,
-    read_header,
-)
-from kafkalog.records.legacy.convert import upgraded
-from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE, iter_entries
+from spark_kafkalog.data_loss import Condition, reporter
+from spark_kafkalog.executor.batch_pieces import Piece, cut
+from spark_kafkalog.offsets import topic_mark
+from spark_kafkalog.options.limits import EARLIEST, LATEST
+from spark_kafkalog.options.source_options import SourceOptions
+from spark_kafkalog.process_cache import ProcessCache
 
-from . import worker
-from .data_loss import Condition, reporter
-from .offsets import topic_mark
-from .options import EARLIEST, LATEST, SourceOptions
-from .process_cache import ProcessCache
+from . import python_worker
 
 _log = logging.getLogger(__name__)
 
 FETCH_BYTES = 4 << 20
 """Bytes of one fetch, unless ``kafka.max.partition.fetch.bytes`` is set."""
-PIECE_ROWS = 1 << 16
-PIECE_BYTES = 2 << 20
-"""A record batch is made of whole batches of the log: so many rows or (compressed) bytes, or one batch if it is larger.
-Smaller pieces stay in the processor's cache between this process and the JVM's copy."""
-
 GONE_AFTER_S = 10.0
 """A topic that brokers have not known for so long is deleted. One that has just started may know of none."""
 
 _START = Struct(">qi")
-_INT32 = Struct(">i")
-_RECORDS_COUNT_AT = 57
 
 CLUSTERS: ProcessCache[tuple[tuple[str, str], ...], Cluster] = ProcessCache(8, Cluster.close)
 """Clusters by ``kafka.*`` properties, for the tasks of this worker process. Few are kept: they have connections, and a
@@ -67,13 +50,6 @@ worker may live through queries of many users, each with a password of its own."
 
 OnLoss = Callable[[int, int, str], None]
 """Called with the offsets [start, end) that are lost, and why."""
-
-
-class Piece(NamedTuple):
-    """Some whole batches, and the offset behind the last of them."""
-
-    records: memoryview
-    behind: int
 
 
 def read_range(
@@ -95,7 +71,10 @@ def read_range(
     Raises DataLossError where records are gone and ``failOnDataLoss`` is set, TimeoutError where the position does not
     move for ``kafkaConsumer.pollTimeoutMs``, and what fetching and decoding raise.
     """
-    with worker.task(options.keep_freed_memory), closing(_RangeReader(tp, start, end, options, on_loss)) as reading:
+    with (
+        python_worker.task(options.keep_freed_memory),
+        closing(_RangeReader(tp, start, end, options, on_loss)) as reading,
+    ):
         reading.check_topic(topic)
         yield from reading.batches(columns)
 
@@ -281,68 +260,3 @@ class _RangeReader:
         if self._on_loss is not None:
             self._on_loss(self._position, to, why)
         self._move(to)
-
-
-def cut(records: memoryview, offset: int) -> list[Piece]:
-    """Whole batches of a chunk that was fetched from ``offset``, in pieces of about PIECE_ROWS or PIECE_BYTES.
-
-    A batch that the response cut off at its end is left out. Messages of formats v0 and v1 become batches of v2. Raises
-    CorruptRecordError for a length that cannot be and UnsupportedMagicError for an unknown format.
-    """
-    pieces: list[Piece] = []
-    end, begin, at, rows = len(records), 0, 0, 0
-    behind = offset
-    while end - at >= MIN_ENTRY_SIZE:
-        if records[at + MAGIC_AT] < MAGIC:
-            if at > begin:
-                pieces.append(Piece(records[begin:at], behind))
-            begin = _cut_old(records, at, pieces)
-            if begin == at:
-                break
-            at, rows, behind = begin, 0, max(behind, pieces[-1].behind)
-            continue
-        if end - at < HEADER_SIZE:
-            break
-        base_offset, length = _START.unpack_from(records, at)
-        size = LOG_OVERHEAD + length
-        if size < HEADER_SIZE or records[at + MAGIC_AT] != MAGIC:
-            read_header(records, at)  # raises
-        if size > end - at:
-            break
-        count = _INT32.unpack_from(records, at + _RECORDS_COUNT_AT)[0]
-        if at > begin and (rows + count > PIECE_ROWS or at + size - begin > PIECE_BYTES):
-            pieces.append(Piece(records[begin:at], behind))
-            begin, rows = at, 0
-        behind = max(behind, base_offset + _INT32.unpack_from(records, at + LAST_OFFSET_DELTA_AT)[0] + 1)
-        rows += count
-        at += size
-    if at > begin:
-        pieces.append(Piece(records[begin:at], behind))
-    return pieces
-
-
-def _cut_old(records: memoryview, at: int, pieces: list[Piece]) -> int:
-    """Append the messages of v0 and v1 from position ``at`` on as batches of v2; the position behind the last one."""
-    end = at
-    for position, header in _old_entries(records, at):
-        end = position + header.size
-    made = bytearray()
-    behind = 0
-    for batch in upgraded(records, at, end):
-        if len(made) + len(batch.records) > PIECE_BYTES and made:
-            pieces.append(Piece(memoryview(made), behind))
-            made = bytearray()
-        made += batch.records
-        behind = batch.behind
-    if made:
-        pieces.append(Piece(memoryview(made), behind))
-    return end
-
-
-def _old_entries(records: memoryview, at: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Whole messages up to the first batch of v2."""
-    for position, header in iter_entries(records, at):
-        yield position, header
-        following = position + header.size + MAGIC_AT
-        if following < len(records) and records[following] >= MAGIC:
-            return

@@ -23,10 +23,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from kafkalog.client.types import TopicPartition
+from spark_kafkalog.offsets import OffsetRange, Offsets
+from spark_kafkalog.options.source_options import SourceOptions
 
 from .admission import apportion
-from .offsets import Measure, OffsetRange, Offsets, divide
-from .options import SourceOptions
+from .splitting import Measure, divide
 
 SAMPLES = 8
 """Headers looked at in a range of offsets that is to be cut."""
@@ -162,7 +163,7 @@ def _covers(profile: Profile | None, part: OffsetRange) -> bool:
 
 
 class ByBytes:
-    """Cuts ranges by their bytes; see ``offsets.split``."""
+    """Cuts ranges by their bytes; see ``splitting.split``."""
 
     def __init__(self, of: Mapping[TopicPartition, Profile]) -> None:
         self._profiles = of

@@ -26,17 +26,21 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from kafkalog.client.types import TopicPartition
+from spark_kafkalog import offsets
+from spark_kafkalog.columns import columns_of
+from spark_kafkalog.compat.prefetched import RowsInPlanner
+from spark_kafkalog.data_loss import reporter
+from spark_kafkalog.executor.tasks import SmallBatch, read_task, tasks
+from spark_kafkalog.offsets import Offsets, Position
+from spark_kafkalog.options.limits import EARLIEST, Limit
+from spark_kafkalog.options.source_options import SourceOptions
+from spark_kafkalog.plan import admission, byte_sizes
+from spark_kafkalog.plan.ranges import stream_ranges
+from spark_kafkalog.plan.start_and_end import resolve
 
-from . import admission, offsets, sizes
-from .compat.prefetched import RowsInPlanner
-from .data_loss import reporter
 from .discovery import Discovery
-from .offsets import Offsets, Position
-from .options import EARLIEST, Limit, SourceOptions
-from .progress import GroupProgress
-from .schema import columns_of
+from .group_commits import GroupProgress
 from .small_batches import SmallBatches
-from .tasks import SmallBatch, read_task, tasks
 
 
 class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
@@ -52,7 +56,7 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         self._available_now = False
         self._target: Position | None = None
         """Where a query with Trigger.AvailableNow ends."""
-        self._profiles: Mapping[TopicPartition, sizes.Profile] = {}
+        self._profiles: Mapping[TopicPartition, byte_sizes.Profile] = {}
         self._last_trigger = float("-inf")
 
     @cached_property
@@ -88,7 +92,7 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         """The same answer however often it is asked; see ``offsets`` for what happens after a crash."""
         if self._initial is None:
             partitions, topics = self._discovery.assigned()
-            found = offsets.resolve(self._start, partitions, self._discovery.lookup, starting=True)
+            found = resolve(self._start, partitions, self._discovery.lookup, starting=True)
             self._initial = Position(found, topics)
         return offsets.to_json(self._initial)
 
@@ -115,7 +119,7 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         initial, until = offsets.initial_of(end), offsets.position_of(end)
-        ranges = offsets.stream_ranges(
+        ranges = stream_ranges(
             offsets.position_of(start) if initial is None else initial,
             until,
             self._discovery.lookup,
@@ -124,11 +128,11 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         self.rows = self._small.read(ranges, until.topics)
         if self.rows is not None:
             return [SmallBatch(tasks(ranges, until.topics, self._options))]
-        measure = sizes.measure_for(self._options, ranges, self._discovery.densities, self._profiles)
+        measure = byte_sizes.measure_for(self._options, ranges, self._discovery.densities, self._profiles)
         return tasks(ranges, until.topics, self._options, measure)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: Spark's offset log is the only truth, and it does not tell of a run's last batch (``progress``)."""
+        """Do nothing: the offset log is the only truth, and Spark skips a run's last batch (``group_commits``)."""
 
     def stop(self) -> None:
         self._progress.close()
@@ -171,7 +175,7 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
             end = admission.rate_limited(position, available, earliest_of_new, limit.max_rows)
         if most_bytes is not None:
             begins = {tp: offset for tp, offset in {**position, **earliest_of_new}.items() if offset <= end.get(tp, -1)}
-            within, self._profiles = sizes.limited(
+            within, self._profiles = byte_sizes.limited(
                 begins, {tp: end[tp] for tp in begins}, most_bytes, self._discovery.densities
             )
             end = {**end, **within}

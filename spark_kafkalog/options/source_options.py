@@ -13,55 +13,19 @@ from difflib import get_close_matches
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.types import TopicPartition
+from spark_kafkalog.values.names import NAMES as _VALUE_OPTIONS
 
-from .option_values import (
-    TIMESTAMPS_EXAMPLE,
-    Given,
-    OptionsError,
-    boolean,
-    duration,
-    not_negative,
-    parse_offsets,
-    parse_partitions,
-    positive,
-    positive_int32,
-    single_timestamp,
-    size,
-    size_or_none,
-)
-from .patterns import PatternError, compile_java
-from .values.names import NAMES as _VALUE_OPTIONS
-
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "Assign",
-    "AtEnd",
-    "AtOffsets",
-    "AtTimestamp",
-    "AtTimestamps",
-    "Limit",
-    "OptionsError",
-    "SourceOptions",
-    "Strategy",
-    "Subscribe",
-    "SubscribePattern",
-    "parse_offsets",
-    "parse_partitions",
-]
+from .limits import EARLIEST, LATEST, AtEnd, AtOffsets, Limit, check_order, parse_limit
+from .parsing import Given, OptionsError, boolean, duration, not_negative, positive, positive_int32, size, size_or_none
+from .subscription import Strategy, parse_strategy
 
 _log = logging.getLogger(__name__)
-
-EARLIEST = -2
-LATEST = -1
 
 DEFAULT_POLL_TIMEOUT_MS = 120_000
 """What ``spark.network.timeout`` is by default."""
 DEFAULT_MAX_TRIGGER_DELAY_S = 15 * 60.0
 DEFAULT_SMALL_BATCH_BYTES = 1 << 20
 
-_STRATEGIES = ("subscribe", "subscribePattern", "assign")
 _BATCH_IGNORED = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
@@ -98,73 +62,6 @@ _REFUSED_PROPERTIES = {
 }
 
 
-# ---------------------------------------------------------------------------------------------- what to read
-
-
-@dataclass(frozen=True)
-class Assign:
-    """``assign``: exactly these partitions."""
-
-    partitions: frozenset[TopicPartition]
-
-
-@dataclass(frozen=True)
-class Subscribe:
-    """``subscribe``: all partitions of these topics."""
-
-    topics: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class SubscribePattern:
-    """``subscribePattern``: all partitions of the topics in whose names the pattern is found (``patterns``)."""
-
-    pattern: str
-
-
-Strategy = Assign | Subscribe | SubscribePattern
-
-
-# ---------------------------------------------------------------------------------------------- from where, to where
-
-
-@dataclass(frozen=True)
-class AtEnd:
-    """``earliest`` (-2) or ``latest`` (-1) in every partition."""
-
-    which: int
-
-
-@dataclass(frozen=True)
-class AtOffsets:
-    """An offset for each partition; -2 and -1 stand for the ends."""
-
-    offsets: Mapping[TopicPartition, int]
-
-
-@dataclass(frozen=True)
-class AtTimestamps:
-    """The first record at or after a time (ms) in each partition."""
-
-    timestamps: Mapping[TopicPartition, int]
-    latest_if_none: bool = False
-    """Start at the end of a partition without such a record, instead of refusing."""
-
-
-@dataclass(frozen=True)
-class AtTimestamp:
-    """The first record at or after one time (ms) in every partition."""
-
-    timestamp: int
-    latest_if_none: bool = False
-
-
-Limit = AtEnd | AtOffsets | AtTimestamps | AtTimestamp
-
-
-# ---------------------------------------------------------------------------------------------- all of them
-
-
 @dataclass(frozen=True)
 class SourceOptions:
     """Options of one source, checked as far as batch and streaming queries have them in common.
@@ -192,9 +89,9 @@ class SourceOptions:
     """The consumer group that gets the offsets that were read, for lag tools to see."""
     filter_pushdown: bool = False
     small_batch_bytes: int = DEFAULT_SMALL_BATCH_BYTES
-    """A micro-batch of at most so many bytes is read by the planner (``small_batches``); 0: none is."""
+    """A micro-batch of at most so many bytes is read by the planner (``driver.small_batches``); 0: none is."""
     keep_freed_memory: int = 0
-    """Bytes of freed memory that a Python worker keeps (``worker``); 0: what the C library keeps by itself."""
+    """Bytes of freed memory that a Python worker keeps (``python_worker``); 0: the default of the C library."""
     poll_timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS
     offset_retries: int = 3
     offset_retry_interval_ms: int = 10
@@ -205,7 +102,7 @@ class SourceOptions:
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
         """Check and convert; raises OptionsError with the message of Spark's source where it has one."""
         given = Given(options)
-        strategy = _strategy(given)
+        strategy = parse_strategy(given)
         min_partitions = given.get("minPartitions", positive_int32, None)
         max_records = given.get("maxRecordsPerPartition", positive, None)
         properties = given.with_prefix("kafka.")
@@ -230,8 +127,8 @@ class SourceOptions:
             strategy=strategy,
             client=client,
             properties=properties,
-            starting=_limit(given, "starting"),
-            ending=_limit(given, "ending"),
+            starting=parse_limit(given, "starting"),
+            ending=parse_limit(given, "ending"),
             fail_on_data_loss=given.get("failOnDataLoss", boolean, True),
             include_headers=given.get("includeHeaders", boolean, False),
             min_partitions=min_partitions,
@@ -267,7 +164,7 @@ class SourceOptions:
             for tp, offset in ending.offsets.items():
                 if offset == EARLIEST:
                     raise OptionsError(f"ending offset for {tp} can't be earliest for batch queries on Kafka")
-        _check_order(starting, ending)
+        check_order(starting, ending)
         for name in _BATCH_IGNORED:
             if name.lower() in self.given:
                 _log.warning("%s option ignored in batch queries", name)
@@ -285,93 +182,6 @@ def _group(name: str, text: str) -> str:
     if not text.strip():
         raise OptionsError(f"{name}: the name of a consumer group is expected, got '{text}'")
     return text.strip()
-
-
-def _strategy(given: Given) -> Strategy:
-    named = [name for name in _STRATEGIES if name in given]
-    if not named:
-        raise OptionsError(
-            "One of the following options must be specified for Kafka source: "
-            f"{', '.join(_STRATEGIES)}. See the docs for more details."
-        )
-    if len(named) > 1:
-        raise OptionsError(
-            "Only one of the following options can be specified for Kafka source: "
-            f"{', '.join(_STRATEGIES)}. See the docs for more details."
-        )
-    value = given.text(named[0])
-    if named[0] == "assign":
-        partitions = parse_partitions(value) if value.strip().startswith("{") else frozenset()
-        if not partitions:
-            raise OptionsError(f"No topicpartitions to assign as specified value for option 'assign' is '{value}'")
-        return Assign(partitions)
-    if named[0] == "subscribe":
-        topics = tuple(dict.fromkeys(topic for topic in map(str.strip, value.split(",")) if topic))
-        if not topics:
-            raise OptionsError(f"No topics to subscribe to as specified value for option 'subscribe' is '{value}'")
-        return Subscribe(topics)
-    pattern = value.strip()
-    if not pattern:
-        raise OptionsError(
-            f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{value}'"
-        )
-    try:
-        compile_java(pattern)
-    except PatternError as error:
-        raise OptionsError(f"subscribePattern '{pattern}' {error}") from None
-    return SubscribePattern(pattern)
-
-
-def _limit(given: Given, side: str) -> Limit | None:
-    """``startingTimestamp`` before ``startingOffsetsByTimestamp`` before ``startingOffsets``, likewise ``ending…``."""
-    latest_if_none = False
-    if side == "starting":
-        strategy = given.get("startingOffsetsByTimestampStrategy", lambda _, text: text.strip().lower(), "error")
-        if strategy not in ("error", "latest"):
-            raise OptionsError(f"startingOffsetsByTimestampStrategy: expected error or latest, got '{strategy}'")
-        latest_if_none = strategy == "latest"
-    if f"{side}Timestamp" in given:
-        return AtTimestamp(given.get(f"{side}Timestamp", single_timestamp, 0), latest_if_none)
-    if f"{side}OffsetsByTimestamp" in given:
-        text = given.text(f"{side}OffsetsByTimestamp")
-        return AtTimestamps(parse_offsets(text, TIMESTAMPS_EXAMPLE), latest_if_none)
-    if f"{side}Offsets" not in given:
-        return None
-    text = given.text(f"{side}Offsets").strip()
-    if text.lower() in ("earliest", "latest"):
-        return AtEnd(EARLIEST if text.lower() == "earliest" else LATEST)
-    offsets = parse_offsets(text)
-    for tp, offset in offsets.items():
-        if offset < EARLIEST:
-            raise OptionsError(
-                f"{side}Offsets: offset {offset} of {tp} is negative; -1 stands for latest and -2 for earliest"
-            )
-    return AtOffsets(offsets)
-
-
-def _check_order(starting: Limit, ending: Limit) -> None:
-    """Refuse a start behind its end, or of other partitions, where both were given in the same terms."""
-    what, starts, ends = "", dict[TopicPartition, int](), dict[TopicPartition, int]()
-    if isinstance(starting, AtTimestamp) and isinstance(ending, AtTimestamp):
-        if starting.timestamp > ending.timestamp:
-            raise OptionsError(
-                f"The value of startingTimestamp ({starting.timestamp}) is higher than the value of endingTimestamp "
-                f"({ending.timestamp})"
-            )
-    elif isinstance(starting, AtTimestamps) and isinstance(ending, AtTimestamps):
-        what, starts, ends = "OffsetsByTimestamp", dict(starting.timestamps), dict(ending.timestamps)
-    elif isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
-        what, starts, ends = "Offsets", dict(starting.offsets), dict(ending.offsets)
-    if starts.keys() != ends.keys():
-        raise OptionsError(
-            f"starting{what} and ending{what} name different topic partitions: only one of them has "
-            f"{', '.join(map(str, sorted(starts.keys() ^ ends.keys())))}"
-        )
-    for tp, start in starts.items():
-        if 0 <= ends[tp] < start:
-            raise OptionsError(
-                f"The value of starting{what} ({start}) is higher than the value of ending{what} ({ends[tp]}) for {tp}"
-            )
 
 
 def _warn_about_groups(given: Given) -> None:

@@ -1,0 +1,7 @@
+"""What runs on executors: the tasks of a query.
+
+- `tasks`          the tasks themselves, made by the driver, and how an executor reads one
+- `range_reader`   one range of offsets, fetched and decoded into Arrow record batches
+- `batch_pieces`   fetched bytes, cut at the bounds of record batches
+- `python_worker`  settings of the Python process that tasks run in
+"""

@@ -1,0 +1,100 @@
+"""Cut a fetched chunk at the bounds of record batches into pieces, each of which is decoded into one Arrow batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from kafkalog.records.batch import (
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA_AT,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    BatchHeader,
+    read_header,
+)
+from kafkalog.records.legacy.convert import upgraded
+from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE, iter_entries
+
+PIECE_ROWS = 1 << 16
+PIECE_BYTES = 2 << 20
+"""A record batch is made of whole batches of the log: so many rows or (compressed) bytes, or one batch if it is larger.
+Smaller pieces stay in the processor's cache between this process and the JVM's copy."""
+
+_START = Struct(">qi")
+_INT32 = Struct(">i")
+_RECORDS_COUNT_AT = 57
+
+
+class Piece(NamedTuple):
+    """Some whole batches, and the offset behind the last of them."""
+
+    records: memoryview
+    behind: int
+
+
+def cut(records: memoryview, offset: int) -> list[Piece]:
+    """Whole batches of a chunk that was fetched from ``offset``, in pieces of about PIECE_ROWS or PIECE_BYTES.
+
+    A batch that the response cut off at its end is left out. Messages of formats v0 and v1 become batches of v2. Raises
+    CorruptRecordError for a length that cannot be and UnsupportedMagicError for an unknown format.
+    """
+    pieces: list[Piece] = []
+    end, begin, at, rows = len(records), 0, 0, 0
+    behind = offset
+    while end - at >= MIN_ENTRY_SIZE:
+        if records[at + MAGIC_AT] < MAGIC:
+            if at > begin:
+                pieces.append(Piece(records[begin:at], behind))
+            begin = _cut_old(records, at, pieces)
+            if begin == at:
+                break
+            at, rows, behind = begin, 0, max(behind, pieces[-1].behind)
+            continue
+        if end - at < HEADER_SIZE:
+            break
+        base_offset, length = _START.unpack_from(records, at)
+        size = LOG_OVERHEAD + length
+        if size < HEADER_SIZE or records[at + MAGIC_AT] != MAGIC:
+            read_header(records, at)  # raises
+        if size > end - at:
+            break
+        count = _INT32.unpack_from(records, at + _RECORDS_COUNT_AT)[0]
+        if at > begin and (rows + count > PIECE_ROWS or at + size - begin > PIECE_BYTES):
+            pieces.append(Piece(records[begin:at], behind))
+            begin, rows = at, 0
+        behind = max(behind, base_offset + _INT32.unpack_from(records, at + LAST_OFFSET_DELTA_AT)[0] + 1)
+        rows += count
+        at += size
+    if at > begin:
+        pieces.append(Piece(records[begin:at], behind))
+    return pieces
+
+
+def _cut_old(records: memoryview, at: int, pieces: list[Piece]) -> int:
+    """Append the messages of v0 and v1 from position ``at`` on as batches of v2; the position behind the last one."""
+    end = at
+    for position, header in _old_entries(records, at):
+        end = position + header.size
+    made = bytearray()
+    behind = 0
+    for batch in upgraded(records, at, end):
+        if len(made) + len(batch.records) > PIECE_BYTES and made:
+            pieces.append(Piece(memoryview(made), behind))
+            made = bytearray()
+        made += batch.records
+        behind = batch.behind
+    if made:
+        pieces.append(Piece(memoryview(made), behind))
+    return end
+
+
+def _old_entries(records: memoryview, at: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Whole messages up to the first batch of v2."""
+    for position, header in iter_entries(records, at):
+        yield position, header
+        following = position + header.size + MAGIC_AT
+        if following < len(records) and records[following] >= MAGIC:
+            return

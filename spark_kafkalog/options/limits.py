@@ -1,0 +1,99 @@
+"""Where a query starts and ends: ``starting…`` and ``ending…`` options, not yet resolved to offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkalog.client.types import TopicPartition
+
+from .parsing import TIMESTAMPS_EXAMPLE, Given, OptionsError, parse_offsets, single_timestamp
+
+EARLIEST = -2
+LATEST = -1
+
+
+@dataclass(frozen=True)
+class AtEnd:
+    """``earliest`` (-2) or ``latest`` (-1) in every partition."""
+
+    which: int
+
+
+@dataclass(frozen=True)
+class AtOffsets:
+    """An offset for each partition; -2 and -1 stand for the ends."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class AtTimestamps:
+    """The first record at or after a time (ms) in each partition."""
+
+    timestamps: Mapping[TopicPartition, int]
+    latest_if_none: bool = False
+    """Start at the end of a partition without such a record, instead of refusing."""
+
+
+@dataclass(frozen=True)
+class AtTimestamp:
+    """The first record at or after one time (ms) in every partition."""
+
+    timestamp: int
+    latest_if_none: bool = False
+
+
+Limit = AtEnd | AtOffsets | AtTimestamps | AtTimestamp
+
+
+def parse_limit(given: Given, side: str) -> Limit | None:
+    """``startingTimestamp`` before ``startingOffsetsByTimestamp`` before ``startingOffsets``, likewise ``ending…``."""
+    latest_if_none = False
+    if side == "starting":
+        strategy = given.get("startingOffsetsByTimestampStrategy", lambda _, text: text.strip().lower(), "error")
+        if strategy not in ("error", "latest"):
+            raise OptionsError(f"startingOffsetsByTimestampStrategy: expected error or latest, got '{strategy}'")
+        latest_if_none = strategy == "latest"
+    if f"{side}Timestamp" in given:
+        return AtTimestamp(given.get(f"{side}Timestamp", single_timestamp, 0), latest_if_none)
+    if f"{side}OffsetsByTimestamp" in given:
+        text = given.text(f"{side}OffsetsByTimestamp")
+        return AtTimestamps(parse_offsets(text, TIMESTAMPS_EXAMPLE), latest_if_none)
+    if f"{side}Offsets" not in given:
+        return None
+    text = given.text(f"{side}Offsets").strip()
+    if text.lower() in ("earliest", "latest"):
+        return AtEnd(EARLIEST if text.lower() == "earliest" else LATEST)
+    offsets = parse_offsets(text)
+    for tp, offset in offsets.items():
+        if offset < EARLIEST:
+            raise OptionsError(
+                f"{side}Offsets: offset {offset} of {tp} is negative; -1 stands for latest and -2 for earliest"
+            )
+    return AtOffsets(offsets)
+
+
+def check_order(starting: Limit, ending: Limit) -> None:
+    """Refuse a start behind its end, or of other partitions, where both were given in the same terms."""
+    what, starts, ends = "", dict[TopicPartition, int](), dict[TopicPartition, int]()
+    if isinstance(starting, AtTimestamp) and isinstance(ending, AtTimestamp):
+        if starting.timestamp > ending.timestamp:
+            raise OptionsError(
+                f"The value of startingTimestamp ({starting.timestamp}) is higher than the value of endingTimestamp "
+                f"({ending.timestamp})"
+            )
+    elif isinstance(starting, AtTimestamps) and isinstance(ending, AtTimestamps):
+        what, starts, ends = "OffsetsByTimestamp", dict(starting.timestamps), dict(ending.timestamps)
+    elif isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
+        what, starts, ends = "Offsets", dict(starting.offsets), dict(ending.offsets)
+    if starts.keys() != ends.keys():
+        raise OptionsError(
+            f"starting{what} and ending{what} name different topic partitions: only one of them has "
+            f"{', '.join(map(str, sorted(starts.keys() ^ ends.keys())))}"
+        )
+    for tp, start in starts.items():
+        if 0 <= ends[tp] < start:
+            raise OptionsError(
+                f"The value of starting{what} ({start}) is higher than the value of ending{what} ({ends[tp]}) for {tp}"
+            )

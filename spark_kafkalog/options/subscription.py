@@ -1,0 +1,71 @@
+"""Which partitions a query reads: ``assign``, ``subscribe`` or ``subscribePattern``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkalog.client.types import TopicPartition
+
+from .java_patterns import PatternError, compile_java
+from .parsing import Given, OptionsError, parse_partitions
+
+_STRATEGIES = ("subscribe", "subscribePattern", "assign")
+
+
+@dataclass(frozen=True)
+class Assign:
+    """``assign``: exactly these partitions."""
+
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True)
+class Subscribe:
+    """``subscribe``: all partitions of these topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SubscribePattern:
+    """``subscribePattern``: all partitions of the topics in whose names the pattern is found (``java_patterns``)."""
+
+    pattern: str
+
+
+Strategy = Assign | Subscribe | SubscribePattern
+
+
+def parse_strategy(given: Given) -> Strategy:
+    named = [name for name in _STRATEGIES if name in given]
+    if not named:
+        raise OptionsError(
+            "One of the following options must be specified for Kafka source: "
+            f"{', '.join(_STRATEGIES)}. See the docs for more details."
+        )
+    if len(named) > 1:
+        raise OptionsError(
+            "Only one of the following options can be specified for Kafka source: "
+            f"{', '.join(_STRATEGIES)}. See the docs for more details."
+        )
+    value = given.text(named[0])
+    if named[0] == "assign":
+        partitions = parse_partitions(value) if value.strip().startswith("{") else frozenset()
+        if not partitions:
+            raise OptionsError(f"No topicpartitions to assign as specified value for option 'assign' is '{value}'")
+        return Assign(partitions)
+    if named[0] == "subscribe":
+        topics = tuple(dict.fromkeys(topic for topic in map(str.strip, value.split(",")) if topic))
+        if not topics:
+            raise OptionsError(f"No topics to subscribe to as specified value for option 'subscribe' is '{value}'")
+        return Subscribe(topics)
+    pattern = value.strip()
+    if not pattern:
+        raise OptionsError(
+            f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{value}'"
+        )
+    try:
+        compile_java(pattern)
+    except PatternError as error:
+        raise OptionsError(f"subscribePattern '{pattern}' {error}") from None
+    return SubscribePattern(pattern)

@@ -1,0 +1,67 @@
+"""From the limits that a user gave to offsets: where each partition's reading starts and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kafkalog.client.types import TopicPartition
+from spark_kafkalog.offsets import Lookup, Offsets, names
+from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, AtTimestamp, AtTimestamps, Limit
+from spark_kafkalog.options.parsing import OptionsError
+
+
+def resolve(
+    limit: Limit, assigned: Collection[TopicPartition], lookup: Lookup, *, starting: bool
+) -> dict[TopicPartition, int]:
+    """The offset in each assigned partition that ``limit`` stands for.
+
+    Raises OptionsError where ``limit`` names other partitions than the assigned ones, and, for a start, where no
+    record is as late as a timestamp (unless ``startingOffsetsByTimestampStrategy=latest``).
+    """
+    if isinstance(limit, AtEnd):
+        wanted = dict.fromkeys(assigned, limit.which)
+    elif isinstance(limit, AtOffsets):
+        _check_named(limit.offsets, assigned, "startingOffsets" if starting else "endingOffsets")
+        wanted = dict(limit.offsets)
+    else:
+        wanted = _by_timestamp(limit, assigned, lookup, starting)
+    ends = {tp: offset for tp, offset in wanted.items() if offset in (EARLIEST, LATEST)}
+    found = lookup(ends) if ends else {}
+    for tp in ends:
+        if tp not in found:
+            raise OptionsError(f"{tp} does not exist, or was deleted while the query was planned")
+    return wanted | {tp: found[tp] for tp in ends}
+
+
+def _by_timestamp(
+    limit: AtTimestamp | AtTimestamps, assigned: Collection[TopicPartition], lookup: Lookup, starting: bool
+) -> dict[TopicPartition, int]:
+    if isinstance(limit, AtTimestamp):
+        times = dict.fromkeys(assigned, limit.timestamp)
+    else:
+        side = "starting" if starting else "ending"
+        if limit.timestamps.keys() != set(assigned):
+            raise OptionsError(
+                f"If {side}OffsetsByTimestamp contains specific offsets, you must specify all topics. "
+                f"Specified: {names(limit.timestamps)} Assigned: {names(assigned)}"
+            )
+        times = dict(limit.timestamps)
+    for tp, time in times.items():
+        if time < 0:
+            raise OptionsError(f"timestamp {time} of {tp} is negative; milliseconds since 1970 are expected")
+    found = lookup(times) if times else {}
+    offsets = {tp: found.get(tp, LATEST) for tp in times}
+    if starting and not limit.latest_if_none:
+        for tp, offset in offsets.items():
+            if offset == LATEST:
+                raise OptionsError(f"No offset matched from request of topic-partition {tp} and timestamp {times[tp]}.")
+    return offsets
+
+
+def _check_named(named: Offsets, assigned: Collection[TopicPartition], option: str) -> None:
+    if named.keys() != set(assigned):
+        raise OptionsError(
+            f"If {option} contains specific offsets, you must specify all TopicPartitions.\n"
+            "Use -1 for latest, -2 for earliest, if you don't care.\n"
+            f"Specified: {names(named)} Assigned: {names(assigned)}"
+        )
