@@ -50,7 +50,7 @@ def _run(spark: Any, order: dict[str, str], target: Path) -> float:
         frame.write.parquet(str(target / "out"))
     else:
         from spark_kafkalog.load import job
-        from spark_kafkalog.load.options import LoadOptions
+        from spark_kafkalog.load.load_options import LoadOptions
         from spark_kafkalog.load.runner import SparkRunner
 
         topic = order["topic"]

@@ -15,13 +15,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark_kafkalog.offline.options import OfflineOptions, is_offline, refuse_stream
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
-from spark_kafkalog.values.errors import SchemaRegistryError
-from spark_kafkalog.values.names import are_given
 
 from .columns import source_schema
+from .offline.offline_options import OfflineOptions, is_offline, refuse_stream
+from .values.option_names import are_given
+from .values.registry_error import SchemaRegistryError
 
 if TYPE_CHECKING:
     from spark_kafkalog.values.typed import Typed
@@ -63,7 +63,7 @@ class KafkalogDataSource(DataSource):
     def _typed(self) -> Typed | None:
         """How values are decoded (``valueFormat``); None where they stay binary. Asks a registry once, if any."""
         if self._values is None and are_given(self.options):
-            from spark_kafkalog.values.plan import typed_values
+            from .values.value_types import typed_values
 
             self._values = typed_values(self.options, self._any_options.strategy)
         return self._values
@@ -81,13 +81,13 @@ class KafkalogDataSource(DataSource):
         typed = self._typed()
         if typed is None:
             return self._binary_reader(schema)
-        from spark_kafkalog.values.readers import typed_batch_reader
+        from .values.typed_readers import typed_batch_reader
 
         return typed_batch_reader(self._binary_reader, typed, schema)
 
     def _binary_reader(self, schema: StructType) -> DataSourceReader:
         if is_offline(self.options):
-            from spark_kafkalog.offline.source import OfflineBatchReader
+            from .offline.offline_reader import OfflineBatchReader
 
             return OfflineBatchReader(OfflineOptions.parse(self.options), schema)
         from spark_kafkalog.driver.batch_reader import FilteringBatchReader, KafkalogBatchReader
@@ -104,7 +104,7 @@ class KafkalogDataSource(DataSource):
             typed = self._typed()
             if typed is None:
                 return KafkalogStreamReader(options, schema)
-            from spark_kafkalog.values.readers import typed_stream_reader
+            from .values.typed_readers import typed_stream_reader
 
             return typed_stream_reader(lambda binary: KafkalogStreamReader(options, binary), typed, schema)
         except (OptionsError, SchemaRegistryError) as error:
@@ -112,12 +112,12 @@ class KafkalogDataSource(DataSource):
             return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from spark_kafkalog.sink.writer import KafkalogWriter
+        from .sink.batch_writer import KafkalogWriter
 
         return KafkalogWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        from spark_kafkalog.sink.stream import KafkalogStreamWriter
+        from .sink.stream_writer import KafkalogStreamWriter
 
         return KafkalogStreamWriter(self.options, schema, overwrite)
 

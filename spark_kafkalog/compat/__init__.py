@@ -8,7 +8,7 @@ fails when a version changes it.
 - `micro_batch`  which micro-batch a task belongs to; an error where Spark does not say
 - `processes`    whether this process is a Python worker
 - `queries`      whether a query has its sources yet
-- `errors`       the JVM's stack trace behind an error
+- `jvm_errors`   the JVM's stack trace behind an error
 - `file_sink`    what a query has left in a directory that Spark's file sink writes
 - `filters`      whether a reader takes filters
 - `precompiled`  byte code in PySpark's archives, put there by a command

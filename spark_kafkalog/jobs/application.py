@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from spark_kafkalog.compat.errors import jvm_stack_trace
+from spark_kafkalog.compat.jvm_errors import jvm_stack_trace
 from spark_kafkalog.compat.queries import is_initializing
 from spark_kafkalog.options.parsing import OptionsError
 

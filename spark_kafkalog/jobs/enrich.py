@@ -113,7 +113,7 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
 def check(arguments: argparse.Namespace) -> Plan:
     """UsageError or OptionsError names what is wrong."""
     from spark_kafkalog.options.source_options import SourceOptions
-    from spark_kafkalog.sink.options import SinkOptions
+    from spark_kafkalog.sink.sink_options import SinkOptions
 
     source = source_options(arguments)
     if arguments.keep_headers:

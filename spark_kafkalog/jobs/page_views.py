@@ -102,7 +102,7 @@ def page_views(records: DataFrame, watermark: str, methods: Sequence[str]) -> Da
 def check(arguments: argparse.Namespace) -> tuple[dict[str, str], str, list[str], dict[str, Any]]:
     """The source's options, the watermark, the methods and the trigger. UsageError or OptionsError."""
     from spark_kafkalog.options.source_options import SourceOptions
-    from spark_kafkalog.sink.options import SinkOptions
+    from spark_kafkalog.sink.sink_options import SinkOptions
 
     source = source_options(arguments)
     SourceOptions.parse(source)

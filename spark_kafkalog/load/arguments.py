@@ -10,7 +10,7 @@ from typing import Any
 from spark_kafkalog.options.limits import AtEnd, AtOffsets, AtTimestamp
 from spark_kafkalog.options.parsing import parse_offsets
 
-from .options import UNTIL_LATEST, LoadOptions, parse_time, parse_until, topic_names
+from .load_options import UNTIL_LATEST, LoadOptions, parse_time, parse_until, topic_names
 
 EXAMPLES = """\
 examples:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .arguments import UsageError, client_properties, load_options
-from .options import LoadOptions, check_topic, topic_names
+from .load_options import LoadOptions, check_topic, topic_names
 
 OK, FAILED, USAGE, LOST_RACE = 0, 1, 2, 3
 
@@ -51,10 +51,10 @@ def exit_code(error: Exception) -> int | None:
     from spark_kafkalog.options.parsing import OptionsError
 
     from .compact import CompactionError, CompactionRunsError
-    from .plan import ChangingTopicError, LostOffsetsError, PlanError, RecreatedTopicError
-    from .published import LostRaceError, StateError
+    from .layout.published import LostRaceError, StateError
+    from .layout.staging import SweptError
+    from .load_plan import ChangingTopicError, LostOffsetsError, PlanError, RecreatedTopicError
     from .runner import TaskFailedError
-    from .staging import SweptError
 
     if isinstance(error, LostRaceError | CompactionRunsError):
         return LOST_RACE
@@ -83,8 +83,8 @@ def _complain(message: str) -> None:
 
 def _load(arguments: argparse.Namespace, context: Context) -> int:
     from . import job
-    from .progress import ProgressBar
-    from .published import LostRaceError
+    from .layout.published import LostRaceError
+    from .progress_bar import ProgressBar
     from .runner import Runner, SparkRunner, ThreadRunner
 
     options = load_options(arguments)
@@ -194,7 +194,7 @@ def _topics_of(arguments: argparse.Namespace) -> tuple[Any, str, list[str]]:
     from spark_kafkalog.fs.opening import open_files
 
     from .job import topic_path
-    from .published import numbers
+    from .layout.published import numbers
 
     if not arguments.to:
         raise UsageError("--to is missing")

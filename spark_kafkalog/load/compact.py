@@ -42,12 +42,12 @@ import pyarrow.parquet as pq
 from spark_kafkalog import faults
 from spark_kafkalog.fs.interface import Files
 
-from . import published
 from .formats import SCHEMA, ParquetFormat
-from .names import COMPACTING, FileName, file_name, load_name, parse_file_name
-from .options import COMPRESSION_LEVEL, MOST_FILE_BYTES, check_stale_after
+from .layout import published
+from .layout.file_names import COMPACTING, FileName, file_name, load_name, parse_file_name
+from .layout.staging import LEASE, STALE_AFTER_S, Judge, Staging, SweptError, sweep
+from .load_options import COMPRESSION_LEVEL, MOST_FILE_BYTES, check_stale_after
 from .runner import Runner
-from .staging import LEASE, STALE_AFTER_S, Judge, Staging, SweptError, sweep
 from .write import Checksummed
 
 SIGN = "compaction-under-way"

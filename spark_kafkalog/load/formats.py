@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from kafkalog.records.arrow import arrow_schema
 
-from .options import COMPRESSION_LEVEL
+from .load_options import COMPRESSION_LEVEL
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 SCHEMA = arrow_schema(COLUMNS)

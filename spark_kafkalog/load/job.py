@@ -28,13 +28,14 @@ from spark_kafkalog.options.limits import EARLIEST, LATEST, AtOffsets, Limit
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.plan.start_and_end import resolve
 
-from . import compact, published
-from .document import Lost, Offsets, PartitionOffsets
-from .names import OFFSETS_FILE
-from .options import LoadOptions
-from .plan import ChangingTopicError, Plan, PlanError, RecreatedTopicError, Seen, Split, Wanted, plan_load
+from . import compact
+from .layout import published
+from .layout.file_names import OFFSETS_FILE
+from .layout.offsets_document import Lost, Offsets, PartitionOffsets
+from .layout.staging import Staging, SweptError, sweep
+from .load_options import LoadOptions
+from .load_plan import ChangingTopicError, Plan, PlanError, RecreatedTopicError, Seen, Split, Wanted, plan_load
 from .runner import Runner
-from .staging import Staging, SweptError, sweep
 from .write import SplitTask, WrittenFile, WrittenSplit, load_split
 
 _MOVERS = 8

@@ -14,9 +14,9 @@ from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.offsets import topic_mark
 
-from . import published
-from .document import Offsets
-from .names import load_name
+from .layout import published
+from .layout.file_names import load_name
+from .layout.offsets_document import Offsets
 
 Table = Callable[[list[str], list[list[str]]], str]
 

@@ -25,10 +25,10 @@ from spark_kafkalog.executor.range_reader import read_range
 from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.options.source_options import SourceOptions
 
-from .document import DataFile, Lost
 from .formats import COLUMNS, WRITERS, FormatWriter
-from .names import HOUR_US, LAST_HOUR, file_name, hour_path
-from .plan import Split
+from .layout.file_names import HOUR_US, LAST_HOUR, file_name, hour_path
+from .layout.offsets_document import DataFile, Lost
+from .load_plan import Split
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

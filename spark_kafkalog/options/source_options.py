@@ -13,7 +13,7 @@ from difflib import get_close_matches
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ConfigError
-from spark_kafkalog.values.names import NAMES as _VALUE_OPTIONS
+from spark_kafkalog.values.option_names import NAMES as _VALUE_OPTIONS
 
 from .limits import EARLIEST, LATEST, AtEnd, AtOffsets, Limit, check_order, parse_limit
 from .parsing import Given, OptionsError, boolean, duration, not_negative, positive, positive_int32, size, size_or_none

@@ -10,8 +10,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from kafkalog.client.types import TopicPartition
 
-from .once.claim import BatchWrote, Claim
-from .once.record import TaskTransaction
+from .transactional.claim import BatchWrote, Claim
+from .transactional.ledger_record import TaskTransaction
 
 _log = logging.getLogger(__name__)
 

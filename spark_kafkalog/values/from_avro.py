@@ -46,8 +46,8 @@ from pyspark.sql.types import (
 
 from spark_kafkalog.compat import avro
 
-from .registry import RegisteredSchema
-from .types import arrow_type
+from .arrow_types import arrow_type
+from .schema_registry import RegisteredSchema
 
 _log = logging.getLogger(__name__)
 

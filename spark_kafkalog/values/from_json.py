@@ -44,7 +44,7 @@ from pyspark.sql.types import (
 
 from kafkalog.records.arrow.json_text import first_not_enclosed
 
-from .types import arrow_type, parts
+from .arrow_types import arrow_type, parts
 
 SLOW_ROWS = 16
 """Records that are parsed one by one rather than cut further."""

@@ -18,9 +18,9 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.process_cache import ProcessCache
 
-from .options import ValueOptions
-from .registry import RegisteredSchema, RegistryConfig, SchemaRegistry
-from .types import nullable
+from .arrow_types import nullable
+from .schema_registry import RegisteredSchema, RegistryConfig, SchemaRegistry
+from .value_options import ValueOptions
 
 VALUE = "value"
 

@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 from kafkalog.records.checksum import crc32c
 from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.fs.opening import open_files
-from spark_kafkalog.load import job, published
-from spark_kafkalog.load.document import Offsets
-from spark_kafkalog.load.names import load_name, parse_file_name
-from spark_kafkalog.load.options import LoadOptions
+from spark_kafkalog.load import job
+from spark_kafkalog.load.layout import published
+from spark_kafkalog.load.layout.file_names import load_name, parse_file_name
+from spark_kafkalog.load.layout.offsets_document import Offsets
+from spark_kafkalog.load.load_options import LoadOptions
 from spark_kafkalog.load.runner import ThreadRunner
 from tests.spark.topics import Topics
 

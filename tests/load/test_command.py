@@ -18,7 +18,7 @@ import pytest
 from peers import java
 from peers.cache import require
 from spark_kafkalog.jobs import load as application
-from spark_kafkalog.load.progress import ProgressBar, line
+from spark_kafkalog.load.progress_bar import ProgressBar, line
 from spark_kafkalog.load.runner import task_error
 from tests.cli.command import run
 from tests.load.loading import Loading, expected
@@ -337,7 +337,7 @@ def test_the_progress_line() -> None:
 
 
 def test_the_progress_bar_leaves_the_line_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_kafkalog.load.progress.INTERVAL_S", 0.001)
+    monkeypatch.setattr("spark_kafkalog.load.progress_bar.INTERVAL_S", 0.001)
     shown = io.StringIO()
     counts = iter(range(10**9))
     with ProgressBar("words", 100, lambda: (next(counts), 0), shown):

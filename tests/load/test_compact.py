@@ -31,9 +31,9 @@ from spark_kafkalog.load.compact import (
     plan_merges,
 )
 from spark_kafkalog.load.formats import ParquetFormat
-from spark_kafkalog.load.names import COMPACTING, file_name, load_name, parse_file_name
+from spark_kafkalog.load.layout.file_names import COMPACTING, file_name, load_name, parse_file_name
+from spark_kafkalog.load.layout.staging import Judge, Staging, SweptError
 from spark_kafkalog.load.runner import ThreadRunner
-from spark_kafkalog.load.staging import Judge, Staging, SweptError
 from spark_kafkalog.options.parsing import OptionsError
 from tests.load.loading import Loading, data_files, rows_of
 from tests.spark.topics import T0_MS

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafkalog.load.document import DataFile, DocumentError, Lost, Offsets, PartitionOffsets
+from spark_kafkalog.load.layout.offsets_document import DataFile, DocumentError, Lost, Offsets, PartitionOffsets
 
 numbers = st.integers(0, (1 << 31) - 1)
 times = st.none() | st.integers(0, (1 << 63) - 1)

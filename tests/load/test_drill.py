@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafkalog.load.names import COMPACTING, STAGING
+from spark_kafkalog.load.layout.file_names import COMPACTING, STAGING
 from tests.cli.command import command
 from tests.load.loading import Loading, data_files, expected, rows_of
 from tests.spark.topics import T0_MS, Topics

@@ -16,10 +16,10 @@ from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.load import compact, job, write
 from spark_kafkalog.load.formats import SCHEMA, read_raw
-from spark_kafkalog.load.names import NO_HOUR, hour_path
-from spark_kafkalog.load.options import parse_time, parse_until
-from spark_kafkalog.load.plan import LostOffsetsError, PlanError, RecreatedTopicError
-from spark_kafkalog.load.published import LostRaceError
+from spark_kafkalog.load.layout.file_names import NO_HOUR, hour_path
+from spark_kafkalog.load.layout.published import LostRaceError
+from spark_kafkalog.load.load_options import parse_time, parse_until
+from spark_kafkalog.load.load_plan import LostOffsetsError, PlanError, RecreatedTopicError
 from spark_kafkalog.load.runner import ThreadRunner
 from spark_kafkalog.options.limits import AtEnd, AtOffsets
 from spark_kafkalog.options.parsing import OptionsError, parse_offsets
@@ -453,7 +453,7 @@ def test_an_unknown_topic(local_loading: Loading) -> None:
     ],
 )
 def test_options_that_are_wrong(wrong: dict[str, Any], message: str) -> None:
-    from spark_kafkalog.load.options import LoadOptions
+    from spark_kafkalog.load.load_options import LoadOptions
 
     with pytest.raises(OptionsError, match=message):
         LoadOptions(**{"bootstrap_servers": "x:1", "topics": ("a",), "to": "/x", **wrong})

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafkalog.load.names import LAST_HOUR, NO_HOUR, file_name, hour_path, load_name, load_number, parse_file_name
+from spark_kafkalog.load.layout.file_names import (
+    LAST_HOUR,
+    NO_HOUR,
+    file_name,
+    hour_path,
+    load_name,
+    load_number,
+    parse_file_name,
+)
 
 offsets = st.integers(0, (1 << 63) - 1)
 

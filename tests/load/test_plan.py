@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafkalog.load.document import Lost, Offsets, PartitionOffsets
-from spark_kafkalog.load.plan import (
+from spark_kafkalog.load.layout.offsets_document import Lost, Offsets, PartitionOffsets
+from spark_kafkalog.load.load_plan import (
     LostOffsetsError,
     Plan,
     PlanError,

@@ -14,11 +14,11 @@ import pytest
 from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.fs.local import LocalFiles
 from spark_kafkalog.fs.opening import open_files
-from spark_kafkalog.load import published
-from spark_kafkalog.load.document import Offsets
-from spark_kafkalog.load.names import OFFSETS_FILE, load_name
-from spark_kafkalog.load.published import LostRaceError, StateError
-from spark_kafkalog.load.staging import LEASE, Judge, Staging, SweptError, sweep
+from spark_kafkalog.load.layout import published
+from spark_kafkalog.load.layout.file_names import OFFSETS_FILE, load_name
+from spark_kafkalog.load.layout.offsets_document import Offsets
+from spark_kafkalog.load.layout.published import LostRaceError, StateError
+from spark_kafkalog.load.layout.staging import LEASE, Judge, Staging, SweptError, sweep
 from tests.support.waiting import wait_until
 
 LOADERS = 6

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.functions import udf
 
-from spark_kafkalog.compat import avro, errors, file_sink, filters, micro_batch, prefetched, processes, queries
+from spark_kafkalog.compat import avro, file_sink, filters, jvm_errors, micro_batch, prefetched, processes, queries
 from spark_kafkalog.compat.versions import TESTED, is_tested
 from spark_kafkalog.driver.batch_reader import FilteringBatchReader, KafkalogBatchReader
 from tests.spark.test_stream import wait_for
@@ -162,7 +162,7 @@ def test_tasks_know_that_they_run_in_a_worker(spark: SparkSession) -> None:
 def test_errors_keep_the_stack_trace_of_the_jvm(spark: SparkSession) -> None:
     with pytest.raises(AnalysisException) as raised:
         spark.sql("SELECT * FROM no_such_table").collect()
-    assert "\tat org.apache.spark" in errors.jvm_stack_trace(raised.value)
+    assert "\tat org.apache.spark" in jvm_errors.jvm_stack_trace(raised.value)
 
 
 def test_a_query_its_tasks_and_what_it_leaves(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 
 from spark_kafkalog import faults
-from spark_kafkalog.sink.once import names
+from spark_kafkalog.sink.transactional import transactional_ids
 from tests.spark.sink.committed import MicroBatch
 from tests.support.faults import environment
 
@@ -237,5 +237,5 @@ def _drive(bootstrap: str, topic: str, directory: Path, seed: int) -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faults.obey(environment(directory / "faults"))
-    names.OF_PROCESS.clear()
+    transactional_ids.OF_PROCESS.clear()
     Engine(bootstrap, topic, directory, seed).run()

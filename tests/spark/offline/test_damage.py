@@ -17,9 +17,9 @@ from kafkalog.records.compression import Codec
 from kafkalog.storage.index_arrays import OffsetEntries
 from spark_kafkalog.data_loss import DataLossError
 from spark_kafkalog.fs.interface import FileSystem
-from spark_kafkalog.offline import partition, read
-from spark_kafkalog.offline.plan import Segment
+from spark_kafkalog.offline import piece_reader, replica_directory
 from spark_kafkalog.offline.segment import CorruptLogError
+from spark_kafkalog.offline.segment_pieces import Segment
 from spark_kafkalog.options.parsing import OptionsError
 from tests.log.support import temporary_directory
 from tests.spark.offline.written import batch, offsets, plan, reader, rows, write_segment
@@ -256,13 +256,13 @@ def test_a_segment_that_is_gone_or_compacted_after_planning(tmp_path: Path) -> N
 def test_a_segment_that_goes_while_the_query_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Retention does not wait for queries. It is lost then, as if it had gone a moment later."""
     paths = segments(tmp_path)
-    load_index = partition.load_index
+    load_index = replica_directory.load_index
 
     def then_it_goes(fs: FileSystem, segment: Segment) -> OffsetEntries:
         paths[0].unlink(missing_ok=True)
         return load_index(fs, segment)
 
-    monkeypatch.setattr(partition, "load_index", then_it_goes)
+    monkeypatch.setattr(replica_directory, "load_index", then_it_goes)
     reading = reader(tmp_path, chosen("offset"), maxBytesPerPartition=200, failOnDataLoss=False)
     found = [n for task in reading.partitions() for each in reading.read(task) for n in each.column(0).to_pylist()]
     assert found == list(range(10, 30))
@@ -285,7 +285,7 @@ def test_the_last_segment_may_grow_and_shrink_after_planning(tmp_path: Path) -> 
 
 
 def test_a_batch_larger_than_a_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "READ_BYTES", 300)
+    monkeypatch.setattr(piece_reader, "READ_BYTES", 300)
     write_segment(tmp_path / "t-0", [batch(0, 2), batch(2, 200), batch(202, 1)])
     assert offsets(tmp_path) == list(range(203))
 

@@ -16,7 +16,7 @@ from spark_kafkalog.fs.arrow import ArrowFiles
 from spark_kafkalog.fs.hdfs import HdfsFile
 from spark_kafkalog.fs.interface import FileSystem
 from spark_kafkalog.fs.local import LocalFiles
-from spark_kafkalog.offline import read
+from spark_kafkalog.offline import piece_reader
 from tests.spark.offline.written import batch, offsets, write_segment
 
 
@@ -59,7 +59,7 @@ def test_what_a_file_system_tells(fs: FileSystem, tree: Path) -> None:
 @pytest.mark.parametrize("read_bytes", [1, 500, 4 << 20])
 def test_reading_ahead_from_a_remote_file_system(tree: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
     monkeypatch.setattr(opening, "LOCAL", ArrowFiles("file://"))
-    monkeypatch.setattr(read, "READ_BYTES", read_bytes)
+    monkeypatch.setattr(piece_reader, "READ_BYTES", read_bytes)
     for path in (f"file://{tree}", f"file://{tree}/da*/t-0"):
         assert offsets(path, maxBytesPerPartition=300) == list(range(3, 80))
         assert offsets(path, **{"kafka.isolation.level": "read_committed"}) == list(range(3, 80))

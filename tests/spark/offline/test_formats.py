@@ -17,7 +17,7 @@ from kafkalog.records.batch import Record, encode_batch, iter_headers
 from kafkalog.records.compression import Codec
 from kafkalog.records.legacy.message_set import encode_message_set
 from spark_kafkalog.executor.batch_pieces import cut
-from spark_kafkalog.offline import read
+from spark_kafkalog.offline import piece_reader
 from spark_kafkalog.offline.segment import CorruptLogError
 from tests.broker.test_message_formats import alter, sent, topic_of
 from tests.log.support import temporary_directory
@@ -87,7 +87,7 @@ def test_a_mixed_log(parts: list[tuple[int, Codec, int]], read_bytes: int) -> No
         wanted += [(n, b"%010d" % n, T0_MS + n if magic else -1, 0 if magic else -1) for n in range(base, base + count)]
         base += count
     with temporary_directory() as directory, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read, "READ_BYTES", read_bytes)
+        patch.setattr(piece_reader, "READ_BYTES", read_bytes)
         write_log(directory / "t-0", data)
         assert seen(rows(directory, chosen(*COLUMNS))) == wanted
         assert offsets(directory) == list(range(base))

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.storage.index_arrays import OffsetEntries
-from spark_kafkalog.offline import plan
-from spark_kafkalog.offline.plan import Replica, Segment
+from spark_kafkalog.offline import segment_pieces
+from spark_kafkalog.offline.segment_pieces import Replica, Segment
 from tests.log.support import temporary_directory
 from tests.spark.offline import written
 from tests.spark.offline.written import batch, write_segment
@@ -131,7 +131,7 @@ def test_pieces_hold_each_batch_once(
         at, rest = divmod(position, SIZE)
         return bases[at] if not rest and at < len(bases) and bases[at] <= most else None
 
-    pieces = plan.pieces_of("t", 0, segment, start, end, entries, check, most_bytes, most_records)
+    pieces = segment_pieces.pieces_of("t", 0, segment, start, end, entries, check, most_bytes, most_records)
     low, high = max(start, segment.base), min(end, segment.end)
     if low >= high:
         assert pieces == []
@@ -157,10 +157,12 @@ def is_gap(bases: list[int], end: int, start: int, position: int) -> bool:
 
 @given(st.lists(st.tuples(st.integers(1, 100), st.integers(0, 100)), max_size=30), st.integers(1, 300))
 def test_packing_keeps_order_and_bounds(sizes: list[tuple[int, int]], most: int) -> None:
-    cost = plan.OPEN_COST
+    cost = segment_pieces.OPEN_COST
     segment = Segment("x", 0, 1000, 1000, 1000, 0, False)
-    pieces = [plan.Piece("t", 0, segment, n, n + count, 0, size, None) for n, (size, count) in enumerate(sizes)]
-    tasks = plan.pack(pieces, most + 3 * cost, 150)
+    pieces = [
+        segment_pieces.Piece("t", 0, segment, n, n + count, 0, size, None) for n, (size, count) in enumerate(sizes)
+    ]
+    tasks = segment_pieces.pack(pieces, most + 3 * cost, 150)
     assert [piece for task in tasks for piece in task] == pieces
     for task in tasks:
         assert len(task) == 1 or sum(piece.size + cost for piece in task) <= most + 3 * cost
@@ -168,13 +170,13 @@ def test_packing_keeps_order_and_bounds(sizes: list[tuple[int, int]], most: int)
 
 
 def test_min_partitions_makes_tasks_smaller() -> None:
-    assert plan.task_bytes(1000, 128, None) == 128
-    assert plan.task_bytes(1000, 1 << 20, 4) == 250
-    assert plan.task_bytes(0, 1 << 20, 4) == 1
+    assert segment_pieces.task_bytes(1000, 128, None) == 128
+    assert segment_pieces.task_bytes(1000, 1 << 20, 4) == 250
+    assert segment_pieces.task_bytes(0, 1 << 20, 4) == 1
 
 
 def test_the_replica_of_the_latest_epoch_then_the_longest_is_read() -> None:
     old, short, long = Replica("a", 3, 900), Replica("b", 4, 100), Replica("c", 4, 120)
-    assert plan.choose([old, short, long]) == long
-    assert plan.choose([old, short]) == short
-    assert plan.choose([Replica("z", 4, 120), long]) == long
+    assert segment_pieces.choose([old, short, long]) == long
+    assert segment_pieces.choose([old, short]) == short
+    assert segment_pieces.choose([Replica("z", 4, 120), long]) == long

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from kafkalog.records.control import ControlRecordType
 from spark_kafkalog.fs.interface import FileSystem
-from spark_kafkalog.offline import partition
-from spark_kafkalog.offline.plan import Segment
+from spark_kafkalog.offline import replica_directory
+from spark_kafkalog.offline.aborted_transactions import Walk
 from spark_kafkalog.offline.segment import CorruptLogError
-from spark_kafkalog.offline.transactions import Walk
+from spark_kafkalog.offline.segment_pieces import Segment
 from tests.log.support import temporary_directory
 from tests.spark.offline.written import batch, marker, offsets, plan, write_segment, write_snapshot
 
@@ -216,9 +216,9 @@ def test_the_index_spares_looking_behind(tmp_path: Path, monkeypatch: pytest.Mon
                 opened.append(each.path)
                 yield each
 
-        return partition.walk(fs, counted(), since, at)
+        return replica_directory.walk(fs, counted(), since, at)
 
-    monkeypatch.setattr("spark_kafkalog.offline.read.walk", counting)
+    monkeypatch.setattr("spark_kafkalog.offline.piece_reader.walk", counting)
     assert offsets(tmp_path, **COMMITTED, maxBytesPerPartition=1) == [61]
     pieces = sum(len(task.pieces) for task in plan(tmp_path, **COMMITTED, maxBytesPerPartition=1))
     assert len(opened) < 1.5 * pieces

@@ -15,9 +15,9 @@ from kafkalog.records.batch import Record, encode_batch, read_header
 from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
 from spark_kafkalog.columns import source_schema
-from spark_kafkalog.offline.options import OfflineOptions
-from spark_kafkalog.offline.read import OfflinePartition
-from spark_kafkalog.offline.source import OfflineBatchReader
+from spark_kafkalog.offline.offline_options import OfflineOptions
+from spark_kafkalog.offline.offline_reader import OfflineBatchReader
+from spark_kafkalog.offline.piece_reader import OfflinePartition
 from tests.spark.without_spark import chosen, copied, read_partitions
 
 T0_MS = 1_700_000_000_000

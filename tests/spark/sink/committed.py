@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafkalog.sink.message import TaskWrote
-from spark_kafkalog.sink.stream import KafkalogStreamWriter
+from spark_kafkalog.sink.stream_writer import KafkalogStreamWriter
 from tests.spark.sink.support import DEADLINE_S, batch_of, columns
 from tests.spark.without_spark import copied, make_source
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkalog.client.producer.arrow.arrow_rows import chunks
 from kafkalog.client.producer.record_encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD
-from spark_kafkalog.sink.schema import SinkColumns
+from spark_kafkalog.sink.sink_columns import SinkColumns
 from tests.spark.sink.support import batch_of, columns
 
 SCHEMA = columns("key", "value", "topic", "partition", "headers")

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 )
 
 from spark_kafkalog.options.parsing import OptionsError
-from spark_kafkalog.sink.schema import SinkColumns
+from spark_kafkalog.sink.sink_columns import SinkColumns
 from spark_kafkalog.source import KafkalogDataSource
 from tests.spark.sink.support import HEADERS, columns
 

@@ -11,11 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.cluster import Cluster
-from spark_kafkalog.sink.once.ending import open_transactions
-from spark_kafkalog.sink.once.errors import LedgerError
-from spark_kafkalog.sink.once.names import Names, is_task_name, of_process
-from spark_kafkalog.sink.once.record import PIECE_CHARACTERS, Record, State, TaskTransaction, decode, encode
-from spark_kafkalog.sink.options import OptionsError, SinkOptions
+from spark_kafkalog.sink.sink_options import OptionsError, SinkOptions
+from spark_kafkalog.sink.transactional.errors import LedgerError
+from spark_kafkalog.sink.transactional.ledger_record import (
+    PIECE_CHARACTERS,
+    Record,
+    State,
+    TaskTransaction,
+    decode,
+    encode,
+)
+from spark_kafkalog.sink.transactional.transaction_ends import open_transactions
+from spark_kafkalog.sink.transactional.transactional_ids import Names, is_task_name, of_process
 from tests.client.silent import SILENT_S, silent_broker
 
 PREFIX = "orders"

@@ -18,9 +18,10 @@ from confluent_kafka.admin import AdminClient
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.transaction_requests import TransactionRequests
 from spark_kafkalog import faults
+from spark_kafkalog.sink.batch_writer import KafkalogWriter
 from spark_kafkalog.sink.message import TaskWrote
-from spark_kafkalog.sink.once import ledger, names
-from spark_kafkalog.sink.once.errors import (
+from spark_kafkalog.sink.transactional import ledger, transactional_ids
+from spark_kafkalog.sink.transactional.errors import (
     LateBatchError,
     LedgerError,
     LostTransactionsError,
@@ -28,8 +29,7 @@ from spark_kafkalog.sink.once.errors import (
     TakenOverError,
     UnknownMicroBatchError,
 )
-from spark_kafkalog.sink.once.record import encode
-from spark_kafkalog.sink.writer import KafkalogWriter
+from spark_kafkalog.sink.transactional.ledger_record import encode
 from tests.spark.sink.committed import VALUES, Died, MicroBatch, committed, in_task, with_properties
 from tests.spark.sink.support import DEADLINE_S, batch_of
 from tests.spark.topics import Topics
@@ -41,7 +41,7 @@ _prefixes = itertools.count()
 @pytest.fixture
 def other_process() -> Callable[[], None]:
     """Have tasks run in another Python worker from now on."""
-    return names.OF_PROCESS.clear
+    return transactional_ids.OF_PROCESS.clear
 
 
 class Sink:

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalog.records.compression import Codec
 from spark_kafkalog.options.parsing import OptionsError
-from spark_kafkalog.sink.options import SinkOptions
+from spark_kafkalog.sink.sink_options import SinkOptions
 from spark_kafkalog.source import KafkalogDataSource
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}

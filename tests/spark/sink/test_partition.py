@@ -16,7 +16,7 @@ from kafkalog.client.producer.arrow.arrow_rows import Chunk, chunks
 from kafkalog.client.producer.arrow.partition_rows import Group, RowError, RowPartitioner
 from kafkalog.client.producer.partitioner import partition_for_key
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
-from spark_kafkalog.sink.schema import SinkColumns
+from spark_kafkalog.sink.sink_columns import SinkColumns
 from tests.spark.sink.support import batch_of, columns
 
 SCHEMA = columns("key", "value", "topic", "partition")

@@ -24,11 +24,11 @@ from peers.cache import require
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.values.from_avro import AvroDecoder, AvroSchemaError, spark_type
-from spark_kafkalog.values.names import NAMES
-from spark_kafkalog.values.options import ValueOptions
-from spark_kafkalog.values.plan import plan
-from spark_kafkalog.values.registry import RegisteredSchema, RegistryConfig, SchemaRegistry, SchemaRegistryError
+from spark_kafkalog.values.option_names import NAMES
+from spark_kafkalog.values.schema_registry import RegisteredSchema, RegistryConfig, SchemaRegistry, SchemaRegistryError
 from spark_kafkalog.values.typed import SCHEMAS, Typed
+from spark_kafkalog.values.value_options import ValueOptions
+from spark_kafkalog.values.value_types import plan
 from tests.client import certificates
 from tests.spark.values.registry_server import RegistryServer
 

@@ -20,9 +20,9 @@ from kafkalog.storage.index_entries import OFFSET_ENTRY, TIME_ENTRY
 from kafkalog.storage.listing import Listing, SegmentName, listing, snapshots, swapped
 from spark_kafkalog.fs.interface import Entry, File, FileSystem
 
-from . import transactions
-from .plan import Check, Segment, floor
+from . import aborted_transactions
 from .segment import Batches, after_damage
+from .segment_pieces import Check, Segment, floor
 
 _log = logging.getLogger(__name__)
 
@@ -230,7 +230,7 @@ def last_stable_offset(fs: FileSystem, log: PartitionLog) -> int:
     CorruptLogError where damage hides how a transaction ended.
     """
     under_way, since = _snapshot(fs, log)
-    scan = transactions.TransactionScan(under_way)
+    scan = aborted_transactions.TransactionScan(under_way)
     damage: tuple[str, int] | None = None
     for batches, at, header in walk(fs, log.segments, since):
         if header is None:
@@ -243,7 +243,7 @@ def last_stable_offset(fs: FileSystem, log: PartitionLog) -> int:
             scan.see(batches, at, header)
     if damage is not None:
         scan.refuse_damage(*damage)
-    return max(min(transactions.last_stable_offset(scan.under_way, log.end), log.end), log.start)
+    return max(min(aborted_transactions.last_stable_offset(scan.under_way, log.end), log.end), log.start)
 
 
 def _snapshot(fs: FileSystem, log: PartitionLog) -> tuple[dict[int, int], int]:
@@ -265,7 +265,7 @@ def _open_transactions(entries: Iterable[producer_snapshots.SnapshotEntry]) -> d
     return {producer_id: first for producer_id, first in rows if first >= 0}
 
 
-def walk(fs: FileSystem, segments: Iterable[Segment], since: int, at: int | None = None) -> transactions.Walk:
+def walk(fs: FileSystem, segments: Iterable[Segment], since: int, at: int | None = None) -> aborted_transactions.Walk:
     """The batches of segments, from one that begins at or before offset ``since`` on (or from position ``at`` of the
     first segment); checksums are verified of small ones only. Damaged stretches are passed over, for who reads the
     records tells of them; None stands where one begins."""

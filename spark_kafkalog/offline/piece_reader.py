@@ -33,11 +33,11 @@ from spark_kafkalog.executor import python_worker
 from spark_kafkalog.fs.interface import File, FileSystem
 from spark_kafkalog.fs.opening import file_system
 
-from .options import OfflineOptions
-from .partition import inspect, load_index, read_small, walk
-from .plan import Piece, Segment
+from .aborted_transactions import Aborted, aborted_before
+from .offline_options import OfflineOptions
+from .replica_directory import inspect, load_index, read_small, walk
 from .segment import Batches, CorruptLogError, after_damage
-from .transactions import Aborted, aborted_before
+from .segment_pieces import Piece, Segment
 
 _log = logging.getLogger(__name__)
 

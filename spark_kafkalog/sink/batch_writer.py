@@ -10,13 +10,13 @@ from pyspark.sql.types import StructType
 
 from spark_kafkalog.options.parsing import OptionsError
 
-from .hand_over import HandedOver
 from .message import tell
-from .options import SinkOptions
-from .schema import SinkColumns
+from .query_writer import QueryWriter
+from .sink_columns import SinkColumns
+from .sink_options import SinkOptions
 
 
-class KafkalogWriter(HandedOver, DataSourceArrowWriter):
+class KafkalogWriter(QueryWriter, DataSourceArrowWriter):
     """A batch query's. Options and columns are checked here, while Spark plans the query; OptionsError."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:

@@ -18,8 +18,8 @@ from kafkalog.protocol.messages.describe_transactions import DescribeTransaction
 from kafkalog.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from spark_kafkalog import faults
 
-from .names import is_task_name
-from .record import TaskTransaction
+from .ledger_record import TaskTransaction
+from .transactional_ids import is_task_name
 
 T = TypeVar("T")
 

@@ -30,11 +30,11 @@ from spark_kafkalog.options.subscription import Assign, Strategy, Subscribe
 from spark_kafkalog.plan.ranges import batch_ranges
 from spark_kafkalog.plan.start_and_end import resolve
 
-from . import partition, plan
-from .options import OfflineOptions
-from .partition import PartitionLog
-from .plan import Piece
-from .read import OfflinePartition, read_pieces
+from . import replica_directory, segment_pieces
+from .offline_options import OfflineOptions
+from .piece_reader import OfflinePartition, read_pieces
+from .replica_directory import PartitionLog
+from .segment_pieces import Piece
 
 _log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Logs:
                 fs = file_system(directory)
                 if parent not in starts:
                     starts[parent] = _log_starts(fs, parent)
-                replicas[directory] = partition.inspect(fs, tp, directory, starts[parent].get(tp, 0))
+                replicas[directory] = replica_directory.inspect(fs, tp, directory, starts[parent].get(tp, 0))
             logs[tp] = replicas[_chosen(tp, replicas.values())]
         return cls(options, logs)
 
@@ -110,7 +110,7 @@ class Logs:
             return self._logs[tp].end
         if tp not in self._ends:
             log = self._logs[tp]
-            self._ends[tp] = partition.last_stable_offset(file_system(log.directory), log)
+            self._ends[tp] = replica_directory.last_stable_offset(file_system(log.directory), log)
         return self._ends[tp]
 
     def lookup(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -125,7 +125,7 @@ class Logs:
             elif time == LATEST:
                 found[tp] = self.end(tp)
             else:
-                offset = partition.offset_at(file_system(log.directory), log, time)
+                offset = replica_directory.offset_at(file_system(log.directory), log, time)
                 found[tp] = LATEST if offset is None or offset >= self.end(tp) else offset
         return found
 
@@ -220,7 +220,7 @@ def _wanted(found: Mapping[TopicPartition, list[str]], options: OfflineOptions) 
 def _log_starts(fs: FileSystem, parent: str) -> dict[TopicPartition, int]:
     path = f"{parent}/{file_names.LOG_START_CHECKPOINT}"
     try:
-        offsets, problems = salvage_offsets(partition.read_small(fs, path))
+        offsets, problems = salvage_offsets(replica_directory.read_small(fs, path))
     except FileNotFoundError:
         return {}
     except ValueError as error:
@@ -232,8 +232,8 @@ def _log_starts(fs: FileSystem, parent: str) -> dict[TopicPartition, int]:
 
 
 def _chosen(tp: TopicPartition, replicas: Any) -> str:
-    found = [plan.Replica(log.directory, log.epoch, log.end) for log in replicas]
-    best = plan.choose(found)
+    found = [segment_pieces.Replica(log.directory, log.epoch, log.end) for log in replicas]
+    best = segment_pieces.choose(found)
     if len(found) > 1:
         others = "; ".join(f"{each.directory} (leader epoch {each.epoch}, end {each.end})" for each in found)
         _log.warning("%s is in %d directories: %s. Only %s is read.", tp, len(found), others, best.directory)
@@ -246,17 +246,17 @@ def _chosen(tp: TopicPartition, replicas: Any) -> str:
 def tasks(logs: Logs, ranges: Sequence[offsets.OffsetRange], options: OfflineOptions) -> list[list[Piece]]:
     """The pieces of all ranges, in tasks of ``maxBytesPerPartition`` or less where ``minPartitions`` asks for more."""
     wanted = [(segment, start, end) for tp, start, end in ranges for segment in logs[tp].segments]
-    total = plan.total_size(wanted)
-    most_bytes = plan.task_bytes(total, options.max_bytes_per_partition, options.source.min_partitions)
+    total = segment_pieces.total_size(wanted)
+    most_bytes = segment_pieces.task_bytes(total, options.max_bytes_per_partition, options.source.min_partitions)
     most_records = options.source.max_records_per_partition
-    packed = plan.pack(_all_pieces(logs, ranges, most_bytes, most_records), most_bytes, most_records)
+    packed = segment_pieces.pack(_all_pieces(logs, ranges, most_bytes, most_records), most_bytes, most_records)
     least = options.source.min_partitions or 0
     offsets_wanted = sum(each.size for each in ranges)
     if len(packed) < least and offsets_wanted > len(packed):
         # Large batches leave few places to cut at: by offsets then, though tasks share batches.
         share = max(offsets_wanted // least, 1)
         most_records = share if most_records is None else min(share, most_records)
-        packed = plan.pack(_all_pieces(logs, ranges, most_bytes, most_records), most_bytes, most_records)
+        packed = segment_pieces.pack(_all_pieces(logs, ranges, most_bytes, most_records), most_bytes, most_records)
     return packed
 
 
@@ -274,7 +274,7 @@ def _all_pieces(
 def _pieces(
     fs: FileSystem,
     tp: TopicPartition,
-    segment: plan.Segment,
+    segment: segment_pieces.Segment,
     start: int,
     end: int,
     most_bytes: int,
@@ -286,11 +286,11 @@ def _pieces(
     is_whole = (low, high) == (segment.base, segment.end)
     if is_whole and segment.size <= most_bytes and (most_records is None or high - low <= most_records):
         return [Piece(*tp, segment, low, high, 0, segment.size, None)]
-    entries = partition.load_index(fs, segment)
+    entries = replica_directory.load_index(fs, segment)
     try:
-        with partition.opened(fs, segment) as batches:
-            check = partition.checker(batches, segment.base)
-            return plan.pieces_of(*tp, segment, low, high, entries, check, most_bytes, most_records)
+        with replica_directory.opened(fs, segment) as batches:
+            check = replica_directory.checker(batches, segment.base)
+            return segment_pieces.pieces_of(*tp, segment, low, high, entries, check, most_bytes, most_records)
     except FileNotFoundError:
         # Retention was faster; the task that finds it gone says so.
         return [Piece(*tp, segment, low, high, 0, segment.size, None)]

@@ -12,7 +12,7 @@ from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, At
 from spark_kafkalog.options.parsing import OptionsError, parse_offsets
 from spark_kafkalog.options.source_options import SourceOptions
 
-from .staging import HEARTBEAT_S, STALE_AFTER_S
+from .layout.staging import HEARTBEAT_S, STALE_AFTER_S
 
 FORMATS = ("parquet", "avro", "raw")
 COMPRESSION_LEVEL = 3

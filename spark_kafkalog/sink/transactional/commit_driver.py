@@ -14,11 +14,11 @@ from kafkalog.client.cluster import Cluster
 from spark_kafkalog import faults
 
 from .claim import BatchWrote, Claim
-from .ending import abort_all, commit_all, open_transactions
 from .errors import LateBatchError, LostTransactionsError, OldCheckpointError, TakenOverError
 from .ledger import Ledger, ledger_topic
-from .options import OnceOptions
-from .record import Record, State
+from .ledger_record import Record, State
+from .transaction_ends import abort_all, commit_all, open_transactions
+from .transaction_options import OnceOptions
 
 SAFE_SHARE = 0.9
 """A batch that took more than this share of ``transaction.timeout.ms`` is not decided any more."""

@@ -15,12 +15,12 @@ from spark_kafkalog import faults
 from spark_kafkalog.compat import micro_batch as properties
 from spark_kafkalog.compat.versions import TESTED
 from spark_kafkalog.sink.message import TaskWrote
-from spark_kafkalog.sink.options import SinkOptions
+from spark_kafkalog.sink.sink_options import SinkOptions
 
 from .claim import Claim
 from .errors import UnknownMicroBatchError
-from .names import of_process
-from .record import TaskTransaction
+from .ledger_record import TaskTransaction
+from .transactional_ids import of_process
 
 ABORT_S = 10.0
 """How long an attempt that failed waits for its transaction to be aborted; else it is left to the driver."""

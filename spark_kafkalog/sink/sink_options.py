@@ -17,7 +17,7 @@ from kafkalog.client.producer import ProducerConfig
 from kafkalog.storage.topics import CONSUMER_OFFSETS
 from spark_kafkalog.options.parsing import OptionsError
 
-from .once.options import OnceOptions
+from .transactional.transaction_options import OnceOptions
 
 __all__ = ["OptionsError", "SinkOptions"]
 

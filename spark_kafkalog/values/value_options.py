@@ -11,10 +11,10 @@ from pyspark.sql.types import StructType
 from spark_kafkalog.columns import COLUMNS
 from spark_kafkalog.options.parsing import Given, OptionsError, not_negative, positive
 
+from .arrow_types import nullable
 from .ddl import DdlError, parse_ddl
-from .names import NAMES, REGISTRY
-from .registry import RegistryConfig
-from .types import nullable
+from .option_names import NAMES, REGISTRY
+from .schema_registry import RegistryConfig
 
 FORMATS = ("json", "avro")
 FRAMINGS = ("confluent", "none")

@@ -16,9 +16,9 @@ from kafkalog.records.batch import HEADER_SIZE
 from spark_kafkalog.executor import python_worker
 
 from .message import TaskWrote, Written
-from .once.claim import Claim
-from .options import SinkOptions
-from .schema import SinkColumns
+from .sink_columns import SinkColumns
+from .sink_options import SinkOptions
+from .transactional.claim import Claim
 
 
 def write_rows(
@@ -39,7 +39,7 @@ def write_rows(
     """
     with python_worker.task():
         if claim is not None:
-            from .once.attempt import micro_batch, write_in_transaction
+            from .transactional.task_attempt import micro_batch, write_in_transaction
 
             def run(producer: Producer, rows: Iterable[pa.RecordBatch]) -> TaskWrote:
                 return _Task(producer, options).run(rows, columns)

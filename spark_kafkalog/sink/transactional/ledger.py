@@ -20,7 +20,7 @@ from kafkalog.protocol.errors import ErrorCode, KafkaError, OffsetMetadataTooLar
 from kafkalog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 
 from .errors import LedgerError, TakenOverError
-from .record import Record, decode, encode
+from .ledger_record import Record, decode, encode
 
 WRITE_TIMEOUT_MS = 60_000
 """A writing that a driver leaves behind when it dies is aborted by the next one, or after this."""

@@ -13,7 +13,7 @@ from kafkalog.client.types import TopicPartition
 from spark_kafkalog.offsets import OffsetRange
 from spark_kafkalog.plan.splitting import split as split_ranges
 
-from .document import Lost, Offsets
+from .layout.offsets_document import Lost, Offsets
 
 By = Mapping[int, int]
 """Partition to offset."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.subscription import Assign, Strategy, Subscribe
 
-from .options import ValueOptions
-from .registry import RegisteredSchema, SchemaRegistry
+from .schema_registry import RegisteredSchema, SchemaRegistry
 from .typed import Typed, checked_json
+from .value_options import ValueOptions
 
 
 def typed_values(options: Mapping[str, str], strategy: Strategy) -> Typed | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from spark_kafkalog import faults
 from spark_kafkalog.fs.interface import Files
 
-from .document import DocumentError, Offsets
-from .names import OFFSETS_FILE, load_name, load_number
+from .file_names import OFFSETS_FILE, load_name, load_number
+from .offsets_document import DocumentError, Offsets
 
 
 class StateError(RuntimeError):

@@ -10,13 +10,13 @@ from pyspark.sql.types import StructType
 
 from spark_kafkalog.options.parsing import OptionsError
 
-from .hand_over import HandedOver
 from .message import tell
-from .options import SinkOptions
-from .schema import SinkColumns
+from .query_writer import QueryWriter
+from .sink_columns import SinkColumns
+from .sink_options import SinkOptions
 
 
-class KafkalogStreamWriter(HandedOver, DataSourceStreamArrowWriter):
+class KafkalogStreamWriter(QueryWriter, DataSourceStreamArrowWriter):
     """One micro-batch's: PySpark makes another for each, and yet another to commit it. Checks as `KafkalogWriter`."""
 
     _streaming = True
