@@ -1,4 +1,4 @@
-"""Spark reads the log: ``spark.read.format("kafkalog")`` and ``spark.readStream.format("kafkalog")``, without a jar.
+"""Spark's data source for Kafka topics, without a jar: ``spark.read.format("kafkalog")`` and ``spark.readStream``.
 
 PySpark finds `source` through ``pyspark_kafkalog``. The options of a query are checked (`options`), the driver asks the
 brokers for offsets (`driver`) and plans ranges of them (`plan`), and executors read the ranges (`executor`).

@@ -1,8 +1,8 @@
-"""The columns of a record, and which of them a reader builds.
+"""The columns of a record, and the choice of those that a reader builds.
 
-Spark takes no column pruning from a Python data source (SPARK-51713), but it lets a user give a schema:
-``.schema("value BINARY, offset BIGINT")`` makes a reader that decodes these two columns and nothing else, in this
-order. The schema chooses among the source's columns; it cannot convert them.
+Spark does not prune columns of a Python data source (SPARK-51713), but a user may give a schema: a reader with
+``.schema("value BINARY, offset BIGINT")`` decodes these two columns and nothing else, in this order. The schema chooses
+among the source's columns; it cannot convert them.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ COLUMNS: dict[str, DataType] = {
 
 
 def source_schema(include_headers: bool) -> StructType:
-    """The schema when the user gives none: that of Spark's Kafka source. All columns are nullable."""
+    """Return the default schema, that of Spark's Kafka source. All columns are nullable."""
     return StructType([StructField(name, kind) for name, kind in COLUMNS.items() if include_headers or name != HEADERS])
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
-    """The columns to build for a schema that the user may have given.
+    """Return the names of the columns to build for a schema, which may be the user's.
 
-    Raises OptionsError for a column that the source does not have, or has with another type.
+    Raises OptionsError for a column that the source does not have, or that has another type there.
     """
     names: list[str] = []
     for column in schema.fields:

@@ -1,9 +1,10 @@
-"""Fault points: places where a test has this process die or stop, to prove what is left behind.
+"""Fault points: places where a test makes this process die or stop, to check what it leaves behind.
 
-The one place where production code heeds a test. The environment variable ``KAFKALOG_FAULTS`` names a directory of
-orders: a file there is named after a point and holds a signal's name, and a number N if the N-th pass of a process is
-meant (``SIGKILL 2``). The process that removes the file gets the signal. The variable is refused with a warning unless
-``KAFKALOG_TESTING=1`` is set beside it. Without orders a point costs one comparison.
+This is the only place where production code obeys a test. The environment variable ``KAFKALOG_FAULTS`` names a
+directory of orders. An order is a file named after a point. It holds the name of a signal, and optionally a number N:
+then the signal is sent when a process passes the point for the N-th time (``SIGKILL 2``). The process that removes the
+file gets the signal. The variable is refused with a warning unless ``KAFKALOG_TESTING=1`` is set, too. Without orders a
+point costs one comparison.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Orders:
-    """The orders in a directory, and how often this process has passed each point."""
+    """Read orders from a directory, and count how often this process has passed each point."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -31,7 +32,7 @@ class Orders:
         self._passed: Counter[str] = Counter()
 
     def heed(self, name: str) -> None:
-        """Carry out the order for a point, if there is one."""
+        """Send this process the signal that is ordered for a point, if any."""
         order = self._directory / name
         try:
             number, _, nth = order.read_text().partition(" ")
@@ -41,13 +42,13 @@ class Orders:
                     return
             order.unlink()
         except FileNotFoundError:
-            # There is none, or another process was faster.
+            # There is no order, or another process was faster to remove it.
             return
         os.kill(os.getpid(), signal.Signals[number])
 
 
 def orders_of(environment: Mapping[str, str]) -> Orders | None:
-    """The orders that an environment names; None where there are none, or where they are refused."""
+    """Return the orders that an environment names; None if it names none, or if they are refused."""
     directory = environment.get(ORDERS)
     if not directory:
         return None
@@ -58,13 +59,13 @@ def orders_of(environment: Mapping[str, str]) -> Orders | None:
 
 
 def obey(environment: Mapping[str, str]) -> None:
-    """Take orders from another environment than the one that the process began with."""
+    """Take orders from ``environment`` instead of the one that the process began with."""
     global _orders
     _orders = orders_of(environment)
 
 
 def point(name: str) -> None:
-    """Be struck here, if there is an order."""
+    """Mark a place where a test may have this process killed or stopped."""
     if _orders is not None:
         _orders.heed(name)
 

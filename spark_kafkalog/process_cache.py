@@ -1,7 +1,7 @@
-"""Objects that a process keeps from one task to the next: connections, and what is known about clusters.
+"""Objects that a process keeps from one task to the next, such as connections and cluster metadata.
 
-Spark reuses its Python workers for tasks of many queries, so that a new connection for each task would be a waste. The
-owner of such objects is the process, through one `ProcessCache` for each kind, declared in the module that uses it.
+Spark reuses its Python workers for tasks of many queries, so a new connection for each task would be wasteful. The
+process owns such objects, in one `ProcessCache` for each kind, which the module that uses them declares.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ V = TypeVar("V")
 
 
 class ProcessCache(Generic[K, V]):
-    """At most ``most`` objects by key; the least recently used one makes room for the next.
+    """Keep at most ``most`` objects by key, and drop the least recently used one to make room.
 
-    Objects are closed when they make room and at the process's exit. A process that was forked off begins with none: it
-    has neither the threads of its parent's objects nor a right to their connections.
+    Dropped objects are closed, and so are all the others when the process exits. A forked process begins with none: it
+    lacks the threads of its parent's objects, and must not use their connections.
 
-    Make one for a module, not one for an object: it is referenced until the process ends.
+    Create one for a module, not one for an object: it is referenced until the process ends.
 
     Args:
-        most: how many objects are kept.
-        close: what ends an object; by default it is only dropped.
+        most: the largest number of objects to keep.
+        close: function that closes an object; by default an object is only dropped.
     """
 
     def __init__(self, most: int, close: Callable[[V], object] | None = None) -> None:
@@ -35,12 +35,12 @@ class ProcessCache(Generic[K, V]):
         self._lock = threading.Lock()
         self._kept: dict[K, V] = {}
         self._of_parents: list[dict[K, V]] = []
-        """Referenced, so that nothing in them is finalized here."""
+        """The parents' objects. These references keep them from being finalized in this process."""
         os.register_at_fork(after_in_child=self._begin_anew)
         atexit.register(self.clear)
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """Return the object of a key; ``make`` makes it where there is none."""
+        """Return the object of a key; call ``make`` to create it if there is none."""
         with self._lock:
             found = self._kept.pop(key) if key in self._kept else make()
             self._kept[key] = found

@@ -1,4 +1,4 @@
-"""The data source ``kafkalog``: which reader or writer a query gets."""
+"""The data source ``kafkalog``: makes the reader or writer of a query."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from spark_kafkalog.values.typed import Typed
 
 _SOURCE_ONLY = ("subscribe", "subscribepattern", "assign")
-"""Options that only a source has, and one of which each source has."""
+"""Options that only sources have. Every source has one of them."""
 
 
 def names_a_source(options: Mapping[str, str]) -> bool:
-    """Whether options say what to read, and so are no sink's."""
+    """Return whether options name topics to read, and so belong to a source rather than a sink."""
     return any(name.lower() in _SOURCE_ONLY for name in options)
 
 
@@ -39,8 +39,9 @@ class KafkalogDataSource(DataSource):
     """The format ``kafkalog`` of ``spark.read``, ``spark.readStream``, ``df.write`` and ``df.writeStream``.
 
     The options are those of Spark's Kafka source (``spark_kafkalog.options``) and sink (``spark_kafkalog.sink``).
-    PySpark makes one of these for every query it plans. A source's options are checked here, where an error reaches
-    the user as it is; where none of them says what to read this may be a sink, so that it waits until it is asked to.
+    PySpark makes one of these for every query it plans. The constructor checks a source's options, because there an
+    error reaches the user unchanged. If no option says what to read, this may be a sink: then the options are checked
+    on first use.
     """
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -51,7 +52,7 @@ class KafkalogDataSource(DataSource):
 
     @property
     def _source_options(self) -> SourceOptions:
-        """OptionsError where they are not a source's."""
+        """The options of a source. Raises OptionsError if they are not valid ones."""
         if self._parsed is None:
             self._parsed = SourceOptions.parse(self.options)
         return self._parsed
@@ -61,7 +62,7 @@ class KafkalogDataSource(DataSource):
         return "kafkalog"
 
     def _typed(self) -> Typed | None:
-        """How values are decoded (``valueFormat``); None where they stay binary. Asks a registry once, if any."""
+        """Return how values are decoded (``valueFormat``); None if they stay binary. Asks a schema registry once."""
         if self._values is None and are_given(self.options):
             from .values.value_types import typed_values
 
@@ -108,7 +109,7 @@ class KafkalogDataSource(DataSource):
 
             return typed_stream_reader(lambda binary: KafkalogStreamReader(options, binary), typed, schema)
         except (OptionsError, SchemaRegistryError) as error:
-            # Raised here it would be hidden by the planner's clean-up.
+            # The planner's clean-up would hide an error that is raised here.
             return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -123,7 +124,7 @@ class KafkalogDataSource(DataSource):
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """In the place of a reader whose options are wrong: says so at the first question."""
+    """Stands in for a reader whose options are wrong: each call raises the error."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error

@@ -1,4 +1,4 @@
-"""The batch reader: offsets are fixed when a query is planned."""
+"""The reader of a batch query."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spark_kafkalog.plan.start_and_end import resolve
 
 
 class KafkalogBatchReader(DataSourceReader):
-    """A batch query: its offsets are fixed when it is planned, so that all actions on a DataFrame see the same rows."""
+    """Reads a batch query. Its offsets are fixed when it is planned: all actions on a DataFrame see the same rows."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -43,7 +43,7 @@ class KafkalogBatchReader(DataSourceReader):
         return tasks(ranges, topics, self._options, measure)
 
     def narrowed(self, ranges: list[offsets.OffsetRange], lookup: offsets.Lookup) -> list[offsets.OffsetRange]:
-        """What is to be read of these ranges; ``lookup`` asks brokers for offsets of timestamps."""
+        """Return the parts of ``ranges`` to read; ``lookup`` asks brokers for offsets of timestamps."""
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -1,7 +1,7 @@
-"""What the driver asks the brokers: which partitions there are, and where they begin and end.
+"""Discovers partitions and offsets: the driver's requests to the brokers.
 
-One ListOffsets request a broker, all with deadlines (``kafka.default.api.timeout.ms``). What fails for a reason that
-may pass is tried again ``fetchOffset.numRetries`` times over new connections.
+Offsets take one ListOffsets request a broker. All requests have deadlines (``kafka.default.api.timeout.ms``). A request
+that fails with a retriable error is tried again over new connections, ``fetchOffset.numRetries`` times.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.protocol.messages.fetch import PartitionData
 
 _BATCH_BYTES = 64 << 10
-"""Bytes of a partition that a fetch asks for to see a batch's header: most batches are smaller."""
+"""Bytes of a partition that a fetch requests to get a batch's header: most batches are smaller."""
 _LARGE_BATCHES = 8
 """Further requests for partitions whose batch is larger."""
 _DENSITY = Struct(">qi11xi")
@@ -42,32 +42,32 @@ _log = logging.getLogger(__name__)
 
 
 class Assigned(NamedTuple):
-    """The partitions of a query, and the marks of their topics (``offsets.topic_mark``) where they have ids."""
+    """The partitions of a query, and the marks (``offsets.topic_mark``) of those topics that have ids."""
 
     partitions: frozenset[TopicPartition]
     topics: dict[str, str]
 
 
 class Discovery:
-    """Partitions and offsets of what ``assign``, ``subscribe`` or ``subscribePattern`` names. Close it after use."""
+    """Finds partitions and offsets for ``assign``, ``subscribe`` or ``subscribePattern``. Close it after use."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._cluster: Cluster | None = None
 
     def assigned(self) -> Assigned:
-        """The partitions as they are now. UnknownTopicOrPartitionError where a subscribed topic does not exist."""
+        """Return the current partitions. Raises UnknownTopicOrPartitionError if a subscribed topic does not exist."""
         return self._trying(self._assigned)
 
     def lookup(self, timestamps: Mapping[TopicPartition, int]) -> Offsets:
-        """Offsets of timestamps (ms; -2 earliest, -1 latest), as ``offsets.Lookup`` says."""
+        """Return offsets of timestamps (ms; -2 earliest, -1 latest), as ``offsets.Lookup`` describes."""
         return self._trying(lambda cluster: self._lookup(cluster, timestamps)) if timestamps else {}
 
     def latest(self, known: Position) -> Position:
-        """Ends of all assigned partitions.
+        """Return the ends of all assigned partitions.
 
-        An end before a ``known`` offset may come from a broker that is behind: it is asked for again a few times, and
-        then taken as it is.
+        An end before a ``known`` offset may come from a broker that lags. So the request is repeated a few times before
+        such an end is accepted.
         """
         attempts = max(self._options.offset_retries, 1)
         for attempt in range(1, attempts + 1):
@@ -83,11 +83,11 @@ class Discovery:
         return found
 
     def densities(self, at: Offsets) -> dict[TopicPartition, float]:
-        """Bytes per offset of the record batch at an offset of each partition, as ``byte_sizes.Densities`` says.
+        """Return bytes per offset of the record batch at an offset of each partition (``byte_sizes.Densities``).
 
-        One request a leader where batches are small: Kafka leaves out a batch that is larger than a partition's share
-        of the response, but for the first of them. Those are asked for again, up to ``_LARGE_BATCHES`` times a leader;
-        an estimate does without partitions that are still missing, or cannot be asked.
+        If batches are small, this takes one request a leader. Kafka leaves out a batch that is larger than its
+        partition's share of the response, unless it is the first one. The omitted ones are requested again, up to
+        ``_LARGE_BATCHES`` times a leader. Partitions that are still missing, or whose leader fails, are left out.
         """
         cluster = self._connected()
         found: dict[TopicPartition, float] = {}
@@ -106,7 +106,7 @@ class Discovery:
     def _densities_of(
         self, cluster: Cluster, node_id: int, asked: list[_Asked], at: Offsets
     ) -> dict[TopicPartition, float]:
-        """What one request finds. Raises what the request raises."""
+        """Return the densities that one request finds. Raises the request's errors."""
         limits = self._options.client.fetch_max_bytes, _BATCH_BYTES
         answers = self._fetched(cluster, node_id, asked, *limits, READ_UNCOMMITTED)
         found = {}
@@ -116,9 +116,9 @@ class Discovery:
         return found
 
     def records(self, at: Offsets, max_bytes: int) -> dict[TopicPartition, FetchedChunk]:
-        """What lies at an offset of each partition, as far as there is room: one request a leader, about ``max_bytes``.
+        """Fetch records from an offset of each partition: one request of about ``max_bytes`` to each leader.
 
-        Asked once: raises ClientError and KafkaError at the first thing that is not as it should be.
+        Nothing is retried: any failure raises ClientError or KafkaError.
         """
         from kafkalog.client.fetch.fetch_request import read_partition
 
@@ -133,7 +133,7 @@ class Discovery:
 
     @staticmethod
     def _by_leader(cluster: Cluster, at: Offsets, *, strict: bool = False) -> dict[int, list[_Asked]]:
-        """What to ask of whom; without ``strict`` but for partitions without a leader that is known."""
+        """Group partitions by leader. Unless ``strict``, leave out partitions without a known leader."""
         asked: dict[int, list[_Asked]] = defaultdict(list)
         for tp, offset in at.items():
             with nullcontext() if strict else suppress(ClientError, KafkaError):
@@ -144,7 +144,7 @@ class Discovery:
     def _fetched(
         self, cluster: Cluster, node_id: int, asked: list[_Asked], max_bytes: int, partition_max_bytes: int, level: int
     ) -> dict[TopicPartition, PartitionData]:
-        # Few queries ask, and what reads records is slow to import.
+        # Few queries need this, and the modules that read records are slow to import.
         from kafkalog.client.fetch.fetch_request import MAX_VERSION, fetch_request
 
         request = fetch_request(
@@ -182,7 +182,7 @@ class Discovery:
                 return call(self._connected())
             except Exception as error:
                 self.close()
-                # A topic that is still unknown after the client's own tries does not exist.
+                # If a topic is still unknown after the client's own retries, it does not exist.
                 lasting = isinstance(error, UnknownTopicOrPartitionError) or not is_retriable(error)
                 if attempt == attempts or lasting:
                     raise
@@ -212,7 +212,7 @@ class Discovery:
 
     @staticmethod
     def _described(cluster: Cluster, topics: Iterable[TopicMetadata]) -> list[TopicMetadata]:
-        """The topics, those that could not be described asked for again."""
+        """Return the topics, after a second request for those with an error."""
         return [cluster.topic(topic.name) if topic.error_code else topic for topic in topics]
 
     def _lookup(self, cluster: Cluster, timestamps: Mapping[TopicPartition, int]) -> Offsets:
@@ -229,9 +229,9 @@ class Discovery:
 
 
 def batch_density(records: memoryview | None, offset: int) -> float | None:
-    """Bytes per offset of the batch that a fetch from ``offset`` begins with; None where not even its header is there.
+    """Return bytes per offset of the first batch that a fetch from ``offset`` returned; None if its header is cut off.
 
-    0 where the first batch begins behind the offset: compaction has left nothing there.
+    Returns 0 if the first batch begins behind the offset: compaction has left nothing there.
     """
     from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT
 

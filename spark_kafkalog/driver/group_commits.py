@@ -1,12 +1,12 @@
-"""``commitGroup``: the offsets that a query has read, committed to a consumer group for lag tools to see.
+"""``commitGroup``: commits the offsets that a query has read to a consumer group, for lag tools.
 
-Spark keeps its own account in the checkpoint, which stays the only truth: what is committed here is read by nobody but
-monitoring. So a commit is tried for a moment only, its failure is a warning, and nothing is tried again for a while.
+The checkpoint stays the only truth of what Spark has read; only monitoring reads the offsets committed here. So a
+commit has a short time limit, its failure is only a warning, and the next try comes after a pause.
 
-When to commit: Spark tells a source of a batch's end (``commit``) while it plans the next one, and never of the last
-batch of a run. But it begins every trigger with ``latestOffset(start)``, and what lies before ``start`` has been
-processed: the batch that has just ended, at the trigger after it; the last one with Trigger.AvailableNow, which asks
-once more whether there is anything left; and what a query had read that was killed, at its next start.
+When to commit: Spark calls ``commit`` for a batch while it plans the next one, and never for the last batch of a run.
+But it begins every trigger with ``latestOffset(start)``, and everything before ``start`` has been processed. So a batch
+is committed at the trigger after it. The last one of Trigger.AvailableNow is, too, because Spark asks once more whether
+anything is left. What a killed query had read is committed at its next start.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _log = logging.getLogger(__name__)
 PATIENCE_S = 1.0
 """How long a trigger may wait for a commit."""
 FIRST_PATIENCE_S = 5.0
-"""The same of the first one of a query: a cluster's very first commit waits until the topic of offsets is made."""
+"""The same for a query's first commit: a cluster's very first commit waits until the offsets topic is created."""
 PAUSE_S = 60.0
-"""After a commit that failed, none is tried for so long."""
+"""Pause after a failed commit."""
 
 
 class GroupProgress:
-    """Commits positions to ``commitGroup``, or does nothing where there is none. Never raises."""
+    """Commits positions to ``commitGroup``; does nothing if the option is not set. Never raises."""
 
     def __init__(self, options: SourceOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
@@ -47,14 +47,14 @@ class GroupProgress:
         self._warned = False
 
     def processed(self, offsets: Offsets) -> None:
-        """Everything before ``offsets`` has been processed."""
+        """Commit ``offsets``: everything before them has been processed."""
         name = self._options.commit_group
         if name is None or offsets == self._committed or self._clock() < self._not_before:
             return
         patience_s, self._patience_s = self._patience_s, PATIENCE_S
         try:
             if self._group is None:
-                # Late: a planner without a group starts without it.
+                # A late import, so that planners without a group start faster.
                 from kafkalog.client.admin.group_offsets import GroupOffsets
 
                 self._cluster = Cluster(self._options.client)

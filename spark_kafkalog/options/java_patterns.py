@@ -1,8 +1,9 @@
-r"""``subscribePattern``: a Java regular expression, as Spark's own source takes it, by Python's ``re``.
+r"""Java's regular expressions of topics (``subscribePattern``), translated to Python's ``re``.
 
-Spark's source looks for the expression anywhere in a topic's name (``findFirstIn``): ``orders`` means ``orders-eu``,
-too, and ``^orders$`` one topic. Names of topics consist of ASCII letters, digits, ``.``, ``_`` and ``-``, so that a
-Java class of characters (``\p{Lu}``) has an exact counterpart. What has none is refused, never read as something else.
+Spark's source searches for the expression anywhere in a topic's name (``findFirstIn``): ``orders`` also matches
+``orders-eu``, and ``^orders$`` matches one topic. Names of topics consist of ASCII letters, digits, ``.``, ``_`` and
+``-``, so a Java character class (``\p{Lu}``) has an exact counterpart. Expressions without a counterpart are refused,
+and never taken to mean something else.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CLASSES = {
     _LEGAL: ("ASCII", "Graph", "Print", "InBasicLatin", "InBasic_Latin"),
     " ": ("Space", "Blank", "Cntrl", "Z", "Zs", "S", "M", "C", "IsWhite_Space", "IsControl", "javaWhitespace"),
 }
-"""Legal characters to the names of the Java classes that hold just these of them (a blank is not legal)."""
+"""Sets of legal characters, and the Java classes that contain exactly these of them (a blank is not legal)."""
 _BY_NAME = {name: members for members, names in _CLASSES.items() for name in names if members}
 
 _FLAGS = re.compile(r"\(\?(-?[a-zA-Z]+(?:-[a-zA-Z]*)?)([:)])")
@@ -39,11 +40,11 @@ _REFUSED_ESCAPES = "GXNc"
 
 
 class PatternError(ValueError):
-    """An expression that is wrong, or that Python cannot stand in for Java with; the message tells what to write."""
+    """An expression is invalid, or has no counterpart in Python; the message says what to write instead."""
 
 
 def compile_java(pattern: str) -> Callable[[str], bool]:
-    """Whether the expression is found in a name. Raises PatternError."""
+    """Return a function that tells whether a name contains a match. Raises PatternError."""
     try:
         search = re.compile(_Translation(pattern).text()).search
     except re.error as error:
@@ -52,7 +53,7 @@ def compile_java(pattern: str) -> Callable[[str], bool]:
 
 
 class _Translation:
-    """One pass over an expression."""
+    """Translate an expression in one pass."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -94,7 +95,7 @@ class _Translation:
         unknown = sorted(set(letters) - set("imsux-"))
         if unknown:
             raise PatternError(f"has the flag '{unknown[0]}', which is not supported; i, m, s, u and x are")
-        # Whether case counts beyond ASCII makes no difference to a topic's name.
+        # Flag u (case beyond ASCII) makes no difference to a topic's name.
         on, _, off = letters.replace("u", "").partition("-")
         if ending == ")" and (off or self._at):
             raise PatternError(
@@ -106,7 +107,7 @@ class _Translation:
             self._out.append("(?:")
 
     def _escape(self, inside: bool) -> str:
-        """The counterpart of an escape, outside of a class or ``inside`` one (then without brackets)."""
+        """Return the counterpart of an escape; without brackets if it is ``inside`` a class."""
         if self._at + 1 >= len(self._pattern):
             raise PatternError("is no regular expression: it ends with a backslash")
         if (found := _PROPERTY.match(self._pattern, self._at)) is not None:
@@ -141,7 +142,7 @@ class _Translation:
         return text if inside else f"[{text}]"
 
     def _class(self) -> str:
-        """``[…]``: Python has no classes within classes and no intersections."""
+        """Translate ``[…]``. Python has no classes within classes and no intersections."""
         start = self._at
         self._at += 1
         parts = ["["]

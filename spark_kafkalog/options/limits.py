@@ -33,7 +33,7 @@ class AtTimestamps:
 
     timestamps: Mapping[TopicPartition, int]
     latest_if_none: bool = False
-    """Start at the end of a partition without such a record, instead of refusing."""
+    """If a partition has no such record, start at its end instead of refusing the query."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,11 @@ Limit = AtEnd | AtOffsets | AtTimestamps | AtTimestamp
 
 
 def parse_limit(given: Given, side: str) -> Limit | None:
-    """``startingTimestamp`` before ``startingOffsetsByTimestamp`` before ``startingOffsets``, likewise ``ending…``."""
+    """Parse the limit of one side, ``starting`` or ``ending``; None if no option sets it.
+
+    ``startingTimestamp`` takes precedence over ``startingOffsetsByTimestamp``, and that over ``startingOffsets``;
+    likewise for ``ending…``.
+    """
     latest_if_none = False
     if side == "starting":
         strategy = given.get("startingOffsetsByTimestampStrategy", lambda _, text: text.strip().lower(), "error")
@@ -75,7 +79,7 @@ def parse_limit(given: Given, side: str) -> Limit | None:
 
 
 def check_order(starting: Limit, ending: Limit) -> None:
-    """Refuse a start behind its end, or of other partitions, where both were given in the same terms."""
+    """Refuse a start behind its end, or one for other partitions, if both are given in the same form."""
     what, starts, ends = "", dict[TopicPartition, int](), dict[TopicPartition, int]()
     if isinstance(starting, AtTimestamp) and isinstance(ending, AtTimestamp):
         if starting.timestamp > ending.timestamp:

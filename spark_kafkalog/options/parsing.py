@@ -1,6 +1,6 @@
-"""Values of single options: numbers, sizes, durations and the JSON of offsets and partitions.
+"""Parsers of single option values: numbers, sizes, durations, and the JSON of offsets and partitions.
 
-Every parser takes the option's name for the error, which shows what was expected.
+Every parser takes the option's name, for an error message that shows what was expected.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ T = TypeVar("T")
 INT64_MAX = (1 << 63) - 1
 INT32_MAX = (1 << 31) - 1
 _MOST_DIGITS = 19
-"""Of what fits in 64 bits; Python itself refuses to make numbers of thousands."""
+"""Digits of a number that fits in 64 bits. Python refuses to convert a text of thousands of digits."""
 _OFFSETS_EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 TIMESTAMPS_EXAMPLE = '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'
 _PARTITIONS_EXAMPLE = '{"topicA":[0,1],"topicB":[0,1]}'
 
 
 class OptionsError(ValueError):
-    """An option that is missing, wrong, or not allowed here; the message names it."""
+    """An option is missing, wrong, or not allowed here; the message names it."""
 
 
 # ---------------------------------------------------------------------------------------------- JSON forms
 
 
 def parse_offsets(text: str, example: str = _OFFSETS_EXAMPLE) -> dict[TopicPartition, int]:
-    """``{"topic":{"0":23}}`` to a map; OptionsError shows what was expected."""
+    """Parse ``{"topic":{"0":23}}``. Raises OptionsError that shows what was expected."""
     try:
         document = json.loads(text)
     except ValueError:
@@ -50,7 +50,7 @@ def parse_offsets(text: str, example: str = _OFFSETS_EXAMPLE) -> dict[TopicParti
 
 
 def parse_partitions(text: str) -> frozenset[TopicPartition]:
-    """``{"topic":[0,1]}`` to a set; OptionsError shows what was expected."""
+    """Parse ``{"topic":[0,1]}``. Raises OptionsError that shows what was expected."""
     try:
         document = json.loads(text)
     except ValueError:
@@ -71,7 +71,7 @@ def _is_partition(text: str) -> bool:
 
 
 class Given:
-    """The options as given: looked up without regard to case, each parsed with its name in the error."""
+    """The options as given. Lookups ignore case, and parsers get the option's name for their errors."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
@@ -138,7 +138,7 @@ _SIZES = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30
 
 
 def size_or_none(name: str, text: str) -> int:
-    """Like :func:`size`, and 0 for nothing."""
+    """Parse a size as :func:`size` does, but allow 0."""
     match = re.fullmatch(rf"\s*(\d{{1,{_MOST_DIGITS}}})\s*([a-z]*)\s*", text.lower())
     if match is None or match[2] not in _SIZES:
         raise OptionsError(f"{name}: expected a size such as 1048576, 512k, 64m or 2g, got '{text}'")
@@ -146,7 +146,7 @@ def size_or_none(name: str, text: str) -> int:
 
 
 def size(name: str, text: str) -> int:
-    """Spark's sizes ("512m", "1gb"; a bare number is bytes), at least 1, in bytes."""
+    """Parse a size in Spark's form ("512m", "1gb"; a bare number is bytes) into bytes, at least 1."""
     return positive(name, str(size_or_none(name, text)))
 
 
@@ -156,7 +156,7 @@ _UNITS_S = {
 
 
 def duration(name: str, text: str) -> float:
-    """Spark's time strings ("15m", "30s", "100ms"; a bare number is ms) in seconds."""
+    """Parse a time string in Spark's form ("15m", "30s", "100ms"; a bare number is ms) into seconds."""
     match = re.fullmatch(rf"\s*(-?\d{{1,{_MOST_DIGITS}}})\s*([a-z]*)\s*", text.lower())
     if match is None or (match[2] and match[2] not in _UNITS_S):
         raise OptionsError(

@@ -1,7 +1,7 @@
-"""The options of the source: names, defaults, checks and messages of Spark's own Kafka source.
+"""All options of one source, with the defaults, checks and messages of Spark's own Kafka source.
 
-Reference: Spark's Structured Streaming + Kafka Integration Guide. PySpark hands over options with lower-cased names;
-they are compared without regard to case. ``kafka.*`` options are client properties (``kafkalog.client.config``).
+Reference: Spark's Structured Streaming + Kafka Integration Guide. PySpark passes options with lower-cased names, so
+names are compared without regard to case. ``kafka.*`` options are client properties (``kafkalog.client.config``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .subscription import Strategy, parse_strategy
 _log = logging.getLogger(__name__)
 
 DEFAULT_POLL_TIMEOUT_MS = 120_000
-"""What ``spark.network.timeout`` is by default."""
+"""The default of ``spark.network.timeout``."""
 DEFAULT_MAX_TRIGGER_DELAY_S = 15 * 60.0
 DEFAULT_SMALL_BATCH_BYTES = 1 << 20
 
@@ -64,10 +64,10 @@ _REFUSED_PROPERTIES = {
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Options of one source, checked as far as batch and streaming queries have them in common.
+    """Options of one source, with the checks that batch and streaming queries share.
 
-    ``starting`` and ``ending`` are None where nothing was said: the default depends on the kind of query, so take
-    the limits from :meth:`batch_limits` or :meth:`stream_start`, which also check what only one kind allows.
+    ``starting`` and ``ending`` are None if they are not set: the default depends on the kind of query. So take the
+    limits from :meth:`batch_limits` or :meth:`stream_start`, which also check the rules of that kind of query.
     """
 
     strategy: Strategy
@@ -86,10 +86,10 @@ class SourceOptions:
     max_bytes_per_trigger: int | None = None
     max_bytes_per_partition: int | None = None
     commit_group: str | None = None
-    """The consumer group that gets the offsets that were read, for lag tools to see."""
+    """The consumer group to which the offsets that were read are committed, for lag tools."""
     filter_pushdown: bool = False
     small_batch_bytes: int = DEFAULT_SMALL_BATCH_BYTES
-    """A micro-batch of at most so many bytes is read by the planner (``driver.small_batches``); 0: none is."""
+    """The planner reads micro-batches of at most this many bytes (``driver.small_batches``); 0: none."""
     keep_freed_memory: int = 0
     """Bytes of freed memory that a Python worker keeps (``python_worker``); 0: the default of the C library."""
     poll_timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS
@@ -100,7 +100,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
-        """Check and convert; raises OptionsError with the message of Spark's source where it has one."""
+        """Check and convert options. Raises OptionsError, with the message of Spark's source where it has one."""
         given = Given(options)
         strategy = parse_strategy(given)
         min_partitions = given.get("minPartitions", positive_int32, None)
@@ -149,7 +149,7 @@ class SourceOptions:
         )
 
     def batch_limits(self) -> tuple[Limit, Limit]:
-        """Start and end of a batch query; OptionsError for what only a stream may have."""
+        """Return start and end of a batch query. Raises OptionsError for limits that only a stream may have."""
         starting = self.starting or AtEnd(EARLIEST)
         ending = self.ending or AtEnd(LATEST)
         if starting == AtEnd(LATEST):
@@ -171,7 +171,7 @@ class SourceOptions:
         return starting, ending
 
     def stream_start(self) -> Limit:
-        """Start of a new streaming query; OptionsError for what only a batch may have."""
+        """Return the start of a new streaming query. Raises OptionsError for options that only a batch may have."""
         for name, message in _STREAM_REFUSED.items():
             if name.lower() in self.given:
                 raise OptionsError(message)
@@ -195,7 +195,7 @@ def _warn_about_groups(given: Given) -> None:
 
 
 def _warn_about_unknown(options: Mapping[str, str], client: ClientConfig) -> None:
-    """Tell of options that nothing here knows: a misspelt one would otherwise do nothing in silence."""
+    """Warn about unknown options: a misspelt one would otherwise be ignored silently."""
     known = {name.lower() for name in _OPTIONS}
     for name in sorted(options):
         if name.lower() not in known and not name.lower().startswith("kafka."):

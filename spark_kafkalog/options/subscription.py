@@ -28,7 +28,7 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class SubscribePattern:
-    """``subscribePattern``: all partitions of the topics in whose names the pattern is found (``java_patterns``)."""
+    """``subscribePattern``: all partitions of topics whose names contain a match of the pattern (``java_patterns``)."""
 
     pattern: str
 

@@ -1,8 +1,8 @@
-"""How much a trigger takes: limits by offsets and by bytes, holding back, and the end of Trigger.AvailableNow.
+"""How many offsets a trigger takes: the limits, the minimum to wait for, and the end of Trigger.AvailableNow.
 
-Pure functions over maps of offsets. They follow Spark's Kafka source but for one rule: it rounds a partition's share
-below one offset up, so that a trigger may pass ``maxOffsetsPerTrigger`` by fewer offsets than there are partitions.
-Here the sum never passes the limit (largest remainders), and partitions that get nothing take turns.
+Pure functions over maps of offsets. They follow Spark's Kafka source except for one rule. Spark rounds a partition's
+share up to at least one offset, so a trigger may exceed ``maxOffsetsPerTrigger`` by fewer offsets than there are
+partitions. Here the sum never exceeds the limit (largest remainders), and partitions that get nothing take turns.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ def apportion(
     turn: int,
     costs: Mapping[TopicPartition, int] | None = None,
 ) -> dict[TopicPartition, int]:
-    """Offsets to take from each partition, so that they cost no more than ``most`` together.
+    """Return how many offsets to take from each partition, so that together they cost at most ``most``.
 
-    Every partition gets one offset, the rest is shared in proportion to what is waiting, and what rounding leaves goes
-    to the largest remainders. Where ``most`` does not pay for one offset of each, partitions take turns, beginning at
-    number ``turn``. One offset is taken even if it costs more than ``most``: a query must go on. ``costs`` are of one
-    offset of each partition, 1 unless given.
+    Every partition gets one offset. The rest is shared in proportion to the waiting offsets, and the remainder of the
+    division goes to the largest remainders. If ``most`` does not pay for one offset of each partition, they take turns,
+    beginning at number ``turn``. One offset is taken even if it costs more than ``most``, so that the query makes
+    progress. ``costs`` has the cost of one offset of each partition, 1 by default.
     """
     order = sorted(waiting)
     cost = {tp: 1 if costs is None else max(costs[tp], 1) for tp in order}
@@ -61,34 +61,37 @@ def rate_limited(
     earliest_of_new: Offsets,
     most: int,
 ) -> dict[TopicPartition, int]:
-    """Ends of a batch of at most ``most`` offsets, as `apportion` shares them.
+    """Return the ends of a batch of at most ``most`` offsets, shared by `apportion`.
 
-    ``earliest_of_new``: where the partitions begin that ``start`` does not have. Whose turn it is follows from the
-    positions: each trigger moves on by as many offsets as it takes, so no partition waits for ever, whoever restarts
-    the query.
+    ``earliest_of_new`` has the first offsets of partitions that are missing in ``start``. The turn follows from the
+    positions: each trigger advances by the offsets that it takes, so no partition waits for ever, even across restarts
+    of the query.
     """
     begins = {tp: start.get(tp, earliest_of_new.get(tp)) for tp in latest}
     known = {tp: begin for tp, begin in begins.items() if begin is not None and latest[tp] >= begin}
     sizes = {tp: latest[tp] - begin for tp, begin in known.items()}
     taken = apportion(sizes, most, sum(known.values()))
-    # Where a partition begins is unknown, or it went backwards: that is for the planning of ranges to report.
+    # The other partitions have no known beginning, or went backwards; the planning of ranges reports that.
     return dict(latest) | {tp: known[tp] + count for tp, count in taken.items()}
 
 
 def waiting(start: Offsets, latest: Offsets) -> int:
-    """Number of offsets between two positions; a new partition counts from 0."""
+    """Return the number of offsets between two positions; a new partition counts from 0."""
     return sum(offset - start.get(tp, 0) for tp, offset in latest.items())
 
 
 def is_held_back(start: Offsets, latest: Offsets, least: int, since_last_s: float, max_delay_s: float) -> bool:
-    """Whether to wait for more: fewer than ``least`` new offsets (``minOffsetsPerTrigger``), and not too long yet."""
+    """Return whether to wait for more offsets before the next batch.
+
+    True while fewer than ``least`` are new (``minOffsetsPerTrigger``) and the delay is below ``max_delay_s``.
+    """
     return since_last_s < max_delay_s and waiting(start, latest) < least
 
 
 def check_available_now(end: Offsets, target: Position, latest: Position) -> None:
-    """What Trigger.AvailableNow promises: an end within the target fixed at the start, which the brokers still have.
+    """Check that a batch of Trigger.AvailableNow ends within the target set at the start, and that brokers have it.
 
-    Raises RuntimeError with the condition's name where topics changed under the query.
+    Raises RuntimeError with the condition's name if topics changed while the query ran.
     """
     if end.keys() != target.offsets.keys():
         raise RuntimeError(

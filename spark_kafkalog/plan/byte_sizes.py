@@ -1,18 +1,17 @@
-"""Bytes of ranges of offsets, estimated: for ``maxBytesPerTrigger`` and ``maxBytesPerPartition``.
+"""Estimates of the bytes in a range of offsets, for ``maxBytesPerTrigger`` and ``maxBytesPerPartition``.
 
-Kafka has no request for the bytes between two offsets. What it has: the header of the record batch at an offset, with
-the batch's bytes and how many offsets it spans, by a Fetch of a few bytes. Such headers at offsets that lie evenly in a
-range are an unbiased sample of bytes per offset: a batch is met as often as it has offsets. The offsets that compaction
-has emptied weigh nothing.
+Kafka has no request for the bytes between two offsets. But a Fetch of a few bytes returns the header of the record
+batch at an offset, with the batch's bytes and the number of offsets that it spans. Headers at evenly spaced offsets of
+a range are an unbiased sample of bytes per offset: the probability to hit a batch is proportional to its offsets.
+Offsets that compaction has emptied count as 0 bytes.
 
-Why not the partition's size (DescribeLogDirs) over its offsets: that is the mean of all that is kept, not of the range
-that is to be read (10 KB records after a week of 100-byte ones: 50 times off), and needs the right to describe the
-cluster, where a Fetch needs what the query needs anyway.
+Why not the partition's size (DescribeLogDirs) divided by its offsets? That is the mean of the whole log, not of the
+range to read (10 KB records after a week of 100-byte ones: 50 times off). It also needs the right to describe the
+cluster, while a Fetch needs only the rights that the query needs anyway.
 
-How near it comes, simulated for a limit of 4 MB over batches of 16 KB whose bytes per offset differ by a standard
-deviation of 5 %, 20 %, 50 %: what a trigger takes differs from the limit by a standard deviation of 2 %, 6 %, 17 %.
-What it costs: 20 requests a broker in a trigger that may reach its limit, 4 in any other. A response has up to 64 KiB
-a partition, and one batch.
+Accuracy, simulated for a limit of 4 MB over batches of 16 KB whose bytes per offset have a standard deviation of 5 %,
+20 %, 50 %: a trigger's bytes differ from the limit by a standard deviation of 2 %, 6 %, 17 %. Cost: 20 requests a
+broker in a trigger that may reach its limit, 4 in any other. A response has up to 64 KiB a partition, and one batch.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ from .admission import apportion
 from .splitting import Measure, divide
 
 SAMPLES = 8
-"""Headers looked at in a range of offsets that is to be cut."""
+"""Headers sampled in a range of offsets that is to be cut."""
 _FIRST_LOOK = 4
-"""Headers looked at in all that waits: one alone, where small batches come before large ones, can be far off."""
+"""Headers sampled in all waiting offsets. One alone can be far off, if small batches come before large ones."""
 _FAR_BELOW = 4
-"""No closer look is taken where a first guess lies below the limit by this factor."""
+"""If a first estimate is below the limit by this factor, no closer look is taken."""
 _LOOKS = ((2.0, 4), (1.25, 12))
-"""Closer looks: at a range that seems to hold the limit this many times, at so many headers."""
+"""Closer looks: (how many times the limit the sampled range seems to hold, number of headers)."""
 _COST_UNIT = 1 << 10
-"""`apportion` counts costs in whole numbers: in 1/1024 of a byte."""
+"""`apportion` takes integer costs, so they are counted in 1/1024 of a byte."""
 
 Densities = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, float]]
-"""Bytes per offset of the batch at an offset of each partition; 0 where compaction has emptied it. Partitions where
-nothing could be found are missing."""
+"""Finds the bytes per offset of the batch at an offset of each partition; 0 if compaction has emptied the offset.
+Partitions without an answer are missing."""
 
 
 class Profile(NamedTuple):
@@ -57,7 +56,7 @@ class Profile(NamedTuple):
         return (self.end - self.start) * math.fsum(self.densities) / len(self.densities)
 
     def before(self, offset: int) -> float:
-        """Bytes between the start and an offset."""
+        """Return the estimated bytes between the start and an offset."""
         parts = len(self.densities)
         at = min(max(offset - self.start, 0), self.end - self.start) * parts / max(self.end - self.start, 1)
         whole = min(int(at), parts)
@@ -65,7 +64,7 @@ class Profile(NamedTuple):
         return part * (self.end - self.start) / parts
 
     def offset_at(self, size: float) -> int:
-        """The offset up to which there are no more than ``size`` bytes."""
+        """Return the largest offset before which there are at most ``size`` bytes."""
         length = (self.end - self.start) / len(self.densities)
         left = size
         for index, density in enumerate(self.densities):
@@ -79,9 +78,9 @@ class Profile(NamedTuple):
 def profiles(
     ranges: Iterable[OffsetRange], densities: Densities, samples: int = SAMPLES
 ) -> dict[TopicPartition, Profile]:
-    """A profile of each range by the headers in the middle of its parts; a request a broker for each part.
+    """Make a profile of each range from the header in the middle of each of its parts: one request a broker and part.
 
-    Where nothing can be found out of a partition, the others' mean stands for it, and 1 byte where there are none.
+    A partition without any header gets the mean of the others, or 1 byte per offset if there are no others.
     """
     wanted = [part for part in ranges if part.size > 0]
     found: dict[TopicPartition, list[float | None]] = {part.tp: [] for part in wanted}
@@ -104,9 +103,10 @@ def profiles(
 def limited(
     begins: Offsets, ends: Offsets, most: int, densities: Densities
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Profile]]:
-    """Ends so that about ``most`` bytes lie before them, shared in proportion to the bytes that wait; and the profiles.
+    """Return ends so that the batch has about ``most`` bytes, and the profiles that this is estimated from.
 
-    At least one offset of one partition is taken. Partitions that get none take turns, as in `apportion`.
+    The bytes are shared in proportion to the waiting bytes. At least one offset of one partition is taken. Partitions
+    that get none take turns, as in `apportion`.
     """
     waiting = {tp: ends[tp] - begins[tp] for tp in ends if ends[tp] > begins[tp]}
     ranges = [OffsetRange(tp, begins[tp], ends[tp]) for tp in sorted(waiting)]
@@ -127,7 +127,7 @@ def limited(
 def _reach(
     waiting: Mapping[TopicPartition, int], looked: Mapping[TopicPartition, Profile], most: int, turn: int
 ) -> dict[TopicPartition, int]:
-    """Where ``most`` bytes end, as far as the profiles tell."""
+    """Return the offsets where ``most`` bytes end, according to the profiles."""
     costs = _costs(looked)
     reach = {}
     for tp, count in apportion(waiting, most * _COST_UNIT, turn, costs).items():
@@ -149,7 +149,7 @@ def measure_for(
     densities: Densities,
     known: Mapping[TopicPartition, Profile] | None = None,
 ) -> Measure | None:
-    """How to cut ranges into tasks: by bytes where an option says bytes, by offsets (None) in any other case."""
+    """Return the measure to cut ranges into tasks with: by bytes if an option limits bytes, else None (by offsets)."""
     counts_bytes = options.max_bytes_per_partition or options.max_bytes_per_trigger
     if not counts_bytes or not (options.max_bytes_per_partition or options.min_partitions):
         return None
@@ -163,20 +163,20 @@ def _covers(profile: Profile | None, part: OffsetRange) -> bool:
 
 
 class ByBytes:
-    """Cuts ranges by their bytes; see ``splitting.split``."""
+    """Measures ranges by their estimated bytes; see ``splitting.split``."""
 
     def __init__(self, of: Mapping[TopicPartition, Profile]) -> None:
         self._profiles = of
 
     def weight(self, part: OffsetRange) -> int:
-        """Bytes of a range, at least its number of offsets where nothing is known of it."""
+        """Return the bytes of a range; its number of offsets if it has no profile."""
         profile = self._profiles.get(part.tp)
         if profile is None:
             return part.size
         return max(round(profile.before(part.end) - profile.before(part.start)), 1)
 
     def divide(self, part: OffsetRange, count: int) -> list[OffsetRange]:
-        """Pieces of equal bytes; fewer where there are not enough offsets."""
+        """Cut a range into pieces of equal bytes; fewer if there are not enough offsets."""
         profile = self._profiles.get(part.tp)
         if profile is None or profile.bytes <= 0:
             return divide(part, count)

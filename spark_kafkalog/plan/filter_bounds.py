@@ -1,7 +1,7 @@
-"""``filterPushdown``: filters on topic, partition, offset and timestamp that spare reading what they drop.
+"""``filterPushdown``: filters on topic, partition, offset and timestamp narrow the ranges that are read.
 
-Where a filter follows from a range of offsets of a partition, Spark need not look again. A filter that only bounds the
-ranges goes back to Spark, which applies it to every row as if nothing had been pushed down.
+If the ranges alone satisfy a filter, Spark need not apply it again. A filter that only bounds the ranges goes back to
+Spark, which applies it to every row as if nothing had been pushed down.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NEVER_NULL = ("topic", "partition", "offset")
 
 @dataclass(frozen=True)
 class Interval:
-    """Whole numbers lo <= n < hi, those of ``among`` where it is given."""
+    """Whole numbers lo <= n < hi; if ``among`` is given, only those in it."""
 
     lo: float = -math.inf
     hi: float = math.inf
@@ -50,17 +50,17 @@ class Interval:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What pushed filters leave of the log."""
+    """The part of the log that passes the pushed filters."""
 
     topics: frozenset[str] | None = None
     partitions: Interval = Interval()
     offsets: Interval = Interval()
     not_before: float = -math.inf
-    """Milliseconds since 1970: records with an earlier timestamp are not wanted."""
+    """Milliseconds since 1970. Records with an earlier timestamp do not pass."""
 
 
 def push(filters: Iterable[Filter]) -> tuple[Bounds, list[Filter]]:
-    """The bounds of filters that all must hold, and those of them that Spark must apply all the same."""
+    """Return the bounds of a conjunction of filters, and the filters that Spark must still apply."""
     bounds, remaining = Bounds(), []
     for each in filters:
         found = _bounded(bounds, each)
@@ -71,10 +71,10 @@ def push(filters: Iterable[Filter]) -> tuple[Bounds, list[Filter]]:
 
 
 def narrow(ranges: Iterable[OffsetRange], bounds: Bounds, lookup: Lookup) -> list[OffsetRange]:
-    """The ranges within the bounds; those that are left empty are dropped.
+    """Cut ranges to the bounds, and drop those that become empty.
 
-    A timestamp bounds a range at its start alone: timestamps need not grow with the offsets, but no record before the
-    first one that is late enough is late enough. That holds for the records that were there when it was asked.
+    A timestamp bounds only the start of a range. Timestamps need not grow with the offsets, but no record before the
+    first late enough one is late enough. That holds for the records that existed when the broker was asked.
     """
     found = []
     for part in ranges:
@@ -97,7 +97,7 @@ def narrow(ranges: Iterable[OffsetRange], bounds: Bounds, lookup: Lookup) -> lis
     late = []
     for part in found:
         first = firsts.get(part.tp, -1)
-        # Without a match, nothing that was there is late enough.
+        # Without a match, no record that existed is late enough.
         start = max(part.start, ends.get(part.tp, part.start) if first < 0 else first)
         if start < part.end:
             late.append(OffsetRange(part.tp, start, part.end))
@@ -105,7 +105,7 @@ def narrow(ranges: Iterable[OffsetRange], bounds: Bounds, lookup: Lookup) -> lis
 
 
 def _bounded(bounds: Bounds, condition: Filter) -> tuple[Bounds, bool] | None:
-    """The bounds with one more filter, and whether they say all that it says; None where it is not understood."""
+    """Return the bounds with one more filter, and whether they express all of it; None for an unsupported filter."""
     column: tuple[str, ...] = getattr(condition, "attribute", ())
     if len(column) != 1:
         return None
@@ -152,7 +152,7 @@ def _interval(condition: Filter) -> Interval | None:
 
 
 def _not_before(condition: Filter) -> float | None:
-    """The earliest millisecond that a record can have; a record's timestamp has no part of a millisecond."""
+    """Return the earliest millisecond that passes; a record's timestamp has whole milliseconds."""
     values = _values(condition, datetime)
     if values is not None:
         return min((_milliseconds(value) for value in values), default=math.inf) if _aware(values) else None
@@ -167,7 +167,7 @@ def _not_before(condition: Filter) -> float | None:
 
 
 def _values(condition: Filter, kind: type) -> frozenset[Any] | None:
-    """The values of ``=`` or ``in``, all of one type; None for another condition. Null equals nothing."""
+    """Return the values of ``=`` or ``in``, all of one type; None for any other condition. Null equals nothing."""
     if isinstance(condition, EqualTo):
         given: tuple[Any, ...] = (condition.value,)
     elif isinstance(condition, In):
@@ -187,5 +187,5 @@ def _microseconds(value: datetime) -> int:
 
 
 def _milliseconds(value: datetime) -> int:
-    """Rounded up."""
+    """Return the milliseconds since 1970, rounded up."""
     return -(-_microseconds(value) // 1000)

@@ -1,4 +1,7 @@
-"""Which ranges of offsets a batch query or a micro-batch reads, and which losses are reported."""
+"""The ranges of offsets that a batch query or a micro-batch reads, and the losses to report.
+
+The rules are those of Spark's Kafka source, so that a query plans the same ranges with either source.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from spark_kafkalog.options.parsing import OptionsError
 
 
 def batch_ranges(starts: Offsets, ends: Offsets) -> list[OffsetRange]:
-    """Ranges of a batch query, in the order of their partitions; those without records are dropped.
+    """Return the ranges of a batch query in the order of their partitions, without empty ones.
 
-    Raises OptionsError where a start lies beyond its end.
+    Raises OptionsError if a start lies beyond its end.
     """
     for tp in sorted(starts.keys() & ends.keys()):
         if starts[tp] > ends[tp]:
@@ -23,17 +26,19 @@ def batch_ranges(starts: Offsets, ends: Offsets) -> list[OffsetRange]:
 
 
 def stream_ranges(start: Position, end: Position, lookup: Lookup, report: Report) -> list[OffsetRange]:
-    """Ranges of a micro-batch, in the order of their partitions.
+    """Return the ranges of a micro-batch in the order of their partitions.
 
-    Partitions that ``start`` does not have are new and begin at their earliest offset, and so do those of a topic that
-    was created again. ``report`` is told of such topics, of new partitions that do not begin at 0 or are gone again, of
-    deleted ones, and of offsets that went backwards; when it returns, the batch goes on without what is lost.
+    Partitions that are missing in ``start`` are new. They begin at their earliest offset, and so do those of a topic
+    that was created again. ``report`` is called for each such topic, for new partitions that do not begin at 0 or are
+    deleted already, for deleted partitions, and for offsets that went backwards. If it returns, planning goes on
+    without the lost offsets.
     """
     recreated = start.recreated(end)
     known = start.surviving(end)
     new = sorted(end.offsets.keys() - known.keys())
     found = lookup(dict.fromkeys(new, EARLIEST)) if new else {}
-    # A log that was trimmed since the batch was planned may begin behind its end: what lies behind is the next batch's.
+    # A log that was trimmed since the batch was planned may begin behind the batch's end. Cut the loss off there: the
+    # next batch reports the rest.
     begins = {tp: min(begin, end.offsets[tp]) for tp, begin in found.items()}
     for topic in sorted(recreated):
         report(Condition.TOPIC_RECREATED, _recreation(topic, start.offsets, begins))

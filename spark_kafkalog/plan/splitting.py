@@ -9,17 +9,17 @@ from spark_kafkalog.offsets import OffsetRange
 
 
 class Measure(Protocol):
-    """What makes a range large: its offsets, or its bytes (``byte_sizes``)."""
+    """Measures ranges: by their offsets, or by their bytes (``byte_sizes``)."""
 
     def weight(self, part: OffsetRange) -> int:
-        """How large a range is."""
+        """Return the weight of a range."""
 
     def divide(self, part: OffsetRange, count: int) -> list[OffsetRange]:
-        """Up to ``count`` pieces of about the same weight, none of them empty."""
+        """Cut a range into at most ``count`` pieces of about the same weight, none of them empty."""
 
 
 class ByOffsets:
-    """The measure of Spark's own source."""
+    """Measures ranges by their offsets, as Spark's own source does."""
 
     def weight(self, part: OffsetRange) -> int:
         return part.size
@@ -35,10 +35,10 @@ def split(
     max_weight: int | None = None,
     measure: Measure | None = None,
 ) -> list[OffsetRange]:
-    """Cut ranges into tasks: none above ``max_records`` offsets or ``max_weight``, and about ``min_partitions``.
+    """Cut ranges into tasks of at most ``max_records`` offsets and at most ``max_weight``.
 
-    The number counts where the other limits make fewer. Pieces of a partition stay beside each other. Empty ranges are
-    dropped.
+    If that makes fewer than ``min_partitions`` tasks, cut further, to about that many. The pieces of a partition stay
+    next to each other. Empty ranges are dropped.
     """
     by = ByOffsets() if measure is None else measure
     cut = [part for part in ranges if part.size > 0]
@@ -50,7 +50,7 @@ def split(
         return cut
     weights = [by.weight(part) for part in cut]
     total = sum(weights)
-    # Ranges that stay whole leave their share of the tasks, and of the total, to the rest.
+    # Ranges that stay whole take one task each; the other ranges share the remaining tasks by their weight.
     whole = [_share(weight, total, min_partitions) == 1 for weight in weights]
     rest_total = total - sum(weight for weight, stays in zip(weights, whole, strict=True) if stays)
     rest_tasks = max(min_partitions - sum(whole), 1)
@@ -62,12 +62,12 @@ def split(
 
 
 def _share(size: int, total: int, tasks: int) -> int:
-    """``size / total * tasks``, rounded to the nearest (halves up), at least 1."""
+    """Return ``size / total * tasks``, rounded to the nearest integer (halves up), at least 1."""
     return max((2 * size * tasks + total) // (2 * total), 1)
 
 
 def divide(part: OffsetRange, count: int) -> list[OffsetRange]:
-    """Pieces of a range with about the same number of offsets, none of them empty."""
+    """Cut a range into at most ``count`` pieces with about the same number of offsets, none of them empty."""
     pieces = []
     start, remaining = part.start, part.size
     for index in range(count):

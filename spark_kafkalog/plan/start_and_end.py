@@ -1,4 +1,4 @@
-"""From the limits that a user gave to offsets: where each partition's reading starts and ends."""
+"""Resolve the limits that a user gave to the offsets where the reading of each partition starts or ends."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from spark_kafkalog.options.parsing import OptionsError
 def resolve(
     limit: Limit, assigned: Collection[TopicPartition], lookup: Lookup, *, starting: bool
 ) -> dict[TopicPartition, int]:
-    """The offset in each assigned partition that ``limit`` stands for.
+    """Return the offset that ``limit`` means in each assigned partition.
 
-    Raises OptionsError where ``limit`` names other partitions than the assigned ones, and, for a start, where no
+    Raises OptionsError if ``limit`` names other partitions than the assigned ones. For a start, also raises it if no
     record is as late as a timestamp (unless ``startingOffsetsByTimestampStrategy=latest``).
     """
     if isinstance(limit, AtEnd):
