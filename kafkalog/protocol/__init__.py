@@ -1,12 +1,17 @@
-"""Kafka's wire protocol: tables of the messages, and the functions that they compile to.
+"""Kafka's wire protocol: tables of the messages, and the functions generated from them.
 
-``messages.<api>`` has one table an API, in the notation of ``schema``. ``codec`` turns messages into frames and back,
-by functions that ``encoder`` and ``decoder`` generate for a message and version at its first use. ``wire`` is the
-client's side of a connection: frames, correlation ids, versions, SASL. ``api_keys``, ``error_codes`` and ``errors``
-name what the numbers mean. ``embedded`` has the formats inside fields of bytes. Nothing here reads a socket or knows a
-broker.
+Nothing here reads a socket or depends on the broker.
 
-- ``generator``   source text of generated functions
-- ``messages``    one module for each API
-- ``primitives``  primitive types of the wire
+- ``messages/``    the tables: one module for each API, in the notation of ``schema``
+- ``schema``       the notation of the tables
+- ``codec``        encodes messages into frames and decodes them
+- ``encoder``      generates the function that encodes one message in one version, at its first use
+- ``decoder``      generates the function that decodes one message in one version, at its first use
+- ``generator``    source text of generated functions; used by both
+- ``primitives``   primitive types, and what generated functions call
+- ``api_keys``     the APIs with their versions and header forms
+- ``error_codes``  the error codes with their meanings
+- ``errors``       one exception class for each error code
+- ``wire/``        the client's side of a connection: frames, correlation ids, versions, SASL
+- ``embedded/``    formats inside fields of bytes
 """

@@ -1,8 +1,8 @@
 """Kafka's APIs: key, versions and header forms (``ApiKeys`` and the message definitions of Apache Kafka 3.9).
 
-The tables of ``kafkalog.protocol.messages`` cover the APIs that clients of this product speak; this list
-covers all keys, so that logs and errors can name what a peer asked for. Newer than 3.9 are the versions 1 of
-ConsumerGroupHeartbeat and ConsumerGroupDescribe: clients of Apache Kafka 4 subscribe by regular expression with them.
+The tables of ``kafkalog.protocol.messages`` cover the APIs that this product uses. This list has all keys, so that logs
+and errors can name every API that a peer requests. Version 1 of ConsumerGroupHeartbeat and of ConsumerGroupDescribe is
+newer than 3.9: clients of Apache Kafka 4 use it to subscribe by regular expression.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _NEVER = 0x7FFF
 
 
 class ApiKey(IntEnum):
-    """What a request asks for, with the versions of Apache Kafka 3.9; both are -1 where it has none."""
+    """An API, with its versions in Apache Kafka 3.9; both are -1 if it has none there."""
 
     min_version: int
     max_version: int
@@ -128,13 +128,19 @@ class ApiKey(IntEnum):
     # fmt: on
 
     def request_header_version(self, version: int) -> int:
-        """1, or 2 with tagged fields; 0, which has no client id, for ControlledShutdown 0 alone."""
+        """Return the version of the request header: 1, or 2 with tagged fields.
+
+        Version 0 of ControlledShutdown has header 0, without a client id.
+        """
         if self is ApiKey.CONTROLLED_SHUTDOWN and version == 0:
             return 0
         return 2 if version >= self.flexible_from else 1
 
     def response_header_version(self, version: int) -> int:
-        """0, or 1 with tagged fields; 0 for ApiVersions, whose reader does not know yet what is spoken."""
+        """Return the version of the response header: 0, or 1 with tagged fields.
+
+        It is always 0 for ApiVersions, whose reader does not know yet which version the peer uses.
+        """
         if self is ApiKey.API_VERSIONS:
             return 0
         return 1 if version >= self.flexible_from else 0

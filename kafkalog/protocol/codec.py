@@ -1,4 +1,4 @@
-"""Messages to bytes and back: bodies, headers and frames.
+"""Encodes and decodes messages: bodies, headers and frames.
 
 A frame is an int32 length and that many bytes: a header, then the body of a message.
 
@@ -13,9 +13,9 @@ Headers 2 and 1 belong to flexible versions. The response of ApiVersions always 
 that does not speak the version of an ApiVersions request answers in version 0 with UNSUPPORTED_VERSION
 (KIP-511).
 
-Record bytes are never copied: decoding gives memoryviews of the input, and encoding gives a list of chunks
-in which the records stand as the caller gave them. A chunk of records may be any object with a length, such
-as a slice of a file.
+Record bytes are never copied: decoding returns memoryviews of the input, and encoding returns a list of chunks that
+contains the caller's record objects unchanged. A chunk of records may be any object with a length, such as a slice of a
+file.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ _INT32 = struct.Struct(">i")
 _LENGTH_SIZE = 4
 _MAX_FRAME = 0x7FFFFFFF
 
-# Caches, shared by everybody in the process: the functions of a class and version are generated at their first use, are
-# always the same, and keep nothing. (decoding function, whether the message holds records) and encoding functions.
+# Caches for the whole process. The functions of a class and version are generated at their first use, never change, and
+# have no state. The decoders are pairs: the function, and whether the message has records.
 _decoders: dict[tuple[type[Message], int], tuple[Callable[..., tuple[Any, int]], bool]] = {}
 _encoders: dict[tuple[type[Message], int], Callable[..., None]] = {}
 _bounded_decoders: dict[tuple[type[Message], int], Callable[..., tuple[Any, int]]] = {}
@@ -84,7 +84,7 @@ class UnknownApiError(ProtocolError):
 
 
 class UnsupportedApiVersionError(ProtocolError):
-    """A request of a version that its API does not have; what follows in its header has an unknown form."""
+    """A request in a version that its API does not have; the rest of its header has an unknown form."""
 
     def __init__(self, api_key: ApiKey, api_version: int, correlation_id: int) -> None:
         super().__init__(f"{api_key.name} has no version {api_version}")
@@ -94,7 +94,7 @@ class UnsupportedApiVersionError(ProtocolError):
 
 
 class RequestHeader(NamedTuple):
-    """What precedes a request's body."""
+    """The header of a request."""
 
     api_key: int
     api_version: int
@@ -106,7 +106,7 @@ class RequestHeader(NamedTuple):
 
 
 def decode_message(cls: type[M], version: int, buf: Any, pos: int = 0) -> tuple[M, int]:
-    """Decode a message that begins at ``pos``; the message and the position after it.
+    """Decode a message that begins at ``pos``; return the message and the position after it.
 
     ``buf`` is bytes, bytearray or memoryview. Records become memoryviews of it; all other values are copies.
     Raises ProtocolError for malformed bytes, UnsupportedVersionError for a version that the message lacks.
@@ -127,13 +127,17 @@ def decode_message(cls: type[M], version: int, buf: Any, pos: int = 0) -> tuple[
 
 
 def decode_within(cls: type[M], version: int, buf: memoryview, pos: int, budget: int) -> M:
-    """Decode a message that begins at ``pos``, unless that takes long.
+    """Decode a message that begins at ``pos``, unless that would take long.
 
     Args:
-        budget: what it may cost (see `decoder`); records cost nothing.
+        cls: the class of the message.
+        version: its version.
+        buf: the bytes.
+        pos: the position of the message.
+        budget: the largest cost of decoding (see `decoder`); records cost nothing.
 
     Raises:
-        TooManyEntriesError: it costs more.
+        TooManyEntriesError: decoding costs more.
         ProtocolError, UnsupportedVersionError: as `decode_message`.
     """
     decode = _bounded_decoders.get((cls, version))
@@ -168,7 +172,7 @@ def prepare(cls: type[Message], version: int) -> None:
 
 
 def decode_request_header(buf: Any, pos: int = 0, most_tags: int | None = None) -> tuple[RequestHeader, int]:
-    """Decode a request's header; the header and the position of the body.
+    """Decode a request's header; return the header and the position of the body.
 
     Raises UnknownApiError and UnsupportedApiVersionError, which carry the correlation id that ApiVersions needs;
     ProtocolError for malformed bytes; TooManyEntriesError for more than ``most_tags`` tagged fields.
@@ -231,7 +235,7 @@ def encode_response(msg: Response, version: int, correlation_id: int) -> list[Ch
 def decode_response(request_cls: type[Request], version: int, buf: Any) -> tuple[int, Any]:
     """Decode the response to a request of this class and version, from a frame without its length.
 
-    The correlation id and the response, whose records are memoryviews of ``buf``.
+    Return the correlation id and the response, whose records are memoryviews of ``buf``.
     """
     end = len(buf)
     if end < _INT32.size:
@@ -275,7 +279,7 @@ def _check_version(cls: type[Message], version: int) -> None:
 
 
 def _encode_chunks(msg: Message, version: int, out: bytearray) -> list[Chunk]:
-    """Append the body to ``out``; the chunks of all of it, with the records between the pieces of ``out``."""
+    """Append the body to ``out``; return all chunks, with the records between the pieces of ``out``."""
     cls = type(msg)
     encode = _encoders.get((cls, version))
     if encode is None:

@@ -7,7 +7,7 @@ would cut short or take memory for, are checked first. The caller turns all of t
 
 With a budget the function is ``decode(buf, pos, end, budget)``. Each array, string and tagged section takes its cost
 from the budget before it is decoded, and the function raises ``TooManyEntriesError`` once the budget is exceeded.
-Records cost nothing, for they are not looked at.
+Records cost nothing, because they are not decoded.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _HELPERS = (
     "TooManyEntriesError",
 )
 ELEMENT_COST = 32
-"""What an element of an array costs of a budget; a byte of a string costs 1."""
+"""The cost of an array's element; a byte of a string costs 1."""
 TAG_COST = 8
 
 
 def generate_decoder(cls: type[Message], version: int, *, with_budget: bool = False) -> Callable[..., tuple[Any, int]]:
-    """The decoding function of a message in a version."""
+    """Generate the function that decodes a message in a version."""
     return _Decoder(cls, version, with_budget).generate()
 
 
@@ -159,7 +159,7 @@ class _Decoder:
                         self._flush()
                         with source.block(f"if pos != {stop}:"):
                             source.line(f"raise wrong_size({f'{path}.{field.name}'!r})")
-                # A tag that this table does not know is another implementation's, or a later version's.
+                # A tag that this table does not have belongs to another implementation or to a later version.
                 if tagged:
                     with source.block("else:"):
                         source.line(f"pos = {stop}")
@@ -204,7 +204,7 @@ class _Decoder:
             self._sized(of, target, path, nullable)
 
     def _sized(self, of: Scalar, target: str, path: str, nullable: bool) -> None:
-        """A string, bytes or records."""
+        """Decode a string, bytes or records."""
         source = self._source
         length = self._length("h" if of is STRING else "i", f"{path!r}" if of is STRING else "")
         stop = source.fresh("stop")
@@ -227,7 +227,7 @@ class _Decoder:
 
     @contextmanager
     def _unless_null(self, length: str, target: str, path: str, nullable: bool) -> Iterator[None]:
-        """What follows a length: a block of its own only where there can be null, so that runs go on elsewhere."""
+        """Open the block after a length; a separate block only if null is possible, so that other runs continue."""
         is_null = f"if {length} {'== 0' if self._flexible else '< 0'}:"
         if nullable:
             with self._source.block(is_null):

@@ -18,7 +18,7 @@ from kafkalog.protocol.schema import RECORDS, STRING, UUID_, Field, Message, Sca
 
 
 def generate_encoder(cls: type[Message], version: int) -> Callable[..., None]:
-    """The encoding function of a message in a version."""
+    """Generate the function that encodes a message in a version."""
     return _Encoder(cls, version).generate()
 
 
@@ -114,7 +114,7 @@ class _Encoder:
             self._tagged_section(tagged, var, path)
 
     def _differs(self, field: Field, value: str) -> str:
-        """The condition that the value is another than the field's default."""
+        """Return the condition that the value differs from the field's default."""
         if field.default is None:
             return f"{value} is not None"
         if field.is_array:
@@ -205,7 +205,7 @@ class _Encoder:
             self._sized(of, value, path, nullable)
 
     def _sized(self, of: Scalar, value: str, path: str, nullable: bool) -> None:
-        """A string, bytes or records."""
+        """Encode a string, bytes or records."""
         source = self._source
         data = source.fresh("s")
         length = source.fresh("n")

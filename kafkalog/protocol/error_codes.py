@@ -1,5 +1,4 @@
-"""Kafka's error codes (``clients/.../common/protocol/Errors``): number, whether trying again may help, and
-meaning."""
+"""Kafka's error codes (``clients/.../common/protocol/Errors``): number, whether a retry may help, and meaning."""
 
 # One code a line reads as a table.
 # ruff: noqa: E501
@@ -9,10 +8,10 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """What a response says of a request, or of one topic, partition or group in it."""
+    """The result of a request, or of one topic, partition or group in it."""
 
     retriable: bool
-    """Whether the same request may succeed later, perhaps after metadata has been fetched anew."""
+    """Whether the same request may succeed later, possibly after refreshing metadata."""
     message: str
 
     def __new__(cls, code: int, retriable: bool = False, message: str = "") -> ErrorCode:

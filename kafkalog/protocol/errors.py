@@ -1,8 +1,7 @@
-"""Errors that Kafka's codes stand for, one class a code.
+"""One exception class for each of Kafka's error codes.
 
-A broker raises them where a check fails and puts ``code`` and ``message`` into the response; a client raises
-them for the codes that it receives (``error_for``). The names are those of the codes, without ``_EXCEPTION``
-and ``_ERROR``.
+A broker raises them when a check fails, and puts ``code`` and ``message`` into the response. A client raises them for
+the codes that it receives (``error_for``). The names are those of the codes, without ``_EXCEPTION`` and ``_ERROR``.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ __all__ = ["ErrorCode", "KafkaError", "error_for"]
 
 
 class KafkaError(Exception):
-    """An error with a code of Kafka's; ``message`` is the code's own meaning unless the raiser says more."""
+    """An error with one of Kafka's codes; ``message`` defaults to the meaning of the code."""
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
     retriable: ClassVar[bool] = False
@@ -39,7 +38,7 @@ _classes: dict[int, type[KafkaError]] = {}
 
 
 def error_for(code: int, message: str | None = None) -> KafkaError:
-    """The error of a code that is not NONE. A code that a newer broker invented gives UnknownServerError."""
+    """Return the error for a code other than NONE; an unknown code of a newer broker gives UnknownServerError."""
     if code == ErrorCode.NONE:
         raise ValueError("NONE is no error")
     found = _classes.get(code)

@@ -1,4 +1,4 @@
-"""Source text of generated functions: what the decoder's and the encoder's generators share."""
+"""Source text of generated functions; shared by the generators of decoders and encoders."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Source:
         return f"{prefix}{self._count}"
 
     def constant(self, prefix: str, value: Any) -> str:
-        """A global of the function that holds the value."""
+        """Return the name of a global of the function that has the value."""
         for name, present in self.scope.items():
             if present is value and name.startswith(prefix):
                 return name
@@ -59,7 +59,7 @@ class Source:
 
 
 def contains_records(cls: type[Struct]) -> bool:
-    """Whether the structure or one inside it has a records field."""
+    """Return whether the structure, or a structure inside it, has a records field."""
     return any(
         field.type.name == "records" if isinstance(field.type, Scalar) else contains_records(field.type)
         for field in cls.fields
@@ -71,13 +71,13 @@ def is_flexible(cls: type[Message], version: int) -> bool:
 
 
 def tagged_fields(cls: type[Struct], version: int) -> list[Field]:
-    """The fields of the tagged section, in the order of their tags."""
+    """Return the fields of the tagged section, in the order of their tags."""
     found = [field for field in cls.fields if version in field.tagged]
     return sorted(found, key=lambda field: field.tag or 0)
 
 
 def least_size(field: Field, version: int, flexible: bool) -> int:
-    """The fewest bytes that a value of the field can take."""
+    """Return the smallest number of bytes that a value of the field can take."""
     length = 1 if flexible else 2 if field.type is STRING and not field.is_array else 4
     if field.is_array:
         return length
@@ -87,7 +87,7 @@ def least_size(field: Field, version: int, flexible: bool) -> int:
 
 
 def least_element_size(of: Scalar | type[Struct], version: int, flexible: bool) -> int:
-    """The fewest bytes that one element of an array can take; a count is checked against it."""
+    """Return the smallest number of bytes that an element of an array can take, to check counts."""
     if isinstance(of, Scalar):
         return of.size or (1 if flexible else 2 if of is STRING else 4)
     size = 1 if flexible else 0

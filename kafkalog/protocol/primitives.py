@@ -1,4 +1,4 @@
-"""Primitive types of the wire, and what the generated functions call at run time.
+"""The primitive types of the protocol, and the functions that generated functions call.
 
 =====================  =====================================================================================
 int8 … int64, float64  big-endian
@@ -15,9 +15,9 @@ nullable structure     int8 1 and the structure, or -1 for null
 tagged fields          uvarint count, then each uvarint tag, uvarint size, value; ends flexible structures
 =====================  =====================================================================================
 
-Strings and arrays whose length is negative in another way than -1 are read as null, as Kafka does. Strings
-are at most 32,767 bytes. Bytes that are no UTF-8 become U+FFFD, as in Kafka: a name that results is then
-refused by its own rules. Source: ``clients/.../common/protocol/types/Type``,
+Any negative length of a string or array is read as null, as in Kafka. Strings have at most 32,767 bytes. Bytes that are
+not UTF-8 become U+FFFD, as in Kafka; checks of names then refuse the result. Source:
+``clients/.../common/protocol/types/Type``,
 ``clients/.../common/utils/ByteUtils``, KIP-482.
 """
 
@@ -34,26 +34,26 @@ from uuid import UUID
 MAX_STRING = 0x7FFF
 _MAX_LENGTH = 0x7FFFFFFF
 _LONG_ARRAY = 0x7F
-"""From this length on, a count (length + 1) takes a uvarint of two bytes."""
+"""Counts (length + 1) of arrays of at least this length take a uvarint of two bytes or more."""
 _CACHED_LENGTH = 64
 _CACHED_RUNS = 256
-"""Runs whose arrays are short, as replica lists are, have their ``struct.Struct`` kept, at most this many."""
+"""The number of cached ``struct.Struct`` objects for runs with short arrays, such as replica lists."""
 
 
 class ProtocolError(ValueError):
-    """Bytes that are not a message: truncated, or with lengths that lie."""
+    """The bytes are not a valid message: truncated, or with wrong lengths."""
 
 
 class TooManyEntriesError(Exception):
-    """A message that is not decoded, for it has more entries than the caller is willing to decode here and now."""
+    """A message has more entries than the caller allows to decode at once."""
 
 
 class EncodeError(ValueError):
-    """A value that its field cannot carry: None where null is not allowed, or a number out of range."""
+    """A field cannot have its value: None where null is not allowed, or a number out of range."""
 
 
 def read_uvarint(buf: Any, pos: int) -> tuple[int, int]:
-    """Read an unsigned varint; the value and the position after it."""
+    """Read an unsigned varint; return the value and the position after it."""
     first = buf[pos]
     return (first, pos + 1) if first < 0x80 else continue_uvarint(buf, pos + 1, first)
 
@@ -86,7 +86,7 @@ def uvarint(value: int) -> bytes:
 
 @lru_cache(4096)
 def read_uuid(data: bytes) -> UUID:
-    """The UUID of 16 bytes. Kept, for a cluster has few topics, and building a UUID costs a microsecond."""
+    """Make the UUID of 16 bytes. Cached, because a cluster has few topics and making one takes a microsecond."""
     return UUID(bytes=data)
 
 
@@ -126,18 +126,18 @@ class _UnpackTable(dict[int, Callable[..., tuple[Any, ...]]]):
 UNPACK_ARRAY = {code: _UnpackTable(code) for code in "?bhHiIqd"}
 
 LONG_RUN = 4096
-"""Numbers that are unpacked in one call. No other thread runs during a call, and 20 million of them take a second."""
+"""The largest number of values unpacked in one call. Other threads wait for the call; 20 million values take 1 s."""
 
 
 HUGE_RUN = 1 << 16
-"""More numbers than these are no list: the collector looks at each element of a list, and each takes 36 bytes."""
+"""Longer arrays do not become lists, whose elements take 36 bytes each and are visited by the garbage collector."""
 ARRAY_CODES = frozenset("bhHiIqd")
 
 
 def unpack_long_array(buf: Any, pos: int, end: int, count: int, code: str, path: str) -> Sequence[Any]:
-    """An array of more than `LONG_RUN` values of fixed width, unpacked a piece at a time.
+    """Unpack an array of more than `LONG_RUN` values of fixed width, piece by piece.
 
-    A list; beyond `HUGE_RUN` numbers an ``array``.
+    Returns a list; an ``array`` for more than `HUGE_RUN` numbers.
 
     Raises:
         ProtocolError: the array does not end in the buffer.
@@ -171,10 +171,10 @@ def _huge_array(buf: Any, pos: int, count: int, code: str) -> array[int]:
 
 
 class PackTable(dict[tuple[int, ...], Callable[..., Any]]):
-    """Functions that pack a run of fixed-width values in which arrays stand, made at first use for their lengths.
+    """Functions that pack a run of fixed-width values and arrays, made at first use for the arrays' lengths.
 
-    A key has the length of each array. ``codes`` are ``struct`` codes; one such as ``*i`` stands for an array of int32,
-    and its count is the code before it: ``i``, or ``B`` in flexible versions, where it is a uvarint.
+    A key has the length of each array. ``codes`` are ``struct`` codes. A code such as ``*i`` stands for an array of
+    int32, and the code before it for the array's count: ``i``, or ``B`` in flexible versions, for a uvarint.
     """
 
     def __init__(self, codes: list[str]) -> None:

@@ -1,6 +1,6 @@
 """The notation of the protocol tables.
 
-A message is a class; each field is one line that says its type and the versions it is in::
+A message is a class; each field is one line with its type and its versions::
 
     class MetadataRequestTopic(Struct):
         topic_id: UUID = uuid("10+", ignorable=True)
@@ -10,7 +10,7 @@ A message is a class; each field is one line that says its type and the versions
         topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, "0+", nullable="1+")
 
 Field names are Kafka's in snake case, field order is the order on the wire. ``versions`` are ``"3"``,
-``"3-5"`` or ``"3+"``, both ends included. What a field can say besides its versions:
+``"3-5"`` or ``"3+"``, both ends included. Besides its versions, a field can have:
 
 - ``nullable``: the versions in which it may be None. Elsewhere None cannot be encoded, and is malformed when
   decoded.
@@ -39,7 +39,7 @@ Records: TypeAlias = Any
 """Record batches: a memoryview of the input where decoded; for encoding, any object with a length."""
 
 ZERO_UUID = UUID(int=0)
-"""The topic id of a topic that has none."""
+"""The topic id in messages about a topic without an id."""
 
 _LAST_VERSION = 0x7FFF
 
@@ -72,7 +72,7 @@ NO_VERSIONS = Versions(0, -1)
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A type that is no structure. ``code`` is its ``struct`` format, empty where the length varies."""
+    """A type that is not a structure. ``code`` is its ``struct`` format, empty if the length varies."""
 
     name: str
     code: str
@@ -110,7 +110,7 @@ class Field:
 
     @property
     def slot(self) -> str:
-        """The attribute that holds the value: not ``name`` where the value is built when first read."""
+        """The attribute with the value: another one than ``name`` if the value is made when first read."""
         return f"_{self.name}" if self.is_lazy else self.name
 
     @property
@@ -228,7 +228,7 @@ class Struct(metaclass=_StructMeta):
     fields: ClassVar[tuple[Field, ...]]
 
     def __init__(self, **values: Any) -> None:
-        # The first construction of a class writes its constructor: most classes of a process are never built.
+        # The first construction generates the constructor, because most classes of a process are never used.
         cls = type(self)
         cls.__init__ = _write_constructor(cls)  # type: ignore[method-assign]
         cls.__init__(self, **values)
@@ -277,7 +277,7 @@ def _write_constructor(cls: type[Struct]) -> Callable[..., None]:
 
 
 class Message(Struct):
-    """A structure that stands alone, with versions of its own."""
+    """A top-level structure, which has its own versions."""
 
     min_version: ClassVar[int]
     max_version: ClassVar[int]

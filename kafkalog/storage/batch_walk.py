@@ -1,13 +1,13 @@
-"""Walking over the record batches of a ``.log`` file.
+"""Walks over the record batches of a ``.log`` file.
 
-A file ``<base offset>.log`` holds batches one after another, without anything between them; their offsets grow. A
-message of formats v0 and v1, a wrapper of compressed ones too, is a batch here, with a header made for it
-(`kafkalog.records.any_format`): one log may hold all formats. Leaders append what producers sent, followers what
-leaders have; compaction writes files anew. A crash leaves a batch that is not whole at the end of the last file, or,
-where a file was made at its full size (``preallocate``), zeros.
+A file ``<base offset>.log`` contains batches one directly after another, with increasing offsets. A message of format
+v0 or v1, including a wrapper of compressed messages, counts as a batch here, with a header made for it
+(`kafkalog.records.any_format`); a log may contain all formats. Leaders append the batches of producers, followers copy
+those of the leader, and compaction writes new files. A crash leaves an incomplete batch at the end of the last file, or
+zeros if the file was created at its full size (``preallocate``).
 
-Nothing here trusts the file: a length is checked against what the file holds before memory is taken for it, and a walk
-always moves forward. Nothing here opens it either: callers hand in how to read.
+Nothing here trusts the file: a length is checked against the file's size before memory is taken for it, and a walk
+always moves forward. Nothing here opens the file; callers pass a function that reads.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE, MIN_SIZES
 
 Read = Callable[[int, int], bytes | memoryview]
-"""``read(size, position)``: up to so many bytes, fewer only at the file's end. ``partial(os.pread, fd)`` is one."""
+"""``read(size, position)`` returns ``size`` bytes, fewer only at the file's end, like ``partial(os.pread, fd)``."""
 ReadInto = Callable[[memoryview, int], int]
-"""``read_into(view, position)``: fills the view, or as much of it as there is; returns how many bytes."""
+"""``read_into(view, position)`` fills the view, less only at the file's end; it returns the number of bytes."""
 
-# Offset and length, which batches of every magic begin with, and the last offset delta of magic 2.
+# Offset and length, with which batches of every magic begin, and the last offset delta of magic 2.
 _SPAN = Struct(">qi4xb6xi")
 SPAN_BYTES = _SPAN.size
 MIN_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 
 CHUNK_BYTES = 8192
-"""Between two index entries lie ``index.interval.bytes`` and one batch; most batches are smaller than this."""
+"""Two index entries are ``index.interval.bytes`` plus one batch apart; most batches are smaller than this."""
 VERIFY_BYTES = 1 << 20
 
 
 def stated_size(head: bytes | memoryview) -> int:
-    """Size of the batch that begins with ``head``, as the batch states it; 0 where its length is not there.
+    """Return the size that the batch beginning with ``head`` states; 0 if ``head`` is too short for a length.
 
-    The length may be anything, a negative number too.
+    The size is not checked, and may even be negative.
     """
     if len(head) < LOG_OVERHEAD:
         return 0
@@ -47,13 +47,13 @@ def stated_size(head: bytes | memoryview) -> int:
 
 
 def find_batch(read: Read, position: int, end: int, offset: int) -> tuple[int, int, int] | None:
-    """``(base offset, position, size)`` of the first batch at or after ``position`` whose last offset reaches
-    ``offset``.
+    """Find the first batch at or after ``position`` whose last offset is at least ``offset``.
 
-    None when no batch before ``end`` does. What ``read`` raises is passed on.
+    Returns:
+        Base offset, position and size; None if no whole batch before ``end`` qualifies.
 
     Raises:
-        CorruptRecordError: a length that cannot be.
+        CorruptRecordError: a length is impossible. Errors of ``read`` are passed on.
     """
     unpack = _SPAN.unpack_from
     while position + SPAN_BYTES <= end:
@@ -81,7 +81,7 @@ def find_batch(read: Read, position: int, end: int, offset: int) -> tuple[int, i
 
 
 def _last_and_least(chunk: bytes | memoryview, at: int, position: int, offset: int) -> tuple[int, int, int] | None:
-    """`find_batch` for the smallest message there is, at the very end: it is shorter than SPAN_BYTES."""
+    """Do the work of `find_batch` for the smallest possible message, at the very end: it is shorter than SPAN_BYTES."""
     try:
         header = read_any_header(chunk, at)
     except RecordsError as error:
@@ -92,7 +92,7 @@ def _last_and_least(chunk: bytes | memoryview, at: int, position: int, offset: i
 
 
 def batch_size(read: Read, position: int, end: int) -> int:
-    """Size in bytes of the batch at ``position``, or 0 when it does not lie whole before ``end``."""
+    """Return the size in bytes of the batch at ``position``, or 0 if it is not whole before ``end``."""
     size = stated_size(read(LOG_OVERHEAD, position))
     return size if size > LOG_OVERHEAD and position + size <= end else 0
 
@@ -100,18 +100,18 @@ def batch_size(read: Read, position: int, end: int) -> int:
 def headers(
     read: Read, position: int, end: int, *, chunk_bytes: int = CHUNK_BYTES, verified_bytes: int = 0
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """``(position, header)`` of each whole batch in [position, end); stops at an incomplete one.
+    """Yield ``(position, header)`` of each whole batch in [position, end); stop at an incomplete one.
 
     Args:
         read: see `Read`.
-        position: where a batch begins.
-        end: bytes of the file that count.
-        chunk_bytes: so many bytes are read at a time.
-        verified_bytes: batches up to this size, at most ``chunk_bytes``, have their checksums verified.
+        position: the position of a batch.
+        end: the end of the part of the file to walk over.
+        chunk_bytes: the number of bytes to read at a time.
+        verified_bytes: the checksums of batches up to this size, at most ``chunk_bytes``, are verified.
 
     Raises:
-        CorruptRecordError: bytes that are no batch header, or a wrong checksum.
-        UnsupportedMagicError: a magic that no batch has.
+        CorruptRecordError: a batch header is invalid, or a checksum is wrong.
+        UnsupportedMagicError: a magic is unknown.
     """
     unpack, make = HEADER.unpack_from, BatchHeader._make
     while position + MIN_ENTRY_SIZE <= end:
@@ -119,7 +119,7 @@ def headers(
         view = memoryview(chunk)
         at, have = 0, len(chunk)
         while True:
-            # The first case is `read_header`, written out: a walk is this and little else.
+            # The first case is `read_header` written out, because a walk does little else.
             if at + HEADER_SIZE <= have and chunk[at + MAGIC_AT] == MAGIC:
                 header = make(unpack(chunk, at))
                 if header.batch_length < MIN_LENGTH:
@@ -144,13 +144,12 @@ def headers(
 
 
 def verified_batches(read_into: ReadInto, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """``(position, header, bytes)`` of each batch in [position, end), its CRC checked; the bytes live until
-    the next.
+    """Yield ``(position, header, bytes)`` of each batch in [position, end), after checking its CRC.
 
-    Ends without an error only at ``end``.
+    The bytes are valid until the next batch. The walk ends without an error only at ``end``.
 
     Raises:
-        CorruptRecordError: at the first bytes that are no whole batch with a right CRC.
+        CorruptRecordError: the next bytes are not a whole batch with a correct CRC.
     """
     buffer = bytearray(min(VERIFY_BYTES, max(end - position, 0)))
     while position < end:
@@ -175,7 +174,7 @@ def verified_batches(read_into: ReadInto, position: int, end: int) -> Iterator[t
 
 
 def is_zero(read: Read, position: int, end: int) -> bool:
-    """Whether there is nothing but zeros in [position, end)."""
+    """Return whether all bytes in [position, end) are zero."""
     while position < end:
         chunk = read(min(VERIFY_BYTES, end - position), position)
         if not chunk or any(chunk):

@@ -1,4 +1,4 @@
-"""Checkpoint files: small tables that say how far something is true.
+"""Checkpoint files: small tables of offsets or leader epochs.
 
 Text in UTF-8, one row a line, columns separated by one space, every line ended by a newline, as Apache Kafka 3.9 writes
 it (``CheckpointFile``)::
@@ -12,14 +12,15 @@ it (``CheckpointFile``)::
     1
     4 118
 
-Offset checkpoints lie at the top of a log directory: up to where each log is on the device (recovery points), where it
-begins, its high watermark, and up to where it was compacted. A ``leader-epoch-checkpoint`` lies in each partition's
-directory. A broker writes each to ``<name>.tmp``, forces that to the device and renames it, so that a crash leaves the
-old or the new table. An empty file is a table without rows: Apache Kafka makes it before it has anything to write.
+A log directory has four offset checkpoints at its top: the recovery points (up to where each log is flushed), the log
+start offsets, the high watermarks, and the offsets up to which logs were compacted. Each partition's directory has a
+``leader-epoch-checkpoint``. A broker writes a file to ``<name>.tmp``, syncs it and renames it, so that a crash leaves
+the old or the new table. An empty file is a table without rows; Apache Kafka creates it before it has anything to
+write.
 
-A topic's name is one word of a row, so a name with white space or a control character cannot stand in one. Apache Kafka
-refuses a table in which any row does not read. `parse_offsets` does, too; `salvage_offsets` keeps the other rows, for
-without them records that clients deleted from other topics would be back.
+A topic's name is one word of a row, so names with white space or control characters cannot be stored. Apache Kafka
+refuses a table with any unreadable row, and so does `parse_offsets`. `salvage_offsets` keeps the other rows; without
+them, records that clients deleted from other topics would reappear.
 """
 
 from __future__ import annotations
@@ -33,25 +34,25 @@ MAX_LONG = (1 << 63) - 1
 
 
 class CorruptCheckpointError(ValueError):
-    """A file that does not read as what it is; the message names the line or the value."""
+    """A file cannot be parsed; the message names the line or the value."""
 
 
 class Salvaged(NamedTuple):
-    """What could be read of an offset checkpoint."""
+    """The readable part of an offset checkpoint."""
 
     offsets: dict[tuple[str, int], int]
     problems: list[str]
-    """What is wrong with the rest; empty for a sound file."""
+    """The errors in the rest; empty for an undamaged file."""
 
 
 # -- offset checkpoints ------------------------------------------------------------------------------------------------
 
 
 def parse_offsets(data: bytes) -> dict[tuple[str, int], int]:
-    """``{(topic, partition): offset}`` of an offset checkpoint.
+    """Parse an offset checkpoint into ``{(topic, partition): offset}``.
 
     Raises:
-        CorruptCheckpointError: the file, or one of its rows, does not read.
+        CorruptCheckpointError: the file, or one of its rows, cannot be parsed.
     """
     offsets, problems = salvage_offsets(data)
     if problems:
@@ -60,10 +61,10 @@ def parse_offsets(data: bytes) -> dict[tuple[str, int], int]:
 
 
 def salvage_offsets(data: bytes) -> Salvaged:
-    """The rows of an offset checkpoint that read, and what is wrong with the others.
+    """Parse the readable rows of an offset checkpoint, and describe the errors in the others.
 
     Raises:
-        CorruptCheckpointError: there is no table of a known version.
+        CorruptCheckpointError: the file is not a table of a known version.
     """
     count, lines = _table(data)
     offsets: dict[tuple[str, int], int] = {}
@@ -84,15 +85,15 @@ def salvage_offsets(data: bytes) -> Salvaged:
 
 
 def can_have_a_row(topic: str) -> bool:
-    """Whether a topic's name is one word, so that it can stand in a row."""
+    """Return whether a topic's name is one word, so that a row can contain it."""
     return topic.isprintable() and topic != "" and " " not in topic
 
 
 def format_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
-    """The bytes of an offset checkpoint.
+    """Return the bytes of an offset checkpoint.
 
     Raises:
-        ValueError: a topic's name cannot stand in a row.
+        ValueError: a row cannot contain a topic's name.
     """
     for topic, _ in offsets:
         if not can_have_a_row(topic):
@@ -104,10 +105,10 @@ def format_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
 
 
 def parse_epochs(data: bytes) -> list[tuple[int, int]]:
-    """``(leader epoch, start offset)`` rows of a leader-epoch checkpoint.
+    """Parse a leader-epoch checkpoint into ``(leader epoch, start offset)`` rows.
 
     Raises:
-        CorruptCheckpointError: the file, or one of its rows, does not read.
+        CorruptCheckpointError: the file, or one of its rows, cannot be parsed.
     """
     count, lines = _table(data)
     epochs = []
@@ -123,7 +124,7 @@ def parse_epochs(data: bytes) -> list[tuple[int, int]]:
 
 
 def format_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
-    """The bytes of a leader-epoch checkpoint."""
+    """Return the bytes of a leader-epoch checkpoint."""
     return _format(f"{epoch} {start}" for epoch, start in epochs)
 
 
@@ -131,10 +132,10 @@ def format_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
 
 
 def _table(data: bytes) -> tuple[int, list[bytes]]:
-    """The number of rows that a table announces, and its lines that are not empty."""
+    """Return the number of rows that a table states, and its non-empty lines."""
     if not data:
         return 0, []
-    # Not the line ends that `str` knows besides these: a name may hold them.
+    # Split as bytes: `str` has further line ends, which a name may contain.
     lines = data.splitlines()
     try:
         version, count = (_number(line.decode().strip(), MAX_INT) for line in lines[:2])
@@ -154,7 +155,7 @@ def _columns(line: bytes, count: int) -> list[str]:
 
 
 def _number(text: str, limit: int) -> int:
-    """The number from 0 to ``limit`` in ``text``; ValueError where there is none."""
+    """Parse a number from 0 to ``limit``; raise ValueError for other text."""
     # int() takes signs, underscores and other scripts' digits, and thousands of them.
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= limit):
         raise ValueError(f"{text[:30]!r} is no number from 0 to {limit}")

@@ -21,10 +21,10 @@ strictly, so a look-up may start its scan at the last entry earlier than the wan
 entry of the offset index when the largest timestamp has grown, and once more when the segment is rolled or closed: the
 last entry of a closed segment is its largest timestamp, which retention goes by.
 
-While its segment is active, a file is preallocated to ``segment.index.bytes``, rounded down to whole entries, and its
-tail reads as zeros; it is trimmed to its entries when the segment is rolled or closed. Both are caches of what the log
-says. A crash leaves them untrimmed, and entries may be missing, or be zeros where a block of the file was lost: a
-broker builds the indexes of every segment behind the recovery point anew.
+While its segment is active, an index file is preallocated to ``segment.index.bytes``, rounded down to whole entries,
+and its tail is zeros; it is trimmed to its entries when the segment is rolled or closed. Both indexes can be rebuilt
+from the log. A crash leaves them untrimmed, and entries may be missing, or zeros where a block of the file was lost.
+After a crash, a broker therefore rebuilds the indexes of every segment behind the recovery point.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from struct import Struct
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
 RELATIVE_OFFSET = Struct(">i")
-"""What an entry of the offset index begins with."""
+"""The first field of an entry of the offset index."""
 
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
 
 
 def offset_rows(data: bytes) -> list[tuple[int, int]]:
-    """``(relative offset, position)`` of the entries of an offset index, without the zeros of its reserved tail."""
+    """Return the ``(relative offset, position)`` entries of an offset index, without its preallocated tail."""
     return _rows(data, OFFSET_ENTRY)
 
 
 def time_rows(data: bytes) -> list[tuple[int, int]]:
-    """``(timestamp, relative offset)`` of the entries of a time index, without the zeros of its reserved tail."""
+    """Return the ``(timestamp, relative offset)`` entries of a time index, without its preallocated tail."""
     return _rows(data, TIME_ENTRY)
 
 
@@ -53,5 +53,5 @@ def _rows(data: bytes, entry: Struct) -> list[tuple[int, int]]:
     rows = [(row[0], row[1]) for row in entry.iter_unpack(memoryview(data)[: len(data) // entry.size * entry.size])]
     while len(rows) > 1 and rows[-1] == (0, 0):
         rows.pop()
-    # One entry of zeros may be meant, but not where more room was reserved.
+    # A single entry of zeros may be real, but not if the file has a preallocated tail.
     return [] if rows == [(0, 0)] and len(data) > entry.size else rows

@@ -1,16 +1,16 @@
-"""Which segments the files of a partition's directory make up.
+"""Finds the segments in a partition's directory.
 
-Compaction writes the files of a new segment with the ending ``.cleaned``, renames them to ``.swap`` once they are whole
-and on the device, and then to their own names, in place of the segments that it has compacted; those get the ending
-``.deleted`` (Apache Kafka 3.9, ``UnifiedLog.replaceSegments`` and ``LogLoader``). A crash leaves:
+Compaction writes the files of a new segment with the ending ``.cleaned``, renames them to ``.swap`` when they are
+complete and synced, and then to their own names, in place of the compacted segments, which get the ending ``.deleted``
+(Apache Kafka 3.9, ``UnifiedLog.replaceSegments`` and ``LogLoader``). A crash leaves:
 
-- ``.cleaned`` files: the new segments are not whole. They do not count, and neither do ``.swap`` files at or behind the
-  first of them, which are parts of a split that was not finished.
-- ``.swap`` files: the new segments are whole. They count in place of the segments whose offsets they cover.
-- ``.deleted`` files: nothing reads them any more.
+- ``.cleaned`` files: the new segments are incomplete. They do not count, and neither do ``.swap`` files at or after the
+  first of them, which belong to an unfinished split.
+- ``.swap`` files: the new segments are complete. They replace the segments whose offsets they cover.
+- ``.deleted`` files: no longer needed.
 
-A broker moves and removes what a crash left behind when it starts. Whoever only reads, takes the directory for what the
-broker would make of it.
+At startup, a broker moves and removes these files. A reader that must not change the directory sees it as the broker
+would leave it.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from kafkalog.storage import names
 
 
 class SegmentName(NamedTuple):
-    """A segment by its base offset; ``suffix`` is ".swap" where compaction's last rename is still to come."""
+    """A segment, by its base offset; ``suffix`` is ".swap" if compaction's last rename has not happened yet."""
 
     base: int
     suffix: str
 
     def file(self, kind: str) -> str:
-        """Name of the segment's file of this kind."""
+        """Return the name of the segment's file of this kind."""
         return names.segment_name(self.base, kind) + self.suffix
 
 
 class Listing(NamedTuple):
-    """The segments that a directory's files make up, in order."""
+    """The segments in a directory, in order."""
 
     segments: tuple[SegmentName, ...]
     swaps: tuple[SegmentName, ...]
-    """Compacted segments that a crash kept from being moved into place; a broker completes the move when it starts."""
+    """Compacted segments that a crash left as ``.swap`` files; a broker completes their renames at startup."""
     in_motion: bool
-    """Whether files lie there that compaction or retention is about to move or remove."""
+    """Whether there are files that compaction or retention is about to rename or remove."""
 
 
 def listing(file_names: Iterable[str]) -> Listing:
-    """Sort a directory's file names. See the module for those that do not count."""
+    """Find the segments among a directory's file names. The module says which files do not count."""
     logs: list[int] = []
     swaps: list[int] = []
     least_cleaned: int | None = None
@@ -68,9 +68,9 @@ def listing(file_names: Iterable[str]) -> Listing:
 
 
 def swapped(segments: Iterable[SegmentName], swaps: Iterable[SegmentName], end: int) -> tuple[SegmentName, ...]:
-    """The segments once ``swaps`` have taken their places.
+    """Return the segments after ``swaps`` have been moved into place.
 
-    They replace those that begin within [first swap, ``end``). ``end`` is the offset behind the swaps' last record.
+    They replace the segments that begin in [first swap, ``end``). ``end`` is the offset after the swaps' last record.
     """
     moved = tuple(swaps)
     bases = {each.base for each in moved}
@@ -79,6 +79,6 @@ def swapped(segments: Iterable[SegmentName], swaps: Iterable[SegmentName], end: 
 
 
 def snapshots(file_names: Iterable[str]) -> list[int]:
-    """Offsets of the producer snapshots among file names, the newest first."""
+    """Return the offsets of the producer snapshots among file names, newest first."""
     found = filter(None, map(names.parse_segment_name, file_names))
     return sorted((file.base_offset for file in found if file.kind == names.SNAPSHOT and not file.ending), reverse=True)

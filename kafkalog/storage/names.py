@@ -10,8 +10,8 @@ Files in a partition's directory are named by the base offset of their segment, 
     leader-epoch-checkpoint           (epoch, start offset) rows
     partition.metadata                topic id
 
-Endings may follow those names: ``.deleted`` (waits to be removed), ``.cleaned`` (output of a compaction under way) and
-``.swap`` (output of a compaction that is being moved into place). A crash leaves such files behind; a broker deals with
+These names may have endings: ``.deleted`` (waits to be removed), ``.cleaned`` (output of a running compaction) and
+``.swap`` (output of a compaction that is being moved into place). A crash leaves such files behind; the broker handles
 them at its next start (`kafkalog.storage.listing`).
 
 A directory is ``topic-partition``. ``topic-partition.<32 hex>-delete`` waits to be removed,
@@ -47,7 +47,7 @@ DELETE_DIR = "-delete"
 FUTURE_DIR = "-future"
 STRAY_DIR = "-stray"
 OUT_OF_SERVICE = (DELETE_DIR, FUTURE_DIR, STRAY_DIR)
-"""What the names of directories end with that no broker serves."""
+"""The endings of partition directories that are not in service."""
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -67,7 +67,7 @@ OFFSET_CHECKPOINTS = (
     CLEANER_CHECKPOINT,
 )
 
-# What the file systems in use allow for one name.
+# The longest file name that common file systems allow.
 MAX_NAME = 255
 MAX_PARTITION = (1 << 31) - 1
 
@@ -78,28 +78,28 @@ _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.(?:log|index|timeindex|txnindex|snaps
 
 
 class SegmentFile(NamedTuple):
-    """A name of a segment's file, taken apart."""
+    """The parts of a segment file's name."""
 
     base_offset: int
     kind: str
     """One of ``SEGMENT_FILES``."""
     ending: str
-    """Of ``LEFTOVERS``, or empty."""
+    """One or more of ``LEFTOVERS``, or empty."""
 
 
 def segment_name(base_offset: int, suffix: str) -> str:
-    """File name of a segment's part, e.g. ``segment_name(7, LOG)``."""
+    """Return the name of a segment's file, for example ``segment_name(7, LOG)``."""
     return f"{base_offset:020d}{suffix}"
 
 
 def parse_segment_name(file_name: str) -> SegmentFile | None:
-    """The parts of a segment file's name; None for every other name."""
+    """Parse the name of a segment's file; return None for every other name."""
     match = _SEGMENT_FILE.fullmatch(file_name)
     return None if match is None else SegmentFile(int(match[1]), match[2], match[3])
 
 
 def offset_of(file_name: str) -> int | None:
-    """Base offset in a segment file's name, or None when the name has none."""
+    """Return the base offset in a segment file's name, or None if there is none."""
     digits = file_name.partition(".")[0]
     return int(digits) if digits.isascii() and digits.isdigit() else None
 
@@ -108,23 +108,23 @@ def offset_of(file_name: str) -> int | None:
 
 
 def partition_dir(topic: str, partition: int) -> str:
-    """Directory name of a partition."""
+    """Return the name of a partition's directory."""
     return f"{topic}-{partition}"
 
 
 def delete_dir(topic: str, partition: int, kind: str = DELETE_DIR) -> str:
-    """A fresh directory name for a partition out of service; the topic is cut to fit the file system."""
+    """Make a new directory name for a partition out of service; the topic is shortened to fit the file system."""
     ending = f"-{partition}.{uuid.uuid4().hex}{kind}"
     return topic[: MAX_NAME - len(ending)] + ending
 
 
 def future_dir(topic: str, partition: int) -> str:
-    """A fresh directory name for the copy that a move makes; not cut, for it tells whose copy it is."""
+    """Make a new directory name for the copy that a move makes; not shortened, because it identifies the partition."""
     return f"{topic}-{partition}.{uuid.uuid4().hex}{FUTURE_DIR}"
 
 
 def parse_partition_dir(name: str) -> tuple[str, int] | None:
-    """``(topic, partition)`` of a directory name of any form, or None when it is no partition's."""
+    """Parse a partition's directory name of any form into ``(topic, partition)``; None for other names."""
     if name.endswith(OUT_OF_SERVICE) and "." in name:
         name = name[: name.rindex(".")]
     topic, dash, digits = name.rpartition("-")
@@ -134,10 +134,10 @@ def parse_partition_dir(name: str) -> tuple[str, int] | None:
 
 
 def parse_served_dir(name: str) -> tuple[str, int] | None:
-    """``(topic, partition)`` of the name that a partition in service has.
+    """Parse the directory name of a partition in service into ``(topic, partition)``.
 
-    None for every other name: those of deleted, future and stray replicas among them, of topics that cannot be, and of
-    numbers that are no partition's.
+    Return None for every other name, including those of deleted, future and stray replicas, of illegal topics, and of
+    invalid partition numbers.
     """
     key = parse_partition_dir(name)
     if key is None or key[1] > MAX_PARTITION or not is_legal_topic(key[0]) or name != partition_dir(*key):

@@ -1,14 +1,15 @@
-"""Small files of keys and values that say what a directory is.
+"""Small files of keys and values that describe a directory.
 
 ``partition.metadata``, in a partition's directory: the id of its topic (KIP-516). Two lines in UTF-8::
 
     version: 0
     topic_id: <22 characters: 16 bytes in base64url, without padding>
 
-A broker writes it when it makes the partition, and forces it to the device with the log's first flush. A power failure
-before that leaves an empty file, which says nothing.
+A broker writes it when it creates the partition, and syncs it with the log's first flush. A power failure before that
+leaves an empty file, which has no meaning.
 
-``meta.properties``, at the top of a log directory: whose it is. A Java properties file in UTF-8 with ``version`` (0; 1
+``meta.properties``, at the top of a log directory: the broker that owns it. A Java properties file in UTF-8 with
+``version`` (0; 1
 for KRaft), ``cluster.id`` and ``broker.id`` (``node.id`` for KRaft), written once, atomically::
 
     #
@@ -16,14 +17,14 @@ for KRaft), ``cluster.id`` and ``broker.id`` (``node.id`` for KRaft), written on
     broker.id=0
     cluster.id=q0TEtQH5S8yDZ
 
-``.kafka_cleanshutdown``, at the top of a log directory: everything there is on the device and checkpointed. JSON,
-``{"version":0,"brokerEpoch":-1}``; older brokers leave it empty. Written as the last act of a clean stop, removed as
-the first of a start, so after a crash it is not there.
+``.kafka_cleanshutdown``, at the top of a log directory: everything in it is flushed and checkpointed. JSON,
+``{"version":0,"brokerEpoch":-1}``; older brokers leave it empty. It is written last at a clean stop and removed first
+at a start, so it does not exist after a crash.
 
-``kafkalog.moved-from``, in a partition's directory that a move between log directories has made, and which is complete:
-the log directory that it is moved from. Two lines, ``version: 0`` and ``log_dir: <absolute path>``. It is on the device
-before the directory may take its log's place, and removed once the old directory's new name is on the device, too.
-Apache Kafka ignores it.
+``kafkalog.moved-from``, in the complete copy of a partition that a move between log directories has made: the log
+directory that it is moved from. Two lines, ``version: 0`` and ``log_dir: <absolute path>``. It is synced before the
+copy may replace the original, and removed once the renaming of the old directory is synced too. Apache Kafka ignores
+it.
 """
 
 from __future__ import annotations
@@ -42,24 +43,24 @@ VERSION = 0
 
 
 def encode_uuid(value: uuid.UUID) -> str:
-    """Kafka's text of a uuid: its 16 bytes in base64url without padding, 22 characters."""
+    """Return Kafka's text of a UUID: its 16 bytes in base64url without padding, 22 characters."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def decode_uuid(text: str) -> uuid.UUID:
-    """The uuid of its 22 characters.
+    """Parse Kafka's text of a UUID.
 
     Raises:
-        ValueError: it is not 16 bytes of base64url.
+        ValueError: the text is not 16 bytes in base64url.
     """
     return uuid.UUID(bytes=base64.b64decode(text.strip() + "==", altchars=b"-_", validate=True))
 
 
 def parse_partition_metadata(data: bytes) -> uuid.UUID | None:
-    """The topic id, or None for an empty file.
+    """Parse ``partition.metadata`` into the topic id; None for an empty file.
 
     Raises:
-        CorruptCheckpointError: the file does not read as one.
+        CorruptCheckpointError: the file cannot be parsed.
     """
     try:
         values = dict(line.partition(":")[::2] for line in data.decode().splitlines() if line.strip())
@@ -76,7 +77,7 @@ def parse_partition_metadata(data: bytes) -> uuid.UUID | None:
 
 
 def format_partition_metadata(topic_id: uuid.UUID) -> bytes:
-    """The bytes of ``partition.metadata``."""
+    """Return the bytes of ``partition.metadata``."""
     return f"version: {VERSION}\ntopic_id: {encode_uuid(topic_id)}".encode()
 
 
@@ -84,10 +85,10 @@ def format_partition_metadata(topic_id: uuid.UUID) -> bytes:
 
 
 def parse_meta_properties(data: bytes) -> dict[str, str]:
-    """Keys of ``meta.properties``.
+    """Parse ``meta.properties`` into its keys and values.
 
     Raises:
-        UnicodeDecodeError: it is not text.
+        UnicodeDecodeError: the file is not text.
     """
     lines = (line for line in data.decode().splitlines() if line.strip() and not line.lstrip().startswith(("#", "!")))
     rows = (line.partition("=") for line in lines)
@@ -95,12 +96,12 @@ def parse_meta_properties(data: bytes) -> dict[str, str]:
 
 
 def format_meta_properties(values: Mapping[str, str]) -> bytes:
-    """The bytes of ``meta.properties``."""
+    """Return the bytes of ``meta.properties``."""
     return ("#\n" + "".join(f"{key}={value}\n" for key, value in values.items())).encode()
 
 
 def format_clean_shutdown(broker_epoch: int = -1) -> bytes:
-    """The bytes of the marker that a clean stop leaves."""
+    """Return the bytes of ``.kafka_cleanshutdown``."""
     return json.dumps({"version": VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
 
 
@@ -108,12 +109,12 @@ def format_clean_shutdown(broker_epoch: int = -1) -> bytes:
 
 
 def parse_moved_from(data: bytes) -> str | None:
-    """The log directory that a partition was moved from; None where the file does not say."""
+    """Return the log directory that a partition was moved from; None if the file does not name one."""
     lines = data.decode(errors="surrogateescape").splitlines()
     values = dict(line.split(": ", 1) for line in lines if ": " in line)
     return values.get("log_dir") if values.get("version") == str(VERSION) else None
 
 
 def format_moved_from(log_dir: str) -> bytes:
-    """The bytes of ``kafkalog.moved-from``."""
+    """Return the bytes of ``kafkalog.moved-from``."""
     return f"version: {VERSION}\nlog_dir: {log_dir}\n".encode(errors="surrogateescape")

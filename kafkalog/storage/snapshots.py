@@ -1,4 +1,4 @@
-"""Producer snapshots: the producer state of a partition as of an offset, in a file.
+"""Producer snapshots: files with the producer state of a partition at an offset.
 
 File ``<offset>.snapshot``; it covers every batch before that offset. Big-endian, as Apache Kafka writes it::
 
@@ -15,9 +15,9 @@ File ``<offset>.snapshot``; it covers every batch before that offset. Big-endian
         34  int32  epoch of the coordinator that wrote the last transaction marker, -1 for none
         38  int64  first offset of the transaction under way, -1 for none
 
-A broker writes one when it rolls a segment (its name is the new segment's base offset) and when it closes the log. It
-is not replaced atomically, so a crash may leave a part of one, which its CRC tells. A broker removes what does not
-read, and rebuilds the state from an older snapshot and the log.
+A broker writes a snapshot when it rolls a segment (its name is the new segment's base offset) and when it closes the
+log. It is not replaced atomically, so a crash may leave a partial file, which the CRC detects. A broker removes
+unreadable snapshots, and rebuilds the state from an older snapshot and the log.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ENTRIES_FROM = 10
 
 
 class CorruptSnapshotError(ValueError):
-    """A snapshot file that does not read as one; the message says why."""
+    """A snapshot file cannot be read; the message says why."""
 
 
 class SnapshotEntry(NamedTuple):
@@ -54,14 +54,14 @@ class SnapshotEntry(NamedTuple):
 
 
 def encode(entries: Iterable[SnapshotEntry]) -> bytes:
-    """The bytes of a snapshot file."""
+    """Return the bytes of a snapshot file."""
     rows = [_ENTRY.pack(*entry) for entry in entries]
     body = _COUNT.pack(len(rows)) + b"".join(rows)
     return _HEAD.pack(VERSION, crc32c(body)) + body
 
 
 def decode(data: bytes) -> list[SnapshotEntry]:
-    """Rows of a snapshot file.
+    """Parse the entries of a snapshot file.
 
     Raises:
         CorruptSnapshotError: unknown version, wrong CRC, or a length that does not match the number of

@@ -1,4 +1,4 @@
-"""Entries of the transaction index: which transactions that touch a segment were aborted.
+"""Entries of the transaction index: the aborted transactions of a segment.
 
 File ``<base offset>.txnindex``, present only where a transaction was aborted, entries of 34 bytes, big-endian::
 
@@ -25,11 +25,11 @@ VERSION = 0
 
 
 class CorruptEntryError(ValueError):
-    """An entry that cannot be one of its segment; the message says why."""
+    """An entry is invalid, or cannot belong to its segment; the message says why."""
 
 
 class AbortedTransaction(NamedTuple):
-    """One row of the index; all offsets inclusive but the last stable one."""
+    """One entry of the index. All offsets except the last stable offset are inclusive."""
 
     producer_id: int
     first_offset: int
@@ -38,15 +38,15 @@ class AbortedTransaction(NamedTuple):
 
 
 def encode_aborted(transaction: AbortedTransaction) -> bytes:
-    """The bytes of an entry."""
+    """Return the bytes of an entry."""
     return _ENTRY.pack(VERSION, *transaction)
 
 
 def parse_aborted(data: bytes, base_offset: int) -> list[AbortedTransaction]:
-    """Every whole entry of the file of the segment at ``base_offset``, in order.
+    """Parse every whole entry of the index of the segment at ``base_offset``, in order.
 
     Raises:
-        CorruptEntryError: an entry is of an unknown version, or ends before the segment begins.
+        CorruptEntryError: an entry has an unknown version, or ends before the segment begins.
     """
     rows = []
     for version, *values in _ENTRY.iter_unpack(_whole(data)):
@@ -60,7 +60,7 @@ def parse_aborted(data: bytes, base_offset: int) -> list[AbortedTransaction]:
 
 
 def usable_aborted(data: bytes) -> list[AbortedTransaction]:
-    """The entries that can be; the others are left out, which is right where the log itself is asked as well."""
+    """Parse the valid entries and skip the others. Use it only if the log itself is checked as well."""
     rows = ((version, AbortedTransaction(*values)) for version, *values in _ENTRY.iter_unpack(_whole(data)))
     return [
         row

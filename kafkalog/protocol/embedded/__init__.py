@@ -1,5 +1,5 @@
-"""Formats that travel inside fields of other messages, as bytes that the protocol itself does not look into.
+"""Formats inside bytes fields of other messages, which the protocol itself does not parse.
 
-- `consumer`  what members of a group of consumers tell each other through JoinGroup and SyncGroup
-- `sticky`    the user data in which Kafka's sticky assignors keep what a member had
+- `consumer`  subscriptions and assignments of consumer groups, in JoinGroup and SyncGroup
+- `sticky`    the user data of Kafka's sticky assignors: a member's previous assignment
 """

@@ -1,4 +1,4 @@
-"""The consumer protocol: what members of a classic group of consumers tell each other through their coordinator.
+"""The consumer protocol: messages between the members of a classic consumer group, through their coordinator.
 
 A member's subscription travels to the group's leader in JoinGroup (``protocols[].metadata``). The leader's assignments
 travel back in SyncGroup (``assignments[].assignment``). To a coordinator of classic groups both are only bytes.
@@ -42,7 +42,7 @@ PROTOCOL_TYPE = "consumer"
 """The protocol type of groups whose members speak this protocol."""
 NO_GENERATION = -1
 NEWEST = 3
-"""The newest version that is known here."""
+"""The newest version implemented here."""
 _VERSION = Layout(">h")
 _T = TypeVar("_T", bound=Message)
 
@@ -55,7 +55,7 @@ class TopicPartitions(Struct):
 
 
 class ConsumerSubscription(Message, versions="0-3"):
-    """What a member wants, and what it has."""
+    """The topics that a member subscribes to, and the partitions that it owns."""
 
     topics: list[str] = array(STRING, "0+")
     user_data: bytes | None = bytes_("0+", nullable="0+", default=None)
@@ -65,7 +65,7 @@ class ConsumerSubscription(Message, versions="0-3"):
 
 
 class ConsumerAssignment(Message, versions="0-3"):
-    """What a member is to read."""
+    """The partitions assigned to a member."""
 
     assigned_partitions: list[TopicPartitions] = array(TopicPartitions, "0+")
     user_data: bytes | None = bytes_("0+", nullable="0+", default=None)

@@ -30,7 +30,7 @@ _GENERATION = Layout(">i")
 
 
 class StickyUserData(Message, versions="0-1"):
-    """What a member had; the generation is `NO_GENERATION` in version 0, which does not say it."""
+    """A member's previous assignment; the generation is `NO_GENERATION` in version 0, which has no such field."""
 
     previous_assignment: list[TopicPartitions] = array(TopicPartitions, "0+")
     generation: int = int32("1+", default=NO_GENERATION, ignorable=True)

@@ -1,11 +1,11 @@
-"""The client's side of a connection without its socket: bytes in, events out; no sockets, no clocks.
+"""The client's side of a connection, sans-IO: bytes in, events out; no sockets, no clocks.
 
-A driver owns the socket and the deadlines, and moves bytes between the socket and a `Wire`. There are two: the blocking
-``kafkalog.client.connection`` and the broker's ``broker.net.link``.
+A driver owns the socket and the deadlines, and moves bytes between the socket and a `Wire`. There are two drivers: the
+blocking ``kafkalog.client.connection`` and the broker's ``broker.net.link``.
 
 - `core`      `Wire`: the states of a connection, and requests matched with responses
 - `frames`    length-prefixed frames, received into buffers without a copy
 - `versions`  the versions that both sides speak
 - `sasl`      mechanisms: PLAIN and SCRAM
-- `errors`    the peer's faults and ours
+- `errors` errors of the peer and of the caller
 """

@@ -14,7 +14,7 @@ READY           not allowed                 not allowed                         
 CLOSED          not allowed                 not allowed                                not allowed
 ==============  ==========================  =========================================  ==================
 
-- `begin`, `proceed` and `send` give the bytes to send, and the driver sends all of them in that order.
+- `begin`, `proceed` and `send` return the bytes to send, and the driver sends all of them in that order.
 - `space` and `received` take the bytes that come, in every state but NEW and CLOSED. In NEGOTIATING and AUTHENTICATING
   a whole response is a `Handshake` event, after which the driver calls `proceed`; in READY it is an `Answer`.
 - Bytes that come while no request waits for a response break the protocol, and so does a response whose correlation id
@@ -58,7 +58,7 @@ SOFTWARE_NAME = "kafkalog"
 
 
 class State(Enum):
-    """Where a connection is in its life; the table above says what each state allows."""
+    """The state of a connection; the table above says what each state allows."""
 
     NEW = "new"
     NEGOTIATING = "negotiating"
@@ -85,7 +85,7 @@ class _InFlight(NamedTuple):
 
 
 _HANDSHAKE = Handshake()
-# To look a member up in its enumeration takes longer than the rest of a check.
+# Looking a member up in its enumeration takes longer than the rest of a check.
 _NEW, _READY, _CLOSED = State.NEW, State.READY, State.CLOSED
 
 
@@ -94,11 +94,11 @@ class Wire:
 
     Args:
         peer: How messages name the peer, such as ``host:port``.
-        client_id: What requests carry as the client's id.
+        client_id: The client id in the headers of requests.
         max_frame: The most bytes that a response may have.
         max_frame_name: The setting that ``max_frame`` comes from, for messages.
         mechanism: Authenticates by SASL, where the listener wants that.
-        software_version: What ApiVersions carries as the client's version.
+        software_version: The client's version in ApiVersions.
     """
 
     def __init__(
@@ -120,20 +120,20 @@ class Wire:
         self._software_version = software_version
         self._frames = FrameReader(peer, max_frame, max_frame_name)
         self.space = self._frames.space
-        """Where the next bytes belong: receive into it, then tell `received` how many came. Never empty."""
+        """Returns the view to receive the next bytes into, never empty; then call `received` with their number."""
         self._in_flight: deque[_InFlight] = deque()
         self._correlation_id = 0
         self._versions = Versions(peer)
         self._api_versions_version = ApiVersionsRequest.max_version
         self._step: Response | None = None
-        """The answered step of the handshake that `proceed` has not seen to yet."""
+        """The response to a step of the handshake, until `proceed` handles it."""
 
     def __repr__(self) -> str:
         return f"Wire({self.peer}, {self.state.value}, {self.in_flight} in flight)"
 
     @property
     def in_flight(self) -> int:
-        """Requests whose responses have not come."""
+        """The number of requests without a response."""
         return len(self._in_flight)
 
     @property
@@ -149,23 +149,23 @@ class Wire:
         """
         return self._versions.version_of(request_class, max_version, min_version)
 
-    # What to send
+        # Sending
 
     def begin(self) -> list[Chunk]:
-        """Begin the handshake; the bytes to send first."""
+        """Begin the handshake; return the first bytes to send."""
         if self.state is not _NEW:
             raise LocalProtocolError(f"begin() on {self!r}")
         self.state = State.NEGOTIATING
         return self._ask_versions()
 
     def proceed(self) -> list[Chunk]:
-        """Go on with the handshake after a `Handshake` event.
+        """Continue the handshake after a `Handshake` event.
 
         Returns:
-            The bytes to send next. None at all, and only then, when the connection is ready.
+            The bytes to send next. The list is empty exactly when the connection is ready.
 
         Raises:
-            NegotiationFailedError: The peer does not say what it speaks.
+            NegotiationFailedError: The peer does not report its versions.
             AuthenticationFailedError: The peer refuses the credentials, or cannot prove who it is.
             UnsupportedVersionError: The peer does not speak SASL.
         """
@@ -185,7 +185,7 @@ class Wire:
         raise LocalProtocolError(f"proceed() without a step of the handshake answered on {self!r}")
 
     def send(self, message: Request, version: int, *, answered: bool = True) -> list[Chunk]:
-        """Give the bytes of a request.
+        """Return the bytes of a request.
 
         Args:
             message: The request. Its records are among the chunks as they are, not copied.
@@ -199,17 +199,17 @@ class Wire:
             raise LocalProtocolError(f"send() on {self!r}")
         return self._request(message, version, answered)
 
-    # What came
+        # Receiving
 
     def received(self, count: int) -> Answer | Handshake | None:
-        """Count the bytes that were received into `space`; 0 for the end of the stream, as ``recv`` has it.
+        """Process ``count`` bytes that were received into `space`; 0 is the end of the stream, as in ``recv``.
 
         Returns:
-            What has happened; None where a response is not whole yet.
+            The event; None if a response is not complete yet.
 
         Raises:
             ConnectionEndedError: The stream has ended.
-            RemoteProtocolError: The bytes break the protocol.
+            RemoteProtocolError: The bytes violate the protocol.
         """
         if self.state is _NEW or self.state is _CLOSED:
             raise LocalProtocolError(f"received() on {self!r}")
@@ -225,7 +225,7 @@ class Wire:
             raise
 
     def close(self) -> None:
-        """Forget the requests in flight, and let go of all buffers."""
+        """Forget the requests in flight, and release all buffers."""
         self.state = State.CLOSED
         self._in_flight.clear()
         self._frames.discard()
@@ -274,7 +274,7 @@ class Wire:
         return self._request(request, self._api_versions_version)
 
     def _negotiated(self, response: ApiVersionsResponse) -> list[Chunk]:
-        """Take the peer's versions; one that does not know the version asked says which it knows (KIP-511)."""
+        """Store the peer's versions; if it does not know the requested version, ask again in one it knows (KIP-511)."""
         asked = self._api_versions_version
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and asked > 0:
             known = [each.max_version for each in response.api_keys if each.api_key == ApiKey.API_VERSIONS]

@@ -1,7 +1,7 @@
-"""What can go wrong on a connection: the peer's faults and ours.
+"""The errors of a connection, of the peer and of the caller.
 
 A `RemoteProtocolError` ends the connection, because nothing that follows on it can be trusted. A `LocalProtocolError`
-is a bug of the caller; the connection stays as it was.
+is a bug of the caller and does not change the connection.
 
 Two errors of other modules pass through. ``UnsupportedVersionError`` means that the two sides share no version of an
 API, and ``EncodeError`` that a value does not fit its field. Neither sends anything, and both leave a ready connection
@@ -15,7 +15,7 @@ from kafkalog.protocol.primitives import ProtocolError
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer broke the protocol; the message names the peer."""
+    """The peer violated the protocol; the message names the peer."""
 
 
 class ConnectionEndedError(RemoteProtocolError):
@@ -38,4 +38,4 @@ class AuthenticationFailedError(RemoteProtocolError):
 
 
 class LocalProtocolError(RuntimeError):
-    """The caller did what the state of the connection does not allow."""
+    """The caller called a method that the connection's state does not allow."""

@@ -1,11 +1,11 @@
-"""Frames out of a stream of bytes: an int32 length, then as many bytes.
+"""Splits a stream of bytes into frames: an int32 length, then as many bytes.
 
-A `FrameReader` says where the next bytes belong (`FrameReader.space`), so that a socket can receive straight into a
-frame's own buffer. It never offers space beyond the end of a frame: what follows the frame stays in the socket, where
-``poll`` sees it.
+A `FrameReader` offers the space for the next bytes (`FrameReader.space`), so that a socket can receive directly into a
+frame's own buffer. It never offers space beyond the end of a frame: bytes after the frame stay in the socket, where
+``poll`` sees them.
 
-A large buffer is used again once nothing looks into it any more. Fresh memory for every fetch of 50 MiB would cost
-three times the processor time of receiving it.
+A large buffer is reused when no view of it exists any more. New memory for every fetch of 50 MiB would cost three times
+the processor time of receiving it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from kafkalog.protocol.wire.errors import RemoteProtocolError
 
 _LENGTH = Struct(">i")
 MIN_FRAME = 4
-"""A response holds its correlation id at least."""
+"""A response has at least a correlation id."""
 _KEEP_FROM = 1 << 16
 _KEEP = 2
-"""Buffers of at least 64 KiB are kept for the next frame, so many: one is being received while one is read."""
+"""The number of buffers, of at least 64 KiB, kept for later frames: one is filled while another is read."""
 # A peer that speaks TLS or HTTP answers with these bytes first, where a length should be.
 _FOREIGN = {0x15: "a TLS alert: is this an SSL listener? set security.protocol=SSL", 0x48: "HTTP"}
 
 
 class FrameReader:
-    """Receives one frame after the other.
+    """Receive frames one after another.
 
     Args:
         peer: How messages name the peer.
@@ -40,16 +40,16 @@ class FrameReader:
         self._prefix = memoryview(bytearray(_LENGTH.size))
         self._body: memoryview | None = None
         self._filled = 0
-        """How many bytes have come: of the length, or of the body once there is one."""
+        """The number of bytes received: of the length, or of the body if its length is known."""
         self._buffers: list[bytearray] = []
 
     @property
     def begun(self) -> bool:
-        """Whether some of the next frame has come."""
+        """Whether a part of the next frame has been received."""
         return self._body is not None or self._filled > 0
 
     def space(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
+        """Return the view to receive the next bytes into; never empty."""
         target = self._prefix if self._body is None else self._body
         return target[self._filled :] if self._filled else target
 
@@ -87,14 +87,14 @@ class FrameReader:
         self._buffers.clear()
 
     def _buffer(self, size: int) -> memoryview:
-        """Room for a frame, into which nothing else looks."""
+        """Return memory for a frame, of which no other view exists."""
         if size < _KEEP_FROM:
             return memoryview(bytearray(size))
         for buffer in self._buffers:
             if len(buffer) < size:
                 continue
             try:
-                # A bytearray refuses to change its length while anybody holds a view of it.
+                # A bytearray refuses to change its length while a view of it exists.
                 buffer.append(0)
             except BufferError:
                 continue

@@ -1,7 +1,7 @@
 """SASL mechanisms, the client's side: PLAIN (RFC 4616), SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677).
 
-A mechanism is an object that is fed with what the server sends and gives what to send next. SCRAM is as Kafka has it:
-no channel binding, user name and password as they are in UTF-8 (no SASLprep).
+A mechanism is an object that takes the server's messages and returns the client's next message. SCRAM is as in Kafka:
+no channel binding; user name and password in plain UTF-8 (no SASLprep).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafkalog.protocol.wire.errors import AuthenticationFailedError
 MIN_ITERATIONS = 4096
 """RFC 7677; Kafka refuses to store fewer."""
 MAX_ITERATIONS = 1 << 20
-"""A server that asks for more wants our processor, not our proof. Kafka allows 16,384."""
+"""A limit against servers that would waste the client's processor time. Kafka allows 16,384."""
 _KEPT_KEYS = 16
 
 
@@ -34,39 +34,39 @@ class Mechanism(Protocol):
         """Who authenticates, for messages: ``user 'alice'``. Never a secret."""
 
     def first(self) -> bytes:
-        """Give what to send first."""
+        """Return the first message to send."""
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """Take what the server sent, and give what to send next; None when both sides are content.
+        """Take the server's message and return the next message to send; None when authentication is complete.
 
-        May compute for a while, as SCRAM does with many iterations.
+        This may take long, as with SCRAM and many iterations.
 
         Raises:
-            AuthenticationFailedError: The server is not who it should be, or sent nonsense.
+            AuthenticationFailedError: The server could not prove its identity, or sent an invalid message.
         """
 
 
 class SaltedPasswords:
-    """SCRAM's salted passwords, kept by the owner of several connections: to compute one is meant to be slow."""
+    """A cache of SCRAM's salted passwords for several connections, because computing one is slow by design."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str, bytes, int], bytes] = {}
 
     def __call__(self, algorithm: str, password: str, salt: bytes, iterations: int) -> bytes:
-        """Compute a salted password, or find the one computed before. Several threads may call it."""
+        """Return a salted password, computed or cached. Several threads may call this."""
         key = algorithm, password, salt, iterations
         found = self._kept.get(key)
         if found is None:
             found = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
             if len(self._kept) >= _KEPT_KEYS:
-                # A server that changes its salts is rare, or hostile.
+                # Servers that change their salts are rare, or hostile.
                 self._kept.clear()
             self._kept[key] = found
         return found
 
 
 class Plain:
-    """The password itself."""
+    """PLAIN: sends the password itself."""
 
     name = "PLAIN"
 
@@ -80,15 +80,15 @@ class Plain:
         return f"user {self._username!r}"
 
     def first(self) -> bytes:
-        """Give user name and password."""
+        """Return user name and password."""
         return f"\0{self._username}\0{self._password}".encode()
 
     def answer(self, challenge: bytes) -> None:
-        """Be content with whatever the server says: it has accepted the password."""
+        """Ignore the server's message: it has accepted the password."""
 
 
 class Scram:
-    """A proof that the password is known, and the server's proof that it knows it too.
+    """SCRAM: proves that the client knows the password, and checks the server's proof that it does.
 
     Args:
         algorithm: ``SHA-256`` or ``SHA-512``.
@@ -116,7 +116,7 @@ class Scram:
         name = username.replace("=", "=3D").replace(",", "=2C")
         self._client_first = f"n={name},r={self._nonce}"
         self._server_signature: bytes | None = None
-        """What the server has to prove itself with, once its first message has come."""
+        """The signature that the server has to send; None before its first message."""
 
     @property
     def identity(self) -> str:
@@ -124,7 +124,7 @@ class Scram:
         return f"user {self._username!r}"
 
     def first(self) -> bytes:
-        """Give the user's name and a nonce."""
+        """Return the user's name and a nonce."""
         return f"n,,{self._client_first}".encode()
 
     def answer(self, challenge: bytes) -> bytes | None:

@@ -11,7 +11,7 @@ from kafkalog.protocol.schema import Request
 
 
 class Versions:
-    """What the peer announced by ApiVersions, beside what is spoken here."""
+    """The versions that the peer announced by ApiVersions, compared with those implemented here."""
 
     def __init__(self, peer: str, announced: Iterable[ApiVersion] = ()) -> None:
         self._peer = peer
