@@ -1,4 +1,4 @@
-"""How often segments were forced to the device, and how long that took: Kafka's LogFlushStats, one a broker."""
+"""How often segments were forced to the device, and how long that took: Kafka's LogFlushStats."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 
 
 class FlushStats:
-    """Added to on any thread.
+    """Count the flushes of one broker. May be used on any thread.
 
     Attributes:
-        count: flushes of a segment.
-        seconds: time they took, summed.
+        count: flushes of segments.
+        seconds: the sum of the time that they took.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class FlushStats:
         self.seconds = 0.0
 
     def add(self, seconds: float) -> None:
-        """A segment was flushed."""
+        """Count one flush of a segment that took so many seconds."""
         with self._lock:
             self.count += 1
             self.seconds += seconds

@@ -1,8 +1,8 @@
-"""How far a log is on the device, and getting it there.
+"""The recovery point of a log, and forcing the log to the device.
 
 The recovery point moves up with each flush and down with each truncation. A flush runs on a worker's thread while the
-loop's thread appends, rolls, deletes and truncates; each notes here what it does, in an order that a flush beside it
-either covers or notices.
+event loop's thread appends, rolls, deletes and truncates. Each of these notes here what it does, in an order which
+ensures that a concurrent flush either covers the change or notices it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from kafkalog.protocol.errors import KafkaStorageError
 
 
 class Flusher:
-    """See the module.
+    """Flush one log.
 
     Attributes:
-        config: of the log; only the log replaces it.
+        config: the log's settings; only the log replaces them.
         recovery_point: everything before it is on the device.
-        names_unsynced: whether files were made, renamed or removed that a power failure may undo.
-        truncations: changes with each truncation.
-        leaving: the directory gets another name, so that files may be missing under the old one.
-        lock: held by whoever flushes; a worker that holds it keeps the recovery point where it is.
+        names_unsynced: whether a power failure may undo that files were made, renamed or removed.
+        truncations: a number that changes with each truncation.
+        leaving: whether the directory is being renamed, so that files may be missing under its old name.
+        lock: held during a flush. A worker that holds it keeps the recovery point where it is.
     """
 
     __slots__ = (
@@ -60,39 +60,42 @@ class Flusher:
         self._errors = errors
         self.config = config
         self.recovery_point = recovery_point
-        # After a crash of the process alone there may be names, and trimmed ends, that never came to the device.
+        # A process that was killed may have left names, and trimmed ends of files, that never reached the device.
         self.names_unsynced = created or not clean
-        # Counted by the loop's thread, and up to where a flush has covered them (-1: those of a process that was killed
-        # are not known to be): neither thread writes what the other does.
+        # Rolls, counted by the event loop's thread, and how many of them a flush has covered, counted by the flushing
+        # thread: neither writes the other's count. -1: a process that was killed may have rolled without a flush.
         self._rolls = 0
         self._flushed_rolls = 0 if created or clean else -1
         self._last_append_ms = 0
         self._unflushed_since_ms = 0
         self.lock = Lock()
-        # Held to change the recovery point: a flush on a worker must not raise it past a truncation beside it.
+        # Held to change the recovery point: a flush on a worker must not raise it past a concurrent truncation.
         self._recovery_lock = Lock()
         self.truncations = 0
         self.leaving = False
 
-    # -- what the loop's thread notes --------------------------------------------------------------------------
+    # -- what the event loop's thread notes --------------------------------------------------------------------
 
     def appended(self, first: int, now_ms: int) -> None:
-        """Records from ``first`` on were appended."""
+        """Note that records from ``first`` on were appended."""
         if self.recovery_point >= first:
             self._unflushed_since_ms = now_ms
         self._last_append_ms = now_ms
 
     def rolled(self) -> None:
-        """A segment was finished, or closed and trimmed; the next flush covers it once more."""
+        """Note that a segment was closed and trimmed; the next flush covers it once more."""
         self._rolls += 1
 
     def begin_truncation(self) -> None:
-        """From here to `truncated` files go and offsets do not say so yet: a flush beside it must not be believed."""
+        """Note that a truncation begins; a concurrent flush will not move the recovery point.
+
+        From here to `truncated`, files are removed while the offsets do not show it yet.
+        """
         with self._recovery_lock:
             self.truncations += 1
 
     def truncated(self, end: int) -> None:
-        """The log ends at ``end`` now."""
+        """Note that the log ends at ``end`` now, and lower the recovery point to it."""
         with self._recovery_lock:
             self.recovery_point = min(self.recovery_point, end)
             self.truncations += 1
@@ -101,7 +104,7 @@ class Flusher:
     # -- flushing --------------------------------------------------------------------------------------------
 
     def due(self, now_ms: int) -> int | None:
-        """Up to which offset a flush is due by ``flush.messages``, ``flush.ms`` or a roll; None when none is."""
+        """Return the offset up to which ``flush.messages``, ``flush.ms`` or a roll makes a flush due, or None."""
         unflushed = self._offsets.end - self.recovery_point
         config = self.config
         if unflushed >= config.flush_messages:
@@ -117,18 +120,18 @@ class Flusher:
         not be on the device afterwards.
 
         Raises:
-            KafkaStorageError: it could not be forced. The log is offline from then on: what the kernel kept of the data
-                is unknown, and a second try would not tell. But not when there was no room for index entries, or no
-                descriptor left.
+            KafkaStorageError: something could not be forced to the device. The log is offline from then on, because
+                nobody knows what the kernel kept of the data, and a second fsync would not tell. The log stays online
+                when there was no room for index entries, or no descriptor left.
         """
-        # One at a time: a second one would find the directory's flag taken, and vouch for names that are not safe yet.
+        # One at a time: a second flush would find ``names_unsynced`` cleared and vouch for names that are not safe yet.
         with self.lock:
             if self._errors.offline is not None:
                 raise self._errors.offline_error()
             self._flush(upto)
 
     def _flush(self, upto: int | None) -> None:
-        # In this order: what the loop's thread does in between is then either covered here or noticed.
+        # In this order, so that what the event loop's thread does in between is either covered here or noticed.
         truncations, since = self.truncations, self._last_append_ms
         rolls = self._rolls
         rolled = rolls != self._flushed_rolls
@@ -136,7 +139,7 @@ class Flusher:
         segments, start = self._segments.all, self.recovery_point
         if end <= start and not self.names_unsynced and not rolled:
             return
-        # After a roll the segment that was left once more: its indexes have been closed and trimmed since.
+        # After a roll, flush the closed segment once more: its indexes have been closed and trimmed since.
         find = bisect_left if rolled else bisect_right
         label = self._directory.label
         try:
@@ -148,7 +151,7 @@ class Flusher:
                 self.names_unsynced = False
                 self._directory.sync()
         except NoSpaceError as error:
-            # The records are safe, but not what is to be found by: the recovery point stays until there is room.
+            # The records are safe, but not their index entries: the recovery point stays until there is room.
             self._errors.complain(f"Cannot flush {self._directory.path}: {error}")
             raise KafkaStorageError(f"Cannot flush {label}: {error}") from error
         except OSError as error:
@@ -167,7 +170,7 @@ class Flusher:
                 self.recovery_point = max(self.recovery_point, end)
 
     def flush_segment(self, segment: Segment, truncations: int) -> None:
-        """Force one segment to the device, unless it was taken out of the log since ``truncations`` was looked at.
+        """Force one segment to the device, unless it was removed from the log since ``truncations`` was read.
 
         Raises:
             OSError: that could not be done.
@@ -175,6 +178,6 @@ class Flusher:
         try:
             segment.flush()
         except FileNotFoundError:
-            # Deleted or truncated by the loop's thread meanwhile: nothing of it needs to be anywhere.
+            # The event loop's thread has deleted or truncated it meanwhile, so it need not be on the device.
             if segment in self._segments.all and truncations == self.truncations:
                 raise

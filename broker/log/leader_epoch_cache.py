@@ -1,9 +1,8 @@
-"""Which leader epoch began where: the cache over ``leader-epoch-checkpoint``.
+"""Which leader epoch began at which offset: a cache over the file ``leader-epoch-checkpoint``.
 
-An entry ``(epoch, start offset)`` says that the leader of that epoch wrote the records from the start offset
-up to the next entry's. Followers and consumers ask it where an epoch ends, to find the offset up to which two
-logs agree (KIP-101, KIP-320). Epochs and start offsets both grow; assigning an entry removes those it
-contradicts.
+An entry ``(epoch, start offset)`` says that the leader of that epoch wrote the records from the start offset up to the
+start offset of the next entry. Followers and consumers ask where an epoch ends, to find the offset up to which two logs
+agree (KIP-101, KIP-320). Epochs and start offsets both grow; assigning an entry removes the entries that contradict it.
 """
 
 from __future__ import annotations
@@ -22,11 +21,15 @@ UNDEFINED_OFFSET = -1
 
 
 class LeaderEpochCache:
-    """Entries of one partition, written through to its checkpoint file.
+    """Hold the entries of one partition and write them to its checkpoint file.
 
     Args:
-        path: the ``leader-epoch-checkpoint`` file; read now, if it is there. One that cannot be read counts
-            as empty: recovery assigns the epochs again from the batches it scans.
+        path: the ``leader-epoch-checkpoint`` file, which is read now if it exists. A damaged file counts as empty:
+            recovery assigns the epochs again from the batches that it scans.
+
+    Attributes:
+        latest_epoch: the latest epoch, or -1.
+        dirty: whether the file, or the device, lacks entries. It must have them before it has a record of theirs.
     """
 
     __slots__ = ("_epochs", "_ops", "_path", "_starts", "_stored", "dirty", "latest_epoch")
@@ -37,7 +40,6 @@ class LeaderEpochCache:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.latest_epoch = UNDEFINED_EPOCH
-        # Entries the file does not have, or not on the device, yet: they must be before a record of theirs is.
         self.dirty = False
         try:
             rows = read_epochs(path)
@@ -49,19 +51,24 @@ class LeaderEpochCache:
         self._stored = self.entries()
 
     def entries(self) -> list[tuple[int, int]]:
-        """``(epoch, start offset)``, oldest first."""
+        """Return every ``(epoch, start offset)``, oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that ``epoch`` began at ``start_offset``; nothing to do for the current epoch."""
+        """Note that ``epoch`` began at ``start_offset``; do nothing for the current epoch.
+
+        Raises:
+            OSError: the file could not be written.
+        """
         if self._assign(epoch, start_offset) or self.dirty:
             self.flush()
 
     def announce(self, epoch: int, start_offset: int) -> None:
         """Note that ``epoch``, which has no records yet, begins at ``start_offset``.
 
-        Nothing is forced to the device, which for thousands of partitions would take many seconds: a crash loses what
-        the next leader says again. The first append does it. Only a file without entries is written now.
+        Nothing is forced to the device, because that would take many seconds for thousands of partitions. A crash only
+        loses what the next leader announces again. The first append forces the entry to the device. Only a file without
+        entries is written now.
         """
         if not self._assign(epoch, start_offset):
             return
@@ -83,9 +90,9 @@ class LeaderEpochCache:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """``(epoch found, end offset)``: the largest known epoch at or below ``epoch`` and where it ends.
+        """Return the largest known epoch at or below ``epoch``, and the offset at which it ends.
 
-        ``(-1, -1)`` when nothing is known of it, as for an epoch later than the latest.
+        Return ``(-1, -1)`` when nothing is known of it, as for an epoch later than the latest.
         """
         if epoch == UNDEFINED_EPOCH or not self._epochs:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -97,12 +104,12 @@ class LeaderEpochCache:
         return (self._epochs[higher - 1] if higher else epoch), self._starts[higher]
 
     def epoch_for_offset(self, offset: int) -> int:
-        """Epoch that wrote ``offset``, or -1 when no entry says."""
+        """Return the epoch that wrote ``offset``, or -1 when no entry covers it."""
         found = bisect_right(self._starts, offset)
         return self._epochs[found - 1] if found else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int, *, write: bool = True) -> None:
-        """Forget epochs that began at or after ``end_offset``; without ``write`` the next change tells the file."""
+        """Forget epochs that began at or after ``end_offset``; without ``write`` the next change writes the file."""
         keep = bisect_left(self._starts, end_offset)
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]
@@ -112,10 +119,10 @@ class LeaderEpochCache:
                 self.flush()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended at or before ``start_offset``; the one it lies in now begins there.
+        """Forget epochs that ended at or before ``start_offset``; let the epoch that it lies in begin there.
 
-        The next change, or the log's end, tells the file: an fsync for each log that retention shortens would hold up
-        the event loop, and whoever opens the log forgets them again.
+        The file is written at the next change, or when the log is closed. An fsync for each log that retention shortens
+        would block the event loop, and opening the log forgets these epochs again.
         """
         ended = bisect_right(self._starts, start_offset) - 1
         if ended < 0 or (ended == 0 and self._starts[0] == start_offset):
@@ -133,15 +140,15 @@ class LeaderEpochCache:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the file, on the device, says what the cache does."""
+        """Whether the file on the device has exactly these entries."""
         return not self.dirty and self.entries() == self._stored
 
     def covers(self, end_offset: int) -> bool:
-        """Whether the latest epoch has records before ``end_offset``."""
+        """Return whether the latest epoch has records before ``end_offset``."""
         return bool(self._starts) and self._starts[-1] < end_offset
 
     def relocate(self, path: str, stored: list[tuple[int, int]]) -> None:
-        """The file is at ``path`` from now on, where these entries are on the device."""
+        """Use the file at ``path`` from now on, which has the entries ``stored`` on the device."""
         self._path = path
         self._stored = stored
         self.dirty = stored != self.entries()
@@ -150,7 +157,7 @@ class LeaderEpochCache:
         """Write the checkpoint file.
 
         Raises:
-            OSError: it could not be written; the cache is right, and ``dirty`` until a write succeeds.
+            OSError: it could not be written. The cache is right; it stays ``dirty`` until a write succeeds.
         """
         self.dirty = True
         entries = self.entries()

@@ -1,10 +1,10 @@
 """The log of one partition: an append-only sequence of record batches, in segments.
 
-Offsets from the log start offset up to, not including, the log end offset are there to be read. The high watermark, set
-by the replica that owns this log, bounds what consumers see, retention and record deletion; the recovery point is how
-far the log is known to be on the device.
+A log holds the offsets from the log start offset up to, but not including, the log end offset. The replica that owns
+the log sets the high watermark, which bounds what consumers see, what retention may delete and which records may be
+deleted. Everything before the recovery point is known to be on the device.
 
-A `Log` is made of parts, each with a state of its own; a part may touch what its constructor takes and nothing else:
+A `Log` is made of parts. Each part has its own state and touches only what its constructor takes:
 
 - `directories.partition_directory`        where the log lies, its topic id
 - `segment.segment_list`                   the segments, and which of them holds an offset
@@ -37,9 +37,9 @@ Which thread may call what:
 | `offline`: reading and setting it                                  | any                                             |
 | `open`, `close`                                                    | one; no other call before or after              |
 
-Failures: a write that failed is undone, and the append answers KAFKA_STORAGE_ERROR; the next may succeed. When it
-cannot be undone, or an fsync failed, nobody knows what the file holds: the log goes offline, appends fail from then on,
-and reads of what is there go on.
+Failures: when a write fails, it is undone and the append answers KAFKA_STORAGE_ERROR; the next append may succeed. When
+it cannot be undone, or when an fsync fails, nobody knows what the file holds. Then the log goes offline: appends fail
+from then on, and reads of what is there go on.
 """
 
 from __future__ import annotations
@@ -71,15 +71,18 @@ from kafkalog.storage.transaction_entries import AbortedTransaction
 
 
 class Log:
-    """See the module. Made by :meth:`open`.
+    """Append to, read and shorten the log of one partition; made by :meth:`open`.
+
+    The module's docstring says which thread may call what.
 
     Attributes:
         epochs: leader epochs and where they began.
-        offsets: the offsets that bound it; only the log and its parts change them.
+        offsets: the offsets that bound the log; only the log and its parts change them.
         producers: state of the idempotent and transactional producers.
-        being_cleaned: it is being compacted, when nothing else may take segments out.
-        being_moved: it is being moved to another log directory, when nothing may be compacted.
-        also_in: the log directory whose checkpoints have rows of it, too, while a move's names are not safe.
+        being_cleaned: whether the log is being compacted; nothing else may remove segments meanwhile.
+        being_moved: whether the log is being moved to another log directory; it is not compacted meanwhile.
+        also_in: a second log directory whose checkpoints have rows of this log, until the names that a move gave are
+            on the device; else None.
         fetch_message_conversions: records converted for consumers since the log was opened.
     """
 
@@ -123,14 +126,15 @@ class Log:
         ops: FileOps = OS,
         resources: LogResources | None = None,
     ) -> Log:
-        """Open the log in ``directory``, recovering it unless the last stop was ``clean``; made if it is not
-        there.
+        """Open the log in ``directory``; make the directory if there is none.
 
         Args:
-            log_start_offset: from the checkpoint, 0 if it has none.
-            recovery_point: from the checkpoint, 0 if it has none.
+            clean: the last stop was clean. Otherwise the log is recovered.
+            log_start_offset: from the checkpoint; 0 if it has no row.
+            recovery_point: from the checkpoint; 0 if it has no row.
+            now_ms: milliseconds since the epoch.
             topic_id: recorded in the directory if it has none yet.
-            resources: those of the broker, ``ops`` among them; by default the log has some of its own.
+            resources: what the logs of the broker share, ``ops`` included; by default the log has its own.
 
         Raises:
             OSError: the directory cannot be read, repaired or made.
@@ -164,7 +168,7 @@ class Log:
 
     @property
     def log_dir(self) -> Path:
-        """The log directory that it was opened in, or moved to."""
+        """The log directory in which the log was opened, or to which it was moved."""
         return self._directory.log_dir
 
     @property
@@ -179,14 +183,14 @@ class Log:
 
     @property
     def topic_id(self) -> UUID | None:
-        """Id of the topic, if one is recorded."""
+        """Id of the topic, or None if none is recorded."""
         return self._directory.topic_id
 
     def assign_topic_id(self, topic_id: UUID) -> None:
-        """Record the topic id, if the log has none.
+        """Record the topic id if the log has none.
 
         Raises:
-            InconsistentTopicIdError: it has another.
+            InconsistentTopicIdError: the log has another one.
             KafkaStorageError: the disk failed.
         """
         try:
@@ -196,7 +200,7 @@ class Log:
 
     @property
     def config(self) -> LogConfig:
-        """Settings in force; may be replaced while the log is open."""
+        """Settings in force. They may be replaced while the log is open."""
         return self._appender.config
 
     @config.setter
@@ -217,25 +221,25 @@ class Log:
         self._errors.offline = reason
 
     def when_offline(self, act: Callable[[Path, str], None]) -> None:
-        """Have ``act`` called with the log directory and the reason when the disk takes the log offline.
+        """Call ``act`` with the log directory and the reason when an error of the disk takes the log offline.
 
-        It is called on whichever thread that happens.
+        It is called on the thread on which that happens.
         """
         self._errors.on_offline = act
 
     @property
     def size(self) -> int:
-        """Bytes of all segments' batches."""
+        """Size of the batches of all segments, in bytes."""
         return sum(segment.size for segment in self._segments.all)
 
     @property
     def segments(self) -> list[Segment]:
-        """The segments, oldest first; the list is not to be changed."""
+        """The segments, oldest first. Callers must not change the list."""
         return self._segments.all
 
     @property
     def active_segment(self) -> Segment:
-        """The segment that is appended to."""
+        """The last segment, which takes the appends."""
         return self._segments.active
 
     @property
@@ -247,17 +251,17 @@ class Log:
 
     @property
     def log_start_offset(self) -> int:
-        """First offset that may be read."""
+        """The first offset that may be read."""
         return self.offsets.start
 
     @property
     def log_end_offset(self) -> int:
-        """Offset the next record gets."""
+        """The offset that the next record gets."""
         return self.offsets.end
 
     @property
     def high_watermark(self) -> int:
-        """Offset below which records are replicated as far as asked for; kept between log start and log end."""
+        """Records below this offset are on all in-sync replicas. It lies between log start and log end."""
         return self.offsets.high_watermark
 
     @high_watermark.setter
@@ -266,12 +270,12 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """Offset below which every transaction is decided; bounds what read_committed consumers may see."""
+        """Every transaction below this offset is decided. It bounds what read_committed consumers see."""
         return self.offsets.last_stable
 
     @property
     def cleaned_offset(self) -> int | None:
-        """Up to where the log was compacted, None if it never was."""
+        """The offset up to which the log was compacted; None if it never was."""
         return self.offsets.cleaned
 
     @cleaned_offset.setter
@@ -280,22 +284,22 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """Everything before it is on the device."""
+        """Everything before this offset is on the device."""
         return self._flusher.recovery_point
 
     @property
     def unflushed_records(self) -> int:
-        """Offsets that are not known to be on the device."""
+        """How many offsets are not known to be on the device."""
         return self.offsets.end - self._flusher.recovery_point
 
     @property
     def truncations(self) -> int:
-        """Changes with each truncation."""
+        """A number that changes with each truncation."""
         return self._flusher.truncations
 
     @property
     def latest_epoch(self) -> int:
-        """Leader epoch of the newest batches, -1 when there is none."""
+        """The latest leader epoch, or -1 when there is none."""
         return self.epochs.latest_epoch
 
     # -- reading: `LogReader` --------------------------------------------------------------------------------
@@ -367,13 +371,13 @@ class Log:
         origin: Origin = Origin.CLIENT,
         in_transaction: bool = False,
     ) -> AppendInfo:
-        """Append a batch of v2 to a log that stores v2; see `LogAppender.append_batch`."""
+        """Append a v2 batch to a log that stores v2; see `LogAppender.append_batch`."""
         return self._appender.append_batch(records, leader_epoch, now_ms, origin, in_transaction)
 
     def append_legacy(
         self, prepared: PreparedSet | None, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
     ) -> AppendInfo:
-        """Append where v0 or v1 is sent or stored; see `LegacyAppender.append`."""
+        """Append records where v0 or v1 is sent or stored; see `LegacyAppender.append`."""
         return self._legacy.append(prepared, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
 
     def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendInfo | None:
@@ -381,10 +385,10 @@ class Log:
         return self._appender.append_as_follower(records, now_ms=now_ms)
 
     def roll(self, now_ms: int) -> Segment:
-        """Begin a new segment at the log end offset, unless the active one is empty.
+        """Begin a new segment at the log end offset, unless the active segment is empty; return the active segment.
 
         Raises:
-            KafkaStorageError: the disk failed; the active segment is as it was.
+            KafkaStorageError: the disk failed; the active segment has not changed.
         """
         try:
             self._roller.roll(self.offsets.end, now_ms)
@@ -422,12 +426,12 @@ class Log:
 
     @property
     def names_unsynced(self) -> bool:
-        """Whether files were made, renamed or removed that a power failure may undo."""
+        """Whether a power failure may undo that files were made, renamed or removed."""
         return self._flusher.names_unsynced
 
     @property
     def flushes(self) -> Lock:
-        """Held by whoever flushes; a worker that holds it keeps the recovery point where it is."""
+        """The lock that a flush holds. A worker that holds it keeps the recovery point where it is."""
         return self._flusher.lock
 
     def flush_due(self, now_ms: int) -> int | None:
@@ -435,7 +439,7 @@ class Log:
         return self._flusher.due(now_ms)
 
     def needs_flush(self, now_ms: int) -> bool:
-        """Whether a flush is due."""
+        """Return whether a flush is due."""
         return self._errors.offline is None and self._flusher.due(now_ms) is not None
 
     def flush(self, upto: int | None = None) -> None:
@@ -445,11 +449,11 @@ class Log:
     # -- closing, moving, deleting ---------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush everything, leave a producer snapshot, trim the indexes. The log is not used afterwards.
+        """Flush everything, write a producer snapshot and trim the indexes. The log must not be used afterwards.
 
         Raises:
-            KafkaStorageError: something could not be forced to the device, or the log was offline: this was
-                no clean stop.
+            KafkaStorageError: something could not be forced to the device, or the log was offline. The stop was not
+                clean.
         """
         try:
             if self._errors.offline is None:
@@ -457,7 +461,7 @@ class Log:
                     self.epochs.flush()
                 self.producers.take_snapshot(sync=True)
                 if self._segments.active.finish():
-                    # The records may be on the device, but the indexes have just been closed and trimmed.
+                    # The records may be on the device already, but the indexes were closed and trimmed just now.
                     self._flusher.rolled()
                 self._flusher.flush()
         except OSError as error:
@@ -479,11 +483,11 @@ class Log:
         return self._move.relocate(future, epochs)
 
     def files(self) -> dict[str, Extent]:
-        """The files that make the log, by name, as they are now; of each segment the ``.log`` file last."""
+        """Return the files that make the log, by name, as they are now; see `log_files`."""
         return log_files(self._segments.all, self.producers.snapshot_offsets, self._flusher.truncations)
 
     def delete(self) -> None:
-        """Remove the log and its directory, at once.
+        """Remove the log and its directory at once.
 
         Raises:
             KafkaStorageError: the disk failed.

@@ -1,9 +1,9 @@
-"""What a partition's log needs to know of its topic's configuration.
+"""The topic settings that a log obeys, as ``LogConfig`` in Apache Kafka's storage module.
 
-One value per key of Apache Kafka's topic configuration that the log obeys (``LogConfig`` in Kafka's storage
-module); the names are Kafka's with ``_`` for ``.``. Parsing and defaults from files belong to
-``broker.config``; this class is what a log is handed, and it may be replaced while the log is open: every
-read of it is at the time of use.
+There is one value for each key of Kafka's topic configuration that concerns the log. The names are Kafka's, with ``_``
+for ``.``. `broker.config` parses the keys and knows the defaults of configuration files.
+
+The config of an open log may be replaced, so code reads each setting when it needs it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOG_APPEND_TIME = "LogAppendTime"
 
 @dataclass(slots=True, frozen=True)
 class LogConfig:
-    """Settings of one log. Sizes are bytes, times milliseconds; -1 in a retention setting is no limit."""
+    """Hold the settings of one log. Sizes are bytes, times milliseconds; -1 in a retention setting is no limit."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = WEEK_MS
@@ -41,9 +41,9 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     compression_type: str = "producer"
     compression_level: int | None = None
-    """Of that codec; None is its default."""
+    """Level of that codec; None is the codec's default."""
     message_format: int = 2
-    """The magic that is stored (``message.format.version``)."""
+    """The magic of stored batches (``message.format.version``)."""
     message_downconversion_enable: bool = True
     producer_id_expiration_ms: int = DAY_MS
     min_cleanable_dirty_ratio: float = 0.5
@@ -51,13 +51,16 @@ class LogConfig:
     max_compaction_lag_ms: int = MAX_LONG
     delete_retention_ms: int = DAY_MS
 
-    # Worked out once: each append asks for them.
+    # Computed once, because each append reads them.
     compact: bool = field(init=False, repr=False, compare=False)
-    """Whether old records go by key (``cleanup.policy`` names ``compact``)."""
+    """Whether the log is compacted (``cleanup.policy`` contains ``compact``)."""
     delete: bool = field(init=False, repr=False, compare=False)
-    """Whether old segments go by time or size (``cleanup.policy`` names ``delete``)."""
+    """Whether retention deletes old segments (``cleanup.policy`` contains ``delete``)."""
     max_segment_ms: int = field(init=False, repr=False, compare=False)
-    """Age at which a segment is left. What is active is not compacted, so ``max.compaction.lag.ms`` bounds it."""
+    """Age at which a new segment is begun.
+
+    ``max.compaction.lag.ms`` bounds it, because the active segment is not compacted.
+    """
 
     def __post_init__(self) -> None:
         compact = "compact" in self.cleanup_policy

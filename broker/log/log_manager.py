@@ -1,16 +1,15 @@
 """All the logs of a broker, over its log directories.
 
-A partition lives in one log directory; a new one goes to the directory with the fewest. Loading opens every
-partition (in parallel, for recovery reads whole segments); shutting down closes every log, writes the
-checkpoints and, only if all of a directory went well, its clean-shutdown marker.
+A partition lies in one log directory; a new one is made in the directory with the fewest partitions. Loading opens
+every partition (`recovery.loading`). Shutting down closes every log and writes the checkpoints. A log directory gets
+its clean-shutdown marker only if all went well there.
 
-A directory that fails goes offline alone, with every log in it, as in Apache Kafka: at the start when it cannot be
-made, locked or read, or one of its logs cannot be loaded; later when a checkpoint cannot be written or a log in it no
-longer knows what its files hold. It stays offline until the next start, and no log is made anew elsewhere for a
-partition that may lie in it.
+A log directory that fails goes offline with every log in it, while the others are served, as in Apache Kafka. At the
+start it fails when it cannot be made, locked or read, or when one of its logs cannot be loaded. Later it fails when a
+checkpoint cannot be written, or when it is unknown what the files of one of its logs hold. It stays offline until the
+next start, and no log is made elsewhere for a partition that may lie in it.
 
-The periodic acts (``run_flushes``, ``run_retention``, the checkpoints) are the broker's to schedule, on its
-loop or on a worker. Checkpoints may be asked for by several threads: they are written one after the other.
+The broker schedules the periodic work (`run_flushes`, `run_retention`, `checkpoints`) on its event loop or on a worker.
 """
 
 from __future__ import annotations
@@ -47,21 +46,23 @@ TopicPartition = tuple[str, int]
 
 
 class LogManager:
-    """See the module.
+    """Make, find, delete and flush the logs of one broker.
 
     Args:
-        log_dirs: locked now, made if they are not there.
-        default_config: of topics without settings of their own.
+        log_dirs: the log directories; they are made if they do not exist, and locked now.
+        default_config: settings of topics that have none of their own.
         clock: milliseconds since the epoch.
         num_recovery_threads: how many partitions of each log directory are recovered at once.
-        open_files: the budget of descriptors.
-        seconds: a clock that goes on evenly. Called on any thread.
+        ops: the file operations.
+        open_files: the budget of open files.
+        seconds: a monotonic clock, called on any thread.
         on_directory_failure: called with the path of a log directory when it goes offline, on the thread that notices.
 
     Attributes:
-        resources: what all its logs share.
-        checkpoints: writes the offset checkpoints of all its logs.
+        resources: what all the logs share.
+        checkpoints: writes the offset checkpoints of all the logs.
         futures: the copies that moves to other log directories are making.
+        log_dirs: all log directories, offline ones included.
 
     Raises:
         LogDirLockedError: another broker uses one of the directories.
@@ -88,7 +89,7 @@ class LogManager:
         ops = RoomMakingOps(ops, open_files)
         self._ops = ops
         self.resources = LogResources(ops, open_files, seconds=seconds)
-        # Where a log is that could not be made whole: there it is tried again, for a partition has one directory.
+        # Where a log was begun but could not be completed. It is tried again there, because a partition has one place.
         self._begun: dict[TopicPartition, Path] = {}
         self._logs: dict[TopicPartition, Log] = {}
         self._counts: Counter[Path] = Counter()
@@ -102,12 +103,12 @@ class LogManager:
 
     @property
     def recovered(self) -> frozenset[TopicPartition]:
-        """Partitions whose log was opened after an unclean stop: what was not on the device may be gone."""
+        """Partitions whose log was opened after an unclean stop; records that were not flushed may be gone."""
         return frozenset(key for key, log in self._logs.items() if log.log_dir in self._unclean)
 
     @property
     def online_dirs(self) -> list[LogDir]:
-        """The log directories in service, in the order of ``log.dirs``."""
+        """The log directories that are online, in the order of ``log.dirs``."""
         return [directory for directory in self.log_dirs if directory.offline is None]
 
     @property
@@ -116,18 +117,16 @@ class LogManager:
         return [directory for directory in self.log_dirs if directory.offline is not None]
 
     def unlock(self) -> None:
-        """Let other brokers use the directories, after a start that failed; ``shutdown`` does it after one
-        that did not.
-        """
+        """Unlock the log directories after a failed start; `shutdown` does it after a successful one."""
         unlock_all(self.log_dirs)
 
     # -- identity --------------------------------------------------------------------------------------------
 
     def claim(self, cluster_id: str, broker_id: int) -> None:
-        """Check that every log directory belongs to this cluster and broker; fresh ones are marked as such.
+        """Check that every log directory belongs to this cluster and broker; mark new ones as such.
 
         Raises:
-            InconsistentClusterIdError: one belongs to another.
+            InconsistentClusterIdError: one belongs to another cluster or broker.
             LogDirUnusableError: none of them could be marked.
         """
         for directory in self.online_dirs:
@@ -138,12 +137,12 @@ class LogManager:
         check_any_online(self.log_dirs)
 
     def stored_cluster_id(self) -> str | None:
-        """Cluster id that a log directory was marked with, or None when all are fresh."""
+        """Return the cluster id with which a log directory is marked, or None if all are new."""
         found = (directory.identity().get("cluster.id") for directory in self.log_dirs)
         return next((cluster_id for cluster_id in found if cluster_id), None)
 
     def stored_broker_id(self) -> int | None:
-        """Broker id that a log directory was marked with, or None when all are fresh."""
+        """Return the broker id with which a log directory is marked, or None if all are new."""
         found = (directory.identity().get("broker.id") for directory in self.log_dirs)
         return next((int(broker_id) for broker_id in found if broker_id and broker_id.isdigit()), None)
 
@@ -154,7 +153,7 @@ class LogManager:
 
         Raises:
             DuplicateLogError: a partition lies in two directories.
-            LogDirUnusableError: no directory is left whose logs could be read or repaired.
+            LogDirUnusableError: there is no directory whose logs could be read or repaired.
         """
         offline = [directory.path for directory in self.offline_dirs]
         self.futures.found = settle_moves(self.online_dirs, offline, self._ops, self.fail_directory)
@@ -182,11 +181,11 @@ class LogManager:
     # -- the logs --------------------------------------------------------------------------------------------
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """The log of a partition, or None."""
+        """Return the log of a partition, or None."""
         return self._logs.get((topic, partition))
 
     def holds(self, log: Log) -> bool:
-        """Whether ``log`` has not been taken out of service."""
+        """Return whether ``log`` is still in service."""
         return self._logs.get((log.topic, log.partition)) is log
 
     def __len__(self) -> int:
@@ -204,13 +203,13 @@ class LogManager:
         *,
         is_new: bool = True,
     ) -> Log:
-        """The log of a partition, made if there is none.
+        """Return the log of a partition, and make it if there is none.
 
-        Without ``is_new`` the partition may have had a log before, and none is made while a log directory that may
-        hold it is offline.
+        Without ``is_new`` the partition may have had a log before. Then none is made while a log directory is offline
+        that may hold it.
 
         Raises:
-            InconsistentTopicIdError: it exists under another topic id.
+            InconsistentTopicIdError: the log exists under another topic id.
             KafkaStorageError: the disk failed, its log directory is offline, or all are.
         """
         found = self._logs.get((topic, partition))
@@ -247,7 +246,7 @@ class LogManager:
         self._logs[topic, partition] = log
         self._counts[log.log_dir] += 1
         if directory.offline is not None:
-            # It failed on another thread meanwhile, before this log was there to be told.
+            # The directory failed on another thread before this log was registered, so the log was not informed.
             log.offline = directory.offline
             raise KafkaStorageError(f"Cannot create {topic}-{partition}: {directory.path} is offline")
         return log
@@ -273,14 +272,15 @@ class LogManager:
             )  # fmt: skip
 
     def _place(self, key: TopicPartition, online: Sequence[LogDir]) -> LogDir:
-        """Where a new log is made: where it was asked for, if that is online, or else in the one with the fewest."""
+        """Choose the directory of a new log: the requested one if it is online, else the one with the fewest logs."""
         preferred = self._begun.get(key) or self.futures.take_preferred(key)
         wanted = [directory for directory in online if directory.path == preferred]
         return min(wanted or online, key=lambda directory: self._counts[directory.path])
 
     def delete(self, topic: str, partition: int, *, sync: bool = True) -> None:
-        """Take a partition out of service: its directory is renamed now and removed ``file.delete.delay.ms``
-        later. Without ``sync`` the new name is safe after ``sync_directories``.
+        """Delete a partition: rename its directory now, and remove it ``file.delete.delay.ms`` later.
+
+        Without ``sync`` the new name is safe after `sync_directories`.
 
         Raises:
             KafkaStorageError: the disk failed; the log stays.
@@ -312,17 +312,17 @@ class LogManager:
 
     @property
     def ops(self) -> FileOps:
-        """How files are written here."""
+        """The file operations, which make room when there is no descriptor left."""
         return self._ops
 
     def replace_by_future(self, future: FutureLog, epochs: list[tuple[int, int]]) -> Path:
-        """Let the log be the copy that a move has made of it; returns the new name of its old directory.
+        """Let a log be the copy that a move has made; return the new path of the log's old directory.
 
-        Both log directories have rows of it in their checkpoints until the caller knows that the names are safe, and
-        resets ``log.also_in``.
+        The checkpoints of both log directories have rows of the log until the caller resets ``log.also_in``, once the
+        names are safe.
 
         Raises:
-            KafkaStorageError, OSError: as `Log.relocate`.
+            KafkaStorageError, OSError: as `Log.relocate` does.
         """
         log, source = future.log, future.log.log_dir
         doomed = log.relocate(future.dir, epochs)
@@ -342,14 +342,13 @@ class LogManager:
         self._deletions.sync(path)
 
     def remove_later(self, path: Path, delay_ms: int) -> None:
-        """Have a directory that was renamed removed after a delay."""
+        """Schedule the removal of a directory that was renamed."""
         self._deletions.add(path, self._clock() + delay_ms)
 
     # -- removing --------------------------------------------------------------------------------------------
 
     def set_aside(self, topic: str, partition: int) -> None:
-        """Take a log that belongs to no known topic out of service, and keep it: its directory is renamed
-        ``…-stray``.
+        """Take a log of an unknown topic out of service and keep it; its directory is renamed to ``…-stray``.
 
         Raises:
             KafkaStorageError: the disk failed; the log stays.
@@ -362,9 +361,7 @@ class LogManager:
             logger.warning("%s-%d belongs to no known topic; its log is kept as %s", topic, partition, path)
 
     def run_deletions(self, now_ms: int) -> int:
-        """Remove the files of deleted segments and partitions whose time has come; returns how many. May be
-        slow.
-        """
+        """Remove the files of deleted segments and partitions whose time has come; return how many. May be slow."""
         removed = 0
         for log in self:
             if log.offline is not None:
@@ -378,7 +375,7 @@ class LogManager:
     # -- periodic work ---------------------------------------------------------------------------------------
 
     def run_retention(self, now_ms: int, logs: Iterable[Log] | None = None) -> int:
-        """Apply retention to every log, or to these; returns the number of segments taken out."""
+        """Apply retention to every log, or to ``logs``; return the number of segments removed."""
         gone = 0
         for log in self if logs is None else logs:
             if log.offline is None and not log.being_cleaned:
@@ -386,7 +383,7 @@ class LogManager:
         return gone
 
     def apply_retention(self, log: Log, now_ms: int) -> int:
-        """Apply retention to one log; returns the number of segments taken out. What goes wrong is logged."""
+        """Apply retention to one log; return the number of segments removed. Errors are logged."""
         try:
             return len(log.apply_retention(now_ms, self.retention_policy))
         except KafkaError as error:
@@ -396,7 +393,7 @@ class LogManager:
         return 0
 
     def run_flushes(self, now_ms: int) -> int:
-        """Flush the logs for which it is due; returns how many. Blocks on the device: for a worker's thread."""
+        """Flush the logs for which a flush is due; return how many. Blocks: call it on a worker's thread."""
         flushed = 0
         for log in self:
             if log.needs_flush(now_ms):
@@ -408,7 +405,7 @@ class LogManager:
         return flushed
 
     def fail_directory(self, path: Path, reason: str) -> None:
-        """Take a log directory and every log in it out of service. On any thread; the first reason stays."""
+        """Take a log directory and every log in it offline. Call it on any thread; the first reason stays."""
         with self._failing:
             directory = next((item for item in self.online_dirs if item.path == path), None)
             if directory is None:
@@ -422,8 +419,9 @@ class LogManager:
         self._on_directory_failure(path)
 
     def truncate_to(self, topic: str, partition: int, offset: int) -> None:
-        """Truncate a log and write the recovery points: an older, higher one would vouch for records yet to
-        come.
+        """Truncate a log and write the recovery points.
+
+        An older, higher recovery point would vouch for records that are appended later.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -435,9 +433,7 @@ class LogManager:
                 self.checkpoints.write_cleaned_offsets()
 
     def shutdown(self) -> bool:
-        """Close every log, write the checkpoints and the clean-shutdown markers, unlock; returns whether all
-        was clean.
-        """
+        """Close every log, write checkpoints and clean-shutdown markers, and unlock; return whether all went well."""
         dirty: set[Path] = set()
         for log in self:
             try:

@@ -1,4 +1,4 @@
-"""The offsets that bound what a log holds and what may be read of it."""
+"""The offsets that bound what a log holds and what may be read from it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from broker.log.producer_state.producer_state_manager import ProducerStateManage
 
 
 class LogOffsets:
-    """See the module. Changed on the loop's thread only; read on any.
+    """Hold the offsets of one log. Only the event loop's thread changes them; any thread may read them.
 
     Attributes:
         start: the log start offset, the first that may be read.
         end: the log end offset, which the next record gets.
-        high_watermark: offset below which records are replicated; between ``start`` and ``end``.
-        cleaned: up to where the log was compacted, None if it never was.
+        high_watermark: records below it are replicated; it lies between ``start`` and ``end``.
+        cleaned: the offset up to which the log was compacted; None if it never was.
     """
 
     __slots__ = ("_producers", "cleaned", "end", "high_watermark", "start")
@@ -25,13 +25,13 @@ class LogOffsets:
         self._producers = producers
 
     def set_high_watermark(self, offset: int) -> None:
-        """Move the high watermark to ``offset``, or as near to it as the bounds allow."""
+        """Move the high watermark to ``offset``, or as near to it as log start and log end allow."""
         self.high_watermark = offset = min(max(offset, self.start), self.end)
         self._producers.on_high_watermark(offset)
 
     @property
     def last_stable(self) -> int:
-        """Offset below which every transaction is decided, which bounds read_committed consumers."""
+        """The last stable offset: every transaction below it is decided. It bounds read_committed consumers."""
         unstable = self._producers.first_unstable_offset
         if unstable is None:
             return self.high_watermark
@@ -43,7 +43,7 @@ class LogOffsets:
         self.high_watermark = max(self.high_watermark, offset)
 
     def truncate(self, start: int, end: int) -> None:
-        """The log ends at ``end`` and begins at ``start`` from now on."""
+        """Let the log begin at ``start`` and end at ``end``, and lower the other offsets to match."""
         self.end = end
         self.start = start
         if self.cleaned is not None:

@@ -25,7 +25,7 @@ from broker.log.truncation import Truncation
 
 @dataclass(frozen=True, slots=True)
 class LogParts:
-    """The parts of one `Log`; see the docstring of `log` for what each does."""
+    """Hold the parts of one `Log`. The docstring of `broker.log.log` says what each does."""
 
     directory: PartitionDirectory
     segments: SegmentList

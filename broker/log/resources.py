@@ -1,4 +1,4 @@
-"""What the logs of one broker share: files, a clock, the budget of descriptors, the time that flushes took."""
+"""What the logs of one broker share: file operations, a clock, the budget of open files, statistics of flushes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from broker.log.flush_stats import FlushStats
 
 @dataclass(frozen=True, slots=True)
 class LogResources:
-    """See the module. Two brokers in one process have one each.
+    """Hold what the logs of one broker share. Two brokers in one process have one each.
 
     Attributes:
-        seconds: a clock that goes on evenly. Called on any thread.
+        ops: the file operations.
+        open_files: the budget of open files and maps.
+        flush_stats: counts the flushes of segments.
+        seconds: a monotonic clock, called on any thread.
     """
 
     ops: FileOps = OS

@@ -1,4 +1,4 @@
-"""Rolling a log: the active segment is finished, and a new one takes the appends."""
+"""Rolling a log: close the active segment, and begin a new one that takes the appends."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ logger = logging.getLogger(__name__)
 
 
 class Roller:
-    """See the module. On the loop's thread.
+    """Roll one log. On the event loop's thread.
 
     Attributes:
-        config: of the log; only the log replaces it.
+        config: the log's settings; only the log replaces them.
     """
 
     __slots__ = ("_directory", "_flusher", "_producers", "_resources", "_segments", "config")
@@ -41,7 +41,7 @@ class Roller:
         self.config = config
 
     def create(self, base_offset: int, now_ms: int) -> Segment:
-        """A new, empty segment, which is not the log's yet.
+        """Make a new, empty segment and return it; it does not belong to the log yet.
 
         Raises:
             OSError: its files could not be made.
@@ -49,10 +49,10 @@ class Roller:
         return Segment.create(str(self._directory.path), base_offset, self.config, now_ms, self._resources)
 
     def roll(self, base_offset: int, now_ms: int) -> None:
-        """Begin a new segment at ``base_offset``, unless the active one is empty and begins there.
+        """Begin a new segment at ``base_offset``, unless the active segment is empty and begins there.
 
         Raises:
-            OSError: the new one could not be made, or the old one not be finished; the old one stays active.
+            OSError: the new segment could not be made, or the old one could not be closed. The old one stays active.
         """
         old = self._segments.active
         if old.size == 0 and old.base_offset == base_offset:

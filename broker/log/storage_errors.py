@@ -1,4 +1,4 @@
-"""What a log does about errors of its disk: answer KAFKA_STORAGE_ERROR, say so in the broker's log, or go offline."""
+"""What a log does about errors of its disk: answer KAFKA_STORAGE_ERROR, write to the broker's log, or go offline."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ COMPLAINT_SECONDS = 10.0
 
 
 class StorageErrors:
-    """See the module. May be called on any thread.
+    """Handle the disk errors of one log. May be called on any thread.
 
     Args:
-        seconds: a clock that goes on evenly.
+        seconds: a monotonic clock.
 
     Attributes:
         offline: why the log takes no more appends, or None.
-        on_offline: called with the log directory and the reason, on whichever thread it happens, when the disk takes
-            the log offline.
+        on_offline: called with the log directory and the reason when an error of the disk takes the log offline, on
+            the thread on which that happens.
     """
 
     __slots__ = ("_complained_at", "_complaints", "_directory", "_seconds", "offline", "on_offline")
@@ -40,11 +40,11 @@ class StorageErrors:
         self.on_offline: Callable[[Path, str], None] | None = None
 
     def offline_error(self) -> KafkaStorageError:
-        """What an operation answers that needs a log in service."""
+        """Return the error of an operation that needs a log which is online."""
         return KafkaStorageError(f"{self._directory.label} is offline: {self.offline}")
 
     def report(self, act: str, error: OSError) -> KafkaStorageError:
-        """The error to raise where the log could not ``act``; takes the log offline if its files are in doubt now."""
+        """Return the error to raise when the log could not ``act``; take the log offline if its files are in doubt."""
         if isinstance(error, SegmentWriteError):
             self.go_offline(f"cannot {act} it: {error}")
         else:
@@ -52,7 +52,10 @@ class StorageErrors:
         return KafkaStorageError(f"Cannot {act} {self._directory.label}: {error}")
 
     def complain(self, what: str) -> None:
-        """Write it to the broker's log, but not again and again: producers retry many times a second on a full disk."""
+        """Write ``what`` to the broker's log, at most once in `COMPLAINT_SECONDS`.
+
+        On a full disk producers retry many times a second.
+        """
         now = self._seconds()
         if now - self._complained_at < COMPLAINT_SECONDS:
             self._complaints += 1
@@ -62,7 +65,7 @@ class StorageErrors:
         self._complained_at, self._complaints = now, 0
 
     def go_offline(self, reason: str) -> None:
-        """Take no more appends. The first reason stays."""
+        """Let the log take no more appends. The first reason stays."""
         if self.offline is None:
             self.offline = reason
             path = self._directory.path

@@ -1,4 +1,7 @@
-"""Truncating a log: records go from its end, where others are appended next, so their files go at once."""
+"""Truncating a log: remove records from its end.
+
+The next records are appended there, so the files of removed segments are removed at once.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from kafkalog.protocol.errors import KafkaStorageError
 
 
 class Truncation:
-    """See the module. On the loop's thread."""
+    """Truncate one log. On the event loop's thread."""
 
     __slots__ = (
         "_directory", "_epochs", "_errors", "_flusher", "_offsets", "_ops", "_producers", "_roller", "_segments",
@@ -47,8 +50,9 @@ class Truncation:
         self._ops = ops
 
     def to(self, offset: int, *, now_ms: int) -> bool:
-        """Drop every batch at or after ``offset``; returns whether there was one. Checkpoint recovery points
-        after it.
+        """Remove every batch at or after ``offset``; return whether there was one.
+
+        The caller must write the recovery points afterwards.
 
         Raises:
             KafkaStorageError: the disk failed; the log is offline.
@@ -64,7 +68,7 @@ class Truncation:
             keep = bisect_right(self._segments.bases, offset)
             gone = self._segments.all[keep:]
             self._segments.replace(self._segments.all[:keep])
-            # From the end: a failure, or a crash, in between leaves a log without a gap.
+            # From the end, so that a failure or a crash in between leaves a log without a gap.
             for segment in reversed(gone):
                 if segment.base_offset in self._producers.snapshot_offsets:
                     self._producers.remove_snapshot(segment.base_offset)
@@ -84,7 +88,7 @@ class Truncation:
         return True
 
     def fully(self, offset: int, *, now_ms: int) -> None:
-        """Drop everything and begin anew at ``offset``.
+        """Remove everything and begin anew at ``offset``.
 
         Raises:
             KafkaStorageError: the disk failed; the log is offline.

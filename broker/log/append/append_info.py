@@ -1,17 +1,17 @@
-"""What an append did."""
+"""The result of an append."""
 
 from __future__ import annotations
 
 
 class AppendInfo:
-    """Offsets and times of appended records.
+    """Hold the offsets and times of appended records.
 
     Attributes:
-        first_offset, last_offset: of the records; of their first append when ``duplicate``.
-        max_timestamp: the largest of their timestamps, ms.
-        log_append_time: ms when the topic's timestamp type is LogAppendTime, else -1.
+        first_offset, last_offset: of the records; those of the first append if this is a ``duplicate``.
+        max_timestamp: the largest of their timestamps, in ms.
+        log_append_time: in ms if the topic's timestamp type is LogAppendTime, else -1.
         log_start_offset: of the log at that moment.
-        duplicate: an idempotent producer sent the batch again and nothing was appended.
+        duplicate: whether an idempotent producer sent the batch again, so that nothing was appended.
     """
 
     __slots__ = (
@@ -41,7 +41,7 @@ class AppendInfo:
 
     @property
     def next_offset(self) -> int:
-        """Offset after the last record."""
+        """The offset after the last record."""
         return self.last_offset + 1
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Appending to a log, as its leader or as a follower."""
+"""Appending to a log, as the leader or as a follower of its partition."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ logger = logging.getLogger(__name__)
 
 
 class LogAppender:
-    """See the module. On the loop's thread.
+    """Append record batches to one log. On the event loop's thread.
 
     Attributes:
-        config: of the log; only the log replaces it.
+        config: the log's settings; only the log replaces them.
     """
 
     __slots__ = (
@@ -66,16 +66,16 @@ class LogAppender:
         self.config = config
 
     def assign_epoch(self, epoch: int) -> None:
-        """Note that the leader of ``epoch`` begins at the log end offset; nothing to do for the current epoch.
+        """Note that the leader of ``epoch`` begins at the log end offset.
 
-        Nor for a topic that stores v0 or v1, whose messages carry no epoch.
+        Do nothing for the current epoch, or for a topic that stores v0 or v1, whose messages carry no epoch.
         """
         if self.config.message_format < MAGIC:
             return
         try:
             self._epochs.announce(epoch, self._offsets.end)
         except OSError as error:
-            # It is in force all the same; the next append writes it, or answers that it cannot.
+            # The epoch is in force all the same. The next append writes it, or fails.
             logger.warning("Cannot write the leader epochs of %s: %s", self._directory.label, error)
 
     # -- appending -------------------------------------------------------------------------------------------
@@ -91,13 +91,13 @@ class LogAppender:
         """Append a batch of message format v2 as the leader: check it, give it offsets, write it.
 
         Args:
-            records: exactly one batch; writable: offsets, leader epoch and, for LogAppendTime, timestamp are set in
-                place. Or one that a worker has checked already.
+            records: exactly one batch, or one that a worker has checked already. It must be writable, because offsets,
+                leader epoch and, for LogAppendTime, the timestamp are set in place.
             leader_epoch: of the leader that appends.
             in_transaction: the producer's transaction is known to cover this partition.
 
         Raises:
-            KafkaError: the batch is refused and the log unchanged; or KafkaStorageError, the disk failed.
+            KafkaError: the batch is refused, and the log has not changed; KafkaStorageError if the disk failed.
         """
         if self._errors.offline is not None:
             raise self._errors.offline_error()
@@ -135,9 +135,9 @@ class LogAppender:
         return AppendInfo(first, last, timestamp, append_time, self._offsets.start, False)
 
     def forget_epochs(self, magic: int) -> None:
-        """Clear the leader epochs, which messages of v0 and v1 do not carry.
+        """Clear the leader epochs, because messages of v0 and v1 do not carry them.
 
-        From here on followers go by the high watermark, as in Kafka.
+        From here on followers truncate to the high watermark, as in Kafka.
         """
         if self._epochs.latest_epoch >= 0:
             label = self._directory.label
@@ -145,14 +145,14 @@ class LogAppender:
             self._epochs.clear()
 
     def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendInfo | None:
-        """Append whole batches as the leader wrote them, byte for byte; an incomplete last one is left out.
+        """Append whole batches byte for byte as the leader wrote them; leave out an incomplete last one.
 
         Returns:
-            What was appended, or None when there was no whole batch.
+            What was appended, or None if there was no whole batch.
 
         Raises:
             CorruptMessageError: a batch is damaged.
-            OffsetOutOfRangeError: the batches do not follow the log end offset.
+            OffsetOutOfRangeError: a batch begins before the log end offset.
             KafkaStorageError: the disk failed.
         """
         if self._errors.offline is not None:
@@ -179,7 +179,7 @@ class LogAppender:
     def _append_replicated(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
         last = header.last_offset
         if self._segments.active.should_roll(len(batch), last, header.max_timestamp, now_ms):
-            # A wrapper of v0 or v1 tells its last offset only.
+            # A wrapper message of v0 or v1 carries its last offset only.
             self._roller.roll(header.base_offset if header.magic == MAGIC else self._offsets.end, now_ms)
         if header.magic < MAGIC:
             self.forget_epochs(header.magic)
@@ -241,12 +241,12 @@ class LogAppender:
             logger.warning("Rebuilding the transaction index of %s: %s", self._segments.active, error)
             self._rebuild_transactions()
         except OSError as error:
-            # The marker is in the log, but readers of committed records would not learn of it: recovery indexes it.
+            # The marker is in the log, but readers of committed records would not see it. Recovery will index it.
             self._errors.go_offline(f"cannot index an aborted transaction: {error}")
             raise KafkaStorageError(f"Cannot append to {self._directory.label}: {error}") from error
 
     def _rebuild_transactions(self) -> None:
-        """Write the active segment's transaction index anew; the marker, which is in the log by now, is among it."""
+        """Write the active segment's transaction index anew, including the marker, which is in the log by now."""
         try:
             rebuild_transaction_index(self._segments.all, self._segments.active, self._ops)
         except (OSError, RecordsError) as error:

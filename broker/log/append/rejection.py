@@ -1,11 +1,11 @@
-"""Why a produced batch is refused for some of its records, and for which (KIP-467).
+"""Why a produced batch is refused, and which of its records are at fault (KIP-467).
 
-As Kafka's LogValidator: in a compacted topic each record has a key, and where timestamps are the producers' they lie
-within the topic's bounds. A record that breaks both rules counts as one without a key. One bad timestamp makes the
-whole batch INVALID_TIMESTAMP; otherwise it is INVALID_RECORD.
+The rules are those of Kafka's LogValidator. In a compacted topic each record must have a key. Timestamps that producers
+set must lie within the topic's bounds. A record that breaks both rules counts as one without a key. One bad timestamp
+makes the whole batch INVALID_TIMESTAMP; otherwise it is INVALID_RECORD.
 
-A batch is refused at the price of the compiled check. Only its sender's answer needs the list of records, so the list
-is made apart, by a walk in plain Python that a worker may take.
+The compiled check is enough to refuse a batch. Only the answer to the producer needs the list of records, so the list
+is made separately, by a walk in plain Python that may run on a worker.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from kafkalog.records.batch import NO_TIMESTAMP
 from kafkalog.records.validate import keys_and_timestamps
 
 _SHOWN = 3
-"""Record errors that the message of the whole batch repeats, as Kafka's does."""
+"""How many record errors the message of the whole batch repeats, as in Kafka."""
 
 
 class RecordError(NamedTuple):
-    """One record by its index in the batch, and what is wrong with it."""
+    """Name one record by its index in the batch, and say what is wrong with it."""
 
     batch_index: int
     message: str
@@ -32,11 +32,12 @@ class RecordError(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordRules:
-    """What a topic asks of each record at one time.
+    """Hold what a topic requires of each record at one time.
 
     Attributes:
-        earliest, latest: bounds of a timestamp; None where any timestamp is taken.
-        label: of the partition, for messages.
+        require_keys: whether each record must have a key.
+        earliest, latest: bounds of a timestamp in ms; None if any timestamp is accepted.
+        label: the partition's name, for messages.
     """
 
     require_keys: bool
@@ -46,7 +47,7 @@ class RecordRules:
 
     @classmethod
     def of(cls, config: LogConfig, now_ms: int, label: str, *, from_client: bool) -> RecordRules:
-        """The rules of a topic with ``config`` at the time ``now_ms``."""
+        """Return the rules of a topic with ``config`` at the time ``now_ms``."""
         by_producer = config.message_timestamp_type != LOG_APPEND_TIME
         return cls(
             config.compact and from_client,
@@ -56,20 +57,20 @@ class RecordRules:
         )
 
     def takes_timestamp(self, timestamp: int) -> bool:
-        """Whether a record may have ``timestamp``. No timestamp at all is not too early."""
+        """Return whether a record may have ``timestamp``. A record without a timestamp is accepted."""
         if self.earliest is None or self.latest is None or timestamp == NO_TIMESTAMP:
             return True
         return self.earliest <= timestamp <= self.latest
 
     def takes_all_between(self, least: int, most: int) -> bool:
-        """Whether any records with timestamps from ``least`` to ``most`` are taken, by these two alone."""
+        """Return whether all records with timestamps from ``least`` to ``most`` are accepted, by these two alone."""
         if not (self.takes_timestamp(least) and self.takes_timestamp(most)):
             return False
-        # Where some records have no timestamp, the least of the others is not known.
+        # If some records have no timestamp, the least timestamp of the others is not known.
         return least != NO_TIMESTAMP or most == NO_TIMESTAMP or self.earliest is None or self.earliest <= NO_TIMESTAMP
 
     def rejection(self, records: Iterable[tuple[bool, int]]) -> InvalidRecordError | InvalidTimestampError | None:
-        """The error of a batch with ``records``, each given as whether it has a key and its timestamp."""
+        """Return the error of a batch, or None; of each record it takes whether it has a key, and its timestamp."""
         lacks_key = False
         for has_key, timestamp in records:
             if self.require_keys and not has_key:
@@ -79,7 +80,7 @@ class RecordRules:
         return RejectedRecordsError(self) if lacks_key else None
 
     def record_errors(self, batch: memoryview, most: int) -> list[RecordError]:
-        """The records of a whole and valid ``batch`` of v2 that break a rule, the first ``most`` of them."""
+        """Return the first ``most`` records of a whole and valid v2 ``batch`` that break a rule."""
         found: list[RecordError] = []
         for index, (has_key, timestamp) in enumerate(keys_and_timestamps(batch)):
             if len(found) >= most:
@@ -98,10 +99,10 @@ class RecordRules:
 
 
 class RejectedRecordsError(InvalidRecordError):
-    """A batch has records without a key and its topic is compacted.
+    """A batch has records without a key, and its topic is compacted.
 
     Attributes:
-        rules: find the records.
+        rules: they find the records at fault.
     """
 
     def __init__(self, rules: RecordRules) -> None:
@@ -109,7 +110,7 @@ class RejectedRecordsError(InvalidRecordError):
         self.rules = rules
 
     def describe(self, found: list[RecordError]) -> str:
-        """The message for the whole batch, once its records have been found."""
+        """Return the message for the whole batch, once its records have been found."""
         if not found:
             return self.message
         shown = ", ".join(f"RecordError(batchIndex={index}, message='{text}')" for index, text in found[:_SHOWN])
@@ -120,10 +121,10 @@ class RejectedRecordsError(InvalidRecordError):
 
 
 class RejectedTimestampsError(InvalidTimestampError):
-    """A batch has records whose timestamps are out of the topic's bounds.
+    """A batch has records whose timestamps lie outside of the topic's bounds.
 
     Attributes:
-        rules: find the records.
+        rules: they find the records at fault.
     """
 
     def __init__(self, rules: RecordRules) -> None:
@@ -131,5 +132,5 @@ class RejectedTimestampsError(InvalidTimestampError):
         self.rules = rules
 
     def describe(self, found: list[RecordError]) -> str:
-        """The message for the whole batch."""
+        """Return the message for the whole batch."""
         return self.message

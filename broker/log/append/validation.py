@@ -1,9 +1,9 @@
-"""What a leader checks of a produced batch before it assigns offsets, and what it may change in it.
+"""What a leader checks in a produced batch before it assigns offsets, and what it changes in the batch.
 
-For what is of message format v2 and stays so; the others are for `legacy`. In Apache Kafka's order: one batch,
-its size, its CRC and records (by the kernel), what only the broker may write (control batches, transactional ones until
-their transaction is known here), timestamps; then the topic's codec and timestamp type are applied. Everything is
-decided before the log changes.
+This is for batches of message format v2 that are stored as v2; `legacy` handles the other formats. The order of the
+checks is Apache Kafka's: that there is exactly one batch; its size; its CRC and records (by the compiled kernel); that
+a client writes no control batch, and no transactional batch whose transaction is not known here; timestamps. Then the
+topic's codec and timestamp type are applied. Everything is decided before the log changes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PREFIX = Struct(">qiib")
 
 
 class Origin(IntEnum):
-    """Who appends: a client's produce, a coordinator of this broker, or replication."""
+    """Say who appends: a client's produce request, a coordinator of this broker, or replication."""
 
     CLIENT = 0
     COORDINATOR = 1
@@ -74,15 +74,15 @@ def prepare(
     """Check a produced batch and apply the topic's timestamp type and codec to it.
 
     Args:
-        records: the batch; changed in place for LogAppendTime, so it must be writable.
-        label: of the partition, for messages.
+        records: the batch. It must be writable, because timestamps are set in place.
+        label: the partition's name, for messages.
         in_transaction: the caller knows that the producer has a transaction open that covers this partition.
 
     Returns:
-        The batch to append (``records``, or a new one when it was recompressed) and its header.
+        The batch to append and its header. The batch is ``records``, or a new one if it was recompressed.
 
     Raises:
-        KafkaError: the batch is refused; the subclass is the answer to the client.
+        KafkaError: the batch is refused; the subclass is the error that the client gets.
     """
     size = len(records)
     if size < HEADER_SIZE:
@@ -130,7 +130,7 @@ def prepare(
 
 
 def check_size(size: int, config: LogConfig, label: str) -> None:
-    """Raises MessageTooLargeError or RecordListTooLargeError for a batch the topic does not take."""
+    """Raise MessageTooLargeError or RecordListTooLargeError for a batch that is too large for the topic."""
     if size > config.max_message_bytes:
         raise MessageTooLargeError(
             f"The record batch size in the append to {label} is {size} bytes which exceeds the maximum configured "
@@ -152,7 +152,7 @@ def _refuse_magic(magic: int, label: str) -> None:
 
 
 def refuse_length(stated: int, size: int, label: str) -> None:
-    """Raises CorruptMessageError or InvalidRecordError for records that are not exactly one batch."""
+    """Raise CorruptMessageError or InvalidRecordError for records that are not exactly one batch."""
     if stated < HEADER_SIZE or stated > size:
         raise CorruptMessageError(f"A record batch sent to {label} states {stated} of {size} bytes")
     raise InvalidRecordError(
@@ -161,14 +161,17 @@ def refuse_length(stated: int, size: int, label: str) -> None:
 
 
 def refuse_append_time(label: str) -> None:
-    """Raises InvalidTimestampError for records that claim to have the broker's timestamps."""
+    """Raise InvalidTimestampError for records that claim to have timestamps of the broker."""
     raise InvalidTimestampError(
         f"Invalid timestamp type in the batch sent to {label}: a producer should not set it to LogAppendTime"
     )
 
 
 def _without_keys(records: memoryview, rules: RecordRules) -> Exception:
-    """The error of a batch with records that lack a key: a later record may be damaged, or its timestamp wrong."""
+    """Return the error of a batch with records that lack a key.
+
+    It may be another error: a later record may be damaged, or have a wrong timestamp.
+    """
     try:
         _, earliest, latest = check_batch(records)
     except records_errors.RecordsError as error:
@@ -181,9 +184,7 @@ def _without_keys(records: memoryview, rules: RecordRules) -> Exception:
 def _to_codec(
     records: memoryview, header: BatchHeader, config: LogConfig, label: str
 ) -> tuple[memoryview, BatchHeader]:
-    """The batch under the topic's codec: itself, unless ``compression.type`` names another than the
-    producer's.
-    """
+    """Return the batch in the topic's codec: the same batch, unless ``compression.type`` names another codec."""
     if config.compression_type == "producer" or header.attributes & CONTROL_FLAG:
         return records, header
     target = TARGET_CODECS[config.compression_type]
@@ -204,9 +205,9 @@ def recompress(records: memoryview, header: BatchHeader, target: Codec, level: i
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """A batch that ``prepare`` has checked, for an append that comes later, and its header.
+    """Hold a batch that ``prepare`` has checked, and its header, for a later append.
 
-    Whether its transaction, if it has one, covers the partition is yet to be seen.
+    The append still checks whether the batch's transaction, if it has one, covers the partition.
     """
 
     records: memoryview
@@ -214,7 +215,7 @@ class CheckedBatch:
 
 
 def prepare_ahead(records: memoryview, config: LogConfig, now_ms: int, origin: Origin, label: str) -> CheckedBatch:
-    """Do on a worker what ``prepare`` does. It changes nothing but ``records``.
+    """Do the work of ``prepare`` on a worker's thread. It changes nothing but ``records``.
 
     Raises:
         KafkaError: the batch is refused.
@@ -223,13 +224,13 @@ def prepare_ahead(records: memoryview, config: LogConfig, now_ms: int, origin: O
 
 
 def check_transaction(header: BatchHeader, origin: Origin, label: str, *, in_transaction: bool) -> None:
-    """Raises InvalidTxnStateError for a client's transactional batch whose transaction does not cover the partition."""
+    """Raise InvalidTxnStateError for a client's transactional batch whose transaction does not cover the partition."""
     if header.attributes & TRANSACTIONAL_FLAG and origin is Origin.CLIENT and not in_transaction:
         raise InvalidTxnStateError(f"Record was not part of an ongoing transaction in topic partition {label}")
 
 
 def as_protocol_error(error: records_errors.RecordsError, label: str) -> Exception:
-    """The protocol's error for one of the records room's."""
+    """Return the protocol's error for an error of `kafkalog.records`."""
     message = f"{error} in topic partition {label}"
     if isinstance(error, records_errors.CorruptRecordError):
         return CorruptMessageError(message)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from broker.log.log_config import LogConfig
 from broker.log.resources import LogResources
 from broker.log.segment.segment import Segment
+from broker.log.segment.segment_files import KINDS
 from kafkalog.storage import names
 from kafkalog.storage.transaction_entries import AbortedTransaction
 
@@ -100,8 +101,8 @@ class Replacement:
     def discard(self) -> None:
         """Remove its files. What cannot be removed is removed when the log is opened next."""
         self.segment.release()
-        for path in self.segment.files():
+        for kind in KINDS:
             try:
-                self._ops.unlink(path)
+                self._ops.unlink(self.segment.path(kind))
             except OSError:
                 return

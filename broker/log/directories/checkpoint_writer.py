@@ -1,8 +1,8 @@
-"""Offset checkpoints of several log directories, written one after the other, and which partitions they name.
+"""Writing one kind of offset checkpoint into all log directories, and knowing which partitions the files name.
 
-A checkpoint's rows name a topic, not which of the topics of that name. So who makes a partition asks whether a
-checkpoint still has a row of it, left by a deleted topic: read after a crash, that row would vouch for, or hide,
-records of the new one.
+The rows of a checkpoint name a topic, but do not say which of several topics that had this name. So before a partition
+is made, its caller asks whether a checkpoint still has a row of a deleted topic. After a crash such a row would vouch
+for records of the new topic, or hide them.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ logger = logging.getLogger(__name__)
 
 TopicPartition = tuple[str, int]
 Write = Callable[[LogDir, Mapping[TopicPartition, int]], None]
-"""One of `LogDir`'s methods that write a checkpoint: it stands for the kind of checkpoint."""
+"""A method of `LogDir` that writes a checkpoint. It stands for the kind of checkpoint."""
 
 
 class CheckpointWriter:
-    """See the module. May be used by several threads.
+    """Write checkpoints one after the other. May be used by several threads.
 
     Args:
-        log_dirs: those that are offline are left out.
-        fail: told the path of a directory that cannot be written to, and why.
+        log_dirs: all log directories; those that are offline are left out.
+        fail: called with the path of a directory that cannot be written to, and with the reason.
     """
 
     def __init__(self, log_dirs: Sequence[LogDir], fail: Callable[[Path, str], None]) -> None:
@@ -40,18 +40,18 @@ class CheckpointWriter:
         self._read: dict[TopicPartition, int] = {}
 
     def note(self, write: Write, rows: Mapping[TopicPartition, int]) -> None:
-        """A file of this kind was read, and has these rows."""
+        """Note that a file of this kind was read and has these rows."""
         self._rows[write] = self._rows.get(write, frozenset()) | rows.keys()
         for key, offset in rows.items():
             if offset > self._read.get(key, 0):
                 self._read[key] = offset
 
     def known_offset(self, key: TopicPartition) -> int:
-        """The largest offset that a file that was read has of this partition; 0 where none has a row of it."""
+        """Return the largest offset of this partition in the files that were read; 0 if none has a row of it."""
         return self._read.get(key, 0)
 
     def mentions(self, key: TopicPartition) -> bool:
-        """Whether any file may have a row of this partition."""
+        """Return whether any file may have a row of this partition."""
         with self._writing:
             return any(key in rows for rows in self._rows.values())
 
@@ -61,7 +61,7 @@ class CheckpointWriter:
         logs: Mapping[TopicPartition, Log],
         value: Callable[[Log], int | None],
     ) -> bool:
-        """Write the rows of all logs that have a value; whether every directory that is online had room for them."""
+        """Write the rows of all logs that have a value; return whether every online log directory had room for them."""
         with self._writing:
             return self._write(write, logs, value)
 
@@ -89,7 +89,7 @@ class CheckpointWriter:
                 if error.errno not in NO_SPACE | OUT_OF_DESCRIPTORS:
                     self._fail(directory.path, f"cannot write a checkpoint: {error}")
                     continue
-                # The older one says less, and nothing that is wrong: appends go on when there is room again.
+                # The older checkpoint is incomplete but not wrong. Appends go on when there is room again.
                 logger.error(
                     "Cannot write a checkpoint in %s: %s. The one before stays in force; make room, or a crash will "
                     "have more to check", directory.path, error,

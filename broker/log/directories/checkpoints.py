@@ -1,7 +1,7 @@
-"""Reading and writing the small files of a log directory: checkpoints, topic ids, identity, the clean-stop marker.
+"""Reading and writing the small files of a log directory: checkpoints, topic ids, identity, clean-shutdown marker.
 
-Their formats stand in `kafkalog.storage.checkpoints` and `kafkalog.storage.properties`. Each is written to
-``<name>.tmp``, synced and renamed, so that a crash leaves the old or the new one.
+`kafkalog.storage.checkpoints` and `kafkalog.storage.properties` describe the formats. Each file is written to
+``<name>.tmp``, synced and renamed, so that a crash leaves the old or the new file.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _T = TypeVar("_T")
 
 
 def _read(path: str, parse: Callable[[bytes], _T], without: _T) -> _T:
-    """What ``parse`` makes of the file; ``without`` where there is none.
+    """Read the file and return the result of ``parse``; ``without`` if there is no file.
 
     Raises:
-        CorruptCheckpointError: the file does not read; the message begins with its path.
-        OSError: it cannot be read.
+        CorruptCheckpointError: the file is damaged; the message begins with its path.
+        OSError: the file cannot be read.
     """
     try:
         with open(path, "rb") as file:
@@ -40,16 +40,16 @@ def _read(path: str, parse: Callable[[bytes], _T], without: _T) -> _T:
 
 
 def read_offsets(path: str) -> dict[tuple[str, int], int]:
-    """``{(topic, partition): offset}`` of an offset checkpoint; empty when there is no file.
+    """Read ``{(topic, partition): offset}`` from an offset checkpoint; empty if there is no file.
 
     Raises:
-        CorruptCheckpointError: the file, or a row of it, does not read.
+        CorruptCheckpointError: the file, or a row of it, is damaged.
     """
     return _read(path, checkpoints.parse_offsets, {})
 
 
 def salvage_offsets(path: str) -> Salvaged:
-    """The rows of an offset checkpoint that read; none when there is no file.
+    """Read the valid rows of an offset checkpoint; none if there is no file.
 
     Raises:
         CorruptCheckpointError: the file is no table.
@@ -58,26 +58,26 @@ def salvage_offsets(path: str) -> Salvaged:
 
 
 def write_offsets(path: str, offsets: Mapping[tuple[str, int], int], ops: FileOps = OS) -> None:
-    """Write an offset checkpoint, atomically.
+    """Write an offset checkpoint atomically.
 
     Raises:
-        ValueError: a topic's name cannot stand in a row.
+        ValueError: a topic's name cannot be written in a row.
         OSError: the file cannot be written.
     """
     write_file_atomically(ops, path, checkpoints.format_offsets(offsets))
 
 
 def read_epochs(path: str) -> list[tuple[int, int]]:
-    """``(leader epoch, start offset)`` rows of a leader-epoch checkpoint; empty when there is no file.
+    """Read the rows ``(leader epoch, start offset)`` of a leader-epoch checkpoint; empty if there is no file.
 
     Raises:
-        CorruptCheckpointError: the file does not read as one.
+        CorruptCheckpointError: the file is damaged.
     """
     return _read(path, checkpoints.parse_epochs, [])
 
 
 def write_epochs(path: str, epochs: Iterable[tuple[int, int]], ops: FileOps = OS, *, durably: bool = True) -> None:
-    """Write a leader-epoch checkpoint, atomically; without ``durably`` simply in its place."""
+    """Write a leader-epoch checkpoint atomically; without ``durably``, overwrite it and force nothing."""
     data = checkpoints.format_epochs(epochs)
     if durably:
         write_file_atomically(ops, path, data)
@@ -93,12 +93,12 @@ def write_epochs(path: str, epochs: Iterable[tuple[int, int]], ops: FileOps = OS
 
 
 def read_partition_metadata(directory: str) -> uuid.UUID | None:
-    """Topic id of the partition in ``directory``, or None when no file says.
+    """Read the topic id of the partition in ``directory``; None if no file has it.
 
-    An empty file says nothing: it is what a power failure leaves of one that had not been forced to the device.
+    An empty file counts as none: a power failure leaves it if the file was not yet forced to the device.
 
     Raises:
-        CorruptCheckpointError: the file does not read as one.
+        CorruptCheckpointError: the file is damaged.
     """
     return _read(os.path.join(directory, names.PARTITION_METADATA), properties.parse_partition_metadata, None)
 
@@ -106,15 +106,15 @@ def read_partition_metadata(directory: str) -> uuid.UUID | None:
 def write_partition_metadata(directory: str, topic_id: uuid.UUID, ops: FileOps = OS) -> None:
     """Record the topic id of the partition in ``directory``.
 
-    Not forced to the device here, which for a topic of a thousand partitions would take seconds: the log's first
-    flush does it (`sync_partition_metadata`), as in Kafka.
+    The file is not forced to the device here, because that would take seconds for a topic of a thousand partitions. The
+    log's first flush does it (`sync_partition_metadata`), as in Kafka.
     """
     path = os.path.join(directory, names.PARTITION_METADATA)
     write_file_atomically(ops, path, properties.format_partition_metadata(topic_id), sync=False)
 
 
 def sync_partition_metadata(directory: str, ops: FileOps = OS) -> None:
-    """Force the file to the device, if there is one. The directory is the caller's to sync."""
+    """Force the file to the device, if there is one. The caller forces the directory."""
     try:
         fd = ops.open(os.path.join(directory, names.PARTITION_METADATA), os.O_RDONLY)
     except FileNotFoundError:
@@ -129,9 +129,7 @@ def sync_partition_metadata(directory: str, ops: FileOps = OS) -> None:
 
 
 def take_clean_shutdown(directory: str, ops: FileOps = OS) -> bool:
-    """Whether the log directory was shut down cleanly; removes the marker, so that a crash from now on is
-    seen.
-    """
+    """Return whether the log directory was shut down cleanly, and remove the marker, so that a crash will show."""
     path = os.path.join(directory, names.CLEAN_SHUTDOWN)
     if not os.path.exists(path):
         return False
@@ -141,17 +139,17 @@ def take_clean_shutdown(directory: str, ops: FileOps = OS) -> bool:
 
 
 def write_clean_shutdown(directory: str, broker_epoch: int = -1, ops: FileOps = OS) -> None:
-    """Leave the marker that says: everything here is flushed and checkpointed."""
+    """Write the marker which says that everything in the directory is flushed and checkpointed."""
     path = os.path.join(directory, names.CLEAN_SHUTDOWN)
     write_file_atomically(ops, path, properties.format_clean_shutdown(broker_epoch))
 
 
 def read_meta_properties(directory: str) -> dict[str, str]:
-    """Keys of ``meta.properties`` (``cluster.id``, ``broker.id``, …); empty when there is no file."""
+    """Read the keys of ``meta.properties`` (``cluster.id``, ``broker.id``, …); empty if there is no file."""
     return _read(os.path.join(directory, names.META_PROPERTIES), properties.parse_meta_properties, {})
 
 
 def write_meta_properties(directory: str, values: Mapping[str, str], ops: FileOps = OS) -> None:
-    """Write ``meta.properties``, atomically."""
+    """Write ``meta.properties`` atomically."""
     path = os.path.join(directory, names.META_PROPERTIES)
     write_file_atomically(ops, path, properties.format_meta_properties(values))

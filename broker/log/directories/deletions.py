@@ -1,4 +1,4 @@
-"""Directories of deleted partitions: renamed at once, safe from a power failure when forced, removed later."""
+"""Directories of deleted partitions: they are renamed at once, forced to the device in batches, and removed later."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ TopicPartition = tuple[str, int]
 
 
 class Deletions:
-    """See the module. The loop's thread adds; a worker's may remove meanwhile.
+    """Remove directories of deleted partitions. The event loop's thread adds them; a worker's may remove meanwhile.
 
     Args:
-        fail: told the path of a log directory that cannot be forced to the device, and why.
+        fail: called with the path of a log directory that cannot be forced to the device, and with the reason.
     """
 
     def __init__(self, ops: FileOps, fail: Callable[[Path, str], None]) -> None:
         self._ops = ops
         self._fail = fail
         self._doomed: list[tuple[int, Path]] = []
-        # Partitions whose directory was renamed without forcing that to the device, and to which new name.
+        # By log directory: partitions whose directory was renamed, but not yet on the device, and the new paths.
         self._renamed: dict[Path, dict[TopicPartition, Path]] = {}
 
     def add(self, path: Path, when_ms: int) -> None:
-        """Have the directory removed at that time."""
+        """Schedule the removal of a directory at a time in milliseconds since the epoch."""
         self._doomed.append((when_ms, path))
 
     def renamed(self, key: TopicPartition, path: Path) -> None:
-        """The partition's directory is ``path`` now, which is not on the device yet."""
+        """Note that the partition's directory was renamed to ``path``, which is not on the device yet."""
         self._renamed.setdefault(path.parent, {})[key] = path
 
     def settle(self, key: TopicPartition, besides: Path) -> None:
-        """Force the removal of a deleted partition's log from other log directories, before one is made here.
+        """Force the renames of a deleted partition in all log directories but ``besides``, where it is made anew.
 
-        Were it to come back in a power failure, one partition would lie in two directories.
+        If a power failure undid such a rename, the partition would lie in two directories.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -65,9 +65,9 @@ class Deletions:
                 del renamed[key]
 
     def run(self, now_ms: int) -> int:
-        """Remove the directories whose time has come; returns how many. May be slow."""
+        """Remove the directories whose time has come; return how many. May be slow."""
         removed = 0
-        # In place: the loop's thread may add some meanwhile.
+        # Change the list in place, because the event loop's thread may add to it meanwhile.
         for entry in list(self._doomed):
             when, path = entry
             if when <= now_ms:

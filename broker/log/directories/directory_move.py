@@ -1,4 +1,4 @@
-"""Giving a log's directory another name, when it goes out of service, or another place, when it was moved."""
+"""Renaming a log's directory when the log is deleted, and switching the log to another directory when it was moved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkalog.storage import names
 
 
 class DirectoryMove:
-    """See the module. On the loop's thread."""
+    """Rename or switch the directory of one log. On the event loop's thread."""
 
     __slots__ = ("_directory", "_epochs", "_errors", "_flusher", "_ops", "_producers", "_remover", "_segments")
 
@@ -42,17 +42,16 @@ class DirectoryMove:
         self._ops = ops
 
     def rename_for_delete(self, kind: str = names.DELETE_DIR, *, sync: bool = True) -> Path:
-        """Give the directory a name that marks it for removal, and close the log to appends; returns the new
-        path.
+        """Give the directory a name that marks it for removal, close the log to appends, and return the new path.
 
-        With ``kind`` ``names.STRAY_DIR`` the name marks it as a log that nobody knows, and it is kept. Without ``sync``
+        With ``kind`` ``names.STRAY_DIR`` the name marks the log of an unknown topic, which is kept. Without ``sync``
         the new name is safe once the caller has forced the parent directory to the device.
 
         Raises:
             KafkaStorageError: the disk failed.
         """
         target = self._directory.name_for_removal(kind)
-        # Before the files have other names: a flush beside this must not take their absence for a failed disk.
+        # Set this before the rename: a concurrent flush must not mistake missing files for a failed disk.
         self._flusher.leaving = True
         self._move_segments(target)
         try:
@@ -66,7 +65,7 @@ class DirectoryMove:
             if sync:
                 self._ops.fsync_dir(str(target.parent))
         except OSError as error:
-            # What is appended from here on would go with the directory.
+            # Records that are appended from here on would be removed with the directory.
             self._errors.go_offline(f"cannot force its new name to the device: {error}")
             raise KafkaStorageError(f"Cannot delete {self._directory.label}: {error}") from error
         self._errors.offline = "it was deleted"
@@ -76,19 +75,20 @@ class DirectoryMove:
         return target
 
     def relocate(self, future: Path, epochs: list[tuple[int, int]]) -> Path:
-        """Be what lies in ``future``, a directory of another log directory, from now on; returns the old one's name.
+        """Let the copy in ``future``, which is in another log directory, be the log; return the old directory's path.
 
-        ``future`` has copies of `Log.files`, on the device up to the recovery point, and these leader epochs. The
-        caller holds `Log.flushes`, and forces both parent directories to the device afterwards.
+        ``future`` has copies of `Log.files`, which are on the device up to the recovery point, and these leader epochs.
+        The caller holds `Log.flushes`, and forces both parent directories to the device afterwards.
 
         Raises:
             KafkaStorageError: the old directory could not be renamed.
-            OSError: the new one could not be; the log is where it was, or offline when that is not so.
+            OSError: the new directory could not be renamed. The log is where it was; it is offline if not even that
+                could be restored.
         """
         source = self._directory.path
         target = future.parent / source.name
         doomed = self._directory.name_for_removal()
-        # The old one first: killed in between, there is none, and the next start takes the copy.
+        # Rename the old one first: if the process is killed in between, the next start takes the copy.
         try:
             self._ops.rename(str(source), str(doomed))
         except OSError as error:
@@ -106,7 +106,7 @@ class DirectoryMove:
             segment.relocate(str(target))
         self._epochs.relocate(str(target / names.LEADER_EPOCH_CHECKPOINT), epochs)
         self._producers.relocate(str(target))
-        # They went with the old directory.
+        # These files are in the old directory, which is removed.
         self._remover.forget_deleted()
         self._flusher.names_unsynced = True
         return doomed

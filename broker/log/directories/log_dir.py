@@ -33,7 +33,7 @@ WITHOUT = {
     names.HIGH_WATERMARK_CHECKPOINT: "It is written anew",
     names.CLEANER_CHECKPOINT: "Compacted logs are compacted again from their beginning",
 }
-"""What follows where a checkpoint file does not read."""
+"""What it means that a checkpoint file is damaged, by file name."""
 
 WITHOUT_A_ROW = {
     names.RECOVERY_POINT_CHECKPOINT: "A log that has no row is checked from its beginning",
@@ -41,20 +41,20 @@ WITHOUT_A_ROW = {
     names.HIGH_WATERMARK_CHECKPOINT: "Rows that are missing are written anew",
     names.CLEANER_CHECKPOINT: "A compacted log that has no row is compacted again from its beginning",
 }
-"""What follows where rows of a checkpoint file do not read."""
+"""What it means that rows of a checkpoint file are damaged, by file name."""
 
 SHOWN = 3
-"""How many wrong rows of a checkpoint file are told one by one."""
+"""How many damaged rows of a checkpoint file are logged one by one."""
 
 Offsets = Mapping[tuple[str, int], int]
 
 
 class LogDirLockedError(Exception):
-    """Another process, or another manager of this one, uses the log directory."""
+    """Another process, or another log manager in this process, uses the log directory."""
 
 
 class LogDirUnusableError(Exception):
-    """The log directory cannot be made, read, written in, or told whose it is."""
+    """The log directory cannot be made, read or written to, or its ``meta.properties`` cannot be read."""
 
 
 class InconsistentClusterIdError(Exception):
@@ -62,14 +62,15 @@ class InconsistentClusterIdError(Exception):
 
 
 class LogDir:
-    """A locked log directory. Made if it is not there.
+    """Lock and use one log directory, which is made if it does not exist.
 
     Attributes:
-        offline: why nothing can be written there any more, or None.
+        path: the directory.
+        offline: why the directory is out of service, or None.
 
     Raises:
         LogDirLockedError: somebody else uses it; the message names it.
-        LogDirUnusableError: it cannot be made, read or written in; the message names it.
+        LogDirUnusableError: it cannot be made, read or written to; the message names it.
     """
 
     def __init__(self, path: Path, ops: FileOps = OS) -> None:
@@ -95,7 +96,7 @@ class LogDir:
 
     @classmethod
     def broken(cls, path: Path, reason: str) -> LogDir:
-        """A log directory that is offline from the start: nothing of it is locked or read."""
+        """Return a log directory that is offline from the start; it is neither locked nor read."""
         directory = cls.__new__(cls)
         directory.path = path
         directory.offline = reason
@@ -163,7 +164,7 @@ class LogDir:
         return self._read(names.HIGH_WATERMARK_CHECKPOINT)
 
     def read_cleaned_offsets(self) -> dict[tuple[str, int], int]:
-        """Up to where logs were cleaned; empty, which means nowhere, when the file cannot be read."""
+        """Read up to where logs were cleaned; empty, as if none was ever cleaned, if the file is damaged."""
         return self._read(names.CLEANER_CHECKPOINT)
 
     def write_recovery_points(self, offsets: Offsets) -> None:
@@ -171,7 +172,11 @@ class LogDir:
         self._write(names.RECOVERY_POINT_CHECKPOINT, offsets)
 
     def forget_recovery_points(self) -> None:
-        """Remove the recovery points, on the device too. Raises OSError."""
+        """Remove the recovery points, on the device too.
+
+        Raises:
+            OSError: the file cannot be removed, or the directory not be forced.
+        """
         self._ops.unlink(str(self.path / names.RECOVERY_POINT_CHECKPOINT))
         self._ops.fsync_dir(str(self.path))
 
@@ -188,7 +193,7 @@ class LogDir:
         self._write(names.CLEANER_CHECKPOINT, offsets)
 
     def take_clean_shutdown(self) -> bool:
-        """Whether the last stop was clean; the marker is gone afterwards."""
+        """Return whether the last stop was clean, and remove the marker."""
         return checkpoints.take_clean_shutdown(str(self.path), self._ops)
 
     def write_clean_shutdown(self) -> None:

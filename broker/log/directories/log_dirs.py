@@ -1,4 +1,4 @@
-"""The log directories of a broker, as ``log.dirs`` names them: locked together, and of use as long as one is."""
+"""The log directories of a broker, which ``log.dirs`` names: they are locked together, and one must be usable."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ logger = logging.getLogger(__name__)
 
 
 def lock_all(paths: Sequence[Path], ops: FileOps) -> list[LogDir]:
-    """Lock every log directory, made if it is not there; one that cannot be used is offline.
+    """Lock every log directory, and make it if it does not exist; one that cannot be used is offline.
 
     Raises:
-        LogDirLockedError: another broker uses one of them; none is locked.
-        LogDirUnusableError: none of them can be used, or one is named twice; none is locked.
+        LogDirLockedError: another broker uses one of them. None is locked.
+        LogDirUnusableError: none of them can be used, or one is named twice. None is locked.
     """
     directories: list[LogDir] = []
     try:
@@ -50,7 +50,7 @@ def _lock_each(paths: Sequence[Path], ops: FileOps, directories: list[LogDir]) -
 
 
 def unlock_all(directories: Iterable[LogDir]) -> None:
-    """Let other brokers use them."""
+    """Unlock the log directories, so that other brokers can use them."""
     for directory in directories:
         directory.unlock()
 
@@ -59,7 +59,7 @@ def check_any_online(directories: Sequence[LogDir]) -> None:
     """Refuse to start without a log directory that can be used.
 
     Raises:
-        LogDirUnusableError: every one is offline; the message says why each is.
+        LogDirUnusableError: all are offline; the message says why each one is.
     """
     if any(directory.offline is None for directory in directories):
         return

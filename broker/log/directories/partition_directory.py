@@ -1,4 +1,4 @@
-"""The directory of one partition: where it lies, whose it is, and the names it goes by."""
+"""The directory of one partition: its path, the partition and topic id that it belongs to, and its names."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kafkalog.storage import names
 
 
 class PartitionDirectory:
-    """See the module. Changed on the loop's thread only; read on any.
+    """Name the directory of one partition. Only the event loop's thread changes it; any thread may read it.
 
     Attributes:
         path: the directory.
-        log_dir: its parent when the log was opened or moved. Thousands of logs are asked for it at once, and making a
-            path takes a while.
-        topic, partition: whose log it is.
-        label: both, for messages.
-        topic_id: of the topic's incarnation, if it is known.
+        log_dir: its parent when the log was opened or moved. It is kept because thousands of logs are asked for it at
+            once, and making a path takes a while.
+        topic, partition: the partition whose log it holds.
+        label: ``topic-partition``, for messages.
+        topic_id: the id of the topic, or None if it is not known.
     """
 
     __slots__ = ("_ops", "label", "log_dir", "partition", "path", "topic", "topic_id")
@@ -37,10 +37,10 @@ class PartitionDirectory:
         self._ops = ops
 
     def assign_topic_id(self, topic_id: UUID) -> None:
-        """Record the topic id, if there is none.
+        """Record the topic id if there is none.
 
         Raises:
-            InconsistentTopicIdError: there is another.
+            InconsistentTopicIdError: there is another one.
             OSError: it could not be written.
         """
         if self.topic_id is not None:
@@ -51,10 +51,10 @@ class PartitionDirectory:
         self.topic_id = topic_id
 
     def sync(self) -> None:
-        """Force the names within the directory, and its own, to the device. May run on a worker's thread.
+        """Force the names in the directory, and its own name, to the device. May run on a worker's thread.
 
         Raises:
-            OSError: that could not be done.
+            OSError: a directory or the topic id could not be forced.
         """
         path = self.path
         sync_partition_metadata(str(path), self._ops)
@@ -62,9 +62,9 @@ class PartitionDirectory:
         self._ops.fsync_dir(str(path.parent))
 
     def name_for_removal(self, kind: str = names.DELETE_DIR) -> Path:
-        """A fresh path beside it for a directory out of service."""
+        """Return an unused path beside the directory, to which it is renamed when it goes out of service."""
         return self.path.parent / names.delete_dir(self.topic, self.partition, kind)
 
     def moved_to(self, path: Path) -> None:
-        """The log's files lie in ``path``, in another log directory, from now on."""
+        """Use ``path``, which is in another log directory, from now on."""
         self.path, self.log_dir = path, path.parent

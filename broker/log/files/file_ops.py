@@ -1,16 +1,16 @@
 """The few file-system calls that can lose data, behind one small object.
 
-Everything in ``broker.log`` that writes, cuts, syncs, renames or removes goes through a ``FileOps``, so that
-a test can hand in a subclass that fails a chosen call (ENOSPC in the third write, EIO in the next fsync) or
-that loses what was not synced, and drive the real log with it. Reads use ``os.pread`` directly.
+Everything in `broker.log` that writes, cuts, syncs, renames or removes goes through a `FileOps`. So a test can pass a
+subclass that fails a chosen call (ENOSPC in the third write, EIO in the next fsync), or that loses what was not synced,
+and run the real log with it. Reads call ``os.pread`` directly.
 
-Durability rules kept by the callers:
+The callers keep these rules of durability:
 
-* A file's bytes are safe after :meth:`fsync` of the file; its name is safe after :meth:`fsync_dir` of its
+* The bytes of a file are safe after :meth:`fsync` of the file; its name is safe after :meth:`fsync_dir` of its
   directory.
 * A checkpoint that vouches for bytes is written only after those bytes were synced.
-* A failed fsync is never retried: the kernel may have dropped the dirty pages and would answer the second
-  call with success. The log that saw it goes offline.
+* A failed fsync is never retried: the kernel may have dropped the dirty pages, and the second call would succeed
+  without them. The log goes offline.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ Buffer = bytes | bytearray | memoryview
 _DIR_SYNC_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF})
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors of a write for which there is no room: it may succeed later, and what is there is as it was."""
+"""Errors of a write for which there is no room. The file has not changed, and a later write may succeed."""
 
 
 class FileOps:
-    """The calls as the operating system offers them. All may raise ``OSError``."""
+    """Make the calls of the operating system. All of them may raise ``OSError``."""
 
     __slots__ = ()
 
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:
-        """Open ``path`` and return its descriptor (never inherited by children)."""
+        """Open ``path`` and return its descriptor, which child processes do not inherit."""
         return os.open(path, flags | os.O_CLOEXEC, mode)
 
     if TYPE_CHECKING:
 
         def pwrite(self, fd: int, data: Buffer, position: int, /) -> int:
-            """Write at a position; may write less, as the system call may."""
+            """Write at a position and return the number of bytes written, which may be less than all."""
             return os.pwrite(fd, data, position)
 
     else:
-        # The call itself, without a frame around it: it is in the path of every append.
+        # The call itself, without a Python frame around it, because every append makes it.
         pwrite = staticmethod(os.pwrite)
 
     def ftruncate(self, fd: int, size: int) -> None:
@@ -57,7 +57,7 @@ class FileOps:
         os.fsync(fd)
 
     def fsync_dir(self, path: str) -> None:
-        """Force the names in directory ``path`` to the device."""
+        """Force the names in the directory ``path`` to the device."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -72,18 +72,18 @@ class FileOps:
         os.replace(source, target)
 
     def unlink(self, path: str) -> None:
-        """Remove a file; one that is already gone is no error."""
+        """Remove a file. It is no error if there is none."""
         try:
             os.unlink(path)
         except FileNotFoundError:
             return
 
     def mkdir(self, path: str) -> None:
-        """Make a directory whose parent is there. Its name is safe after :meth:`fsync_dir` of the parent."""
+        """Make a directory whose parent exists. Its name is safe after :meth:`fsync_dir` of the parent."""
         os.mkdir(path)
 
     def rmtree(self, path: str) -> None:
-        """Remove a directory and everything in it, as far as that can be done; nothing tells how far."""
+        """Remove a directory and everything in it, as far as possible; errors are ignored."""
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -91,7 +91,7 @@ OS = FileOps()
 
 
 def write_all(ops: FileOps, fd: int, data: Buffer, position: int) -> None:
-    """Write every byte of ``data`` at ``position``, continuing after short writes."""
+    """Write every byte of ``data`` at ``position``; go on after short writes."""
     written = ops.pwrite(fd, data, position)
     if written == len(data):
         return
@@ -104,7 +104,7 @@ def write_all(ops: FileOps, fd: int, data: Buffer, position: int) -> None:
 
 
 def make_directories(ops: FileOps, path: str) -> None:
-    """Make the directory ``path`` and those above it that are missing, each safe in its parent."""
+    """Make the directory ``path`` and its missing parents, and force each name to the device."""
     missing = []
     while not os.path.exists(path):
         missing.append(path)
@@ -115,11 +115,11 @@ def make_directories(ops: FileOps, path: str) -> None:
 
 
 def write_file_atomically(ops: FileOps, path: str, data: bytes, *, sync_dir: bool = True, sync: bool = True) -> None:
-    """Replace the file at ``path`` by ``data`` so that a crash leaves the old or the new content, never a
-    mixture.
+    """Replace the content of the file at ``path``; a crash leaves the old or the new content and never a mixture.
 
-    Written to ``path + ".tmp"``, synced, renamed; with ``sync_dir`` the directory is synced too. Without ``sync``
-    nothing is: a crash of the process leaves the old or the new content, a power failure possibly an empty file.
+    The data is written to ``path + ".tmp"``, synced and renamed; with ``sync_dir`` the directory is synced, too.
+    Without ``sync`` nothing is synced: a crash of the process leaves the old or the new content, but a power failure
+    may leave an empty file.
     """
     temporary = path + ".tmp"
     fd = ops.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -1,16 +1,15 @@
-"""How many descriptors the log keeps open: a budget, and who has to close when it is spent.
+"""The budget of files and maps that the logs of a broker keep open, and the choice of which to close beyond it.
 
-Segments and index maps are opened on first use and stay open, for the next reader will want them too. With thousands
-of partitions that would end with EMFILE, and a log directory that cannot open a file fails. So whoever opens is
-admitted here, and beyond the budget the ones that have not been used for longest close theirs; they open them again
-when they are wanted. A map counts as a descriptor: Python keeps one for it before 3.13, and the system bounds maps,
-too.
+Segments and index maps are opened on first use and stay open, because the next reader will need them, too. With
+thousands of partitions that would end with EMFILE, and a log directory that cannot open a file goes offline. So each
+holder of a file is admitted here. Beyond the budget, the holders that have been unused for longest close their files;
+they open them again when they need them. A map counts as a descriptor: before 3.13 Python keeps one for it, and the
+system bounds maps, too.
 
-One budget a broker (`resources`). Any thread may admit: every step is one atomic operation of a dictionary, and losing
-a race costs a descriptor too many or too few for a moment.
+Each broker has one budget (`resources`). Any thread may admit: every step is one atomic operation of a dictionary, and
+a lost race costs a descriptor too many or too few for a moment.
 
-A descriptor that is closed here may be in use elsewhere: who uses ``segment.file.fd`` holds the ``SegmentFile``
-meanwhile.
+A descriptor that is closed here may be in use elsewhere. So hold the ``SegmentFile`` while you use ``segment.file.fd``.
 """
 
 from __future__ import annotations
@@ -21,26 +20,26 @@ from collections import OrderedDict
 from typing import Protocol
 
 DEFAULT_SHARE = 0.4
-"""Of the process's limit of open files; connections, checkpoints and everything else have the rest."""
+"""Share of the process's limit of open files. Connections, checkpoints and everything else have the rest."""
 MAX_DEFAULT = 30_000
-"""Linux allows a process 65,530 maps unless told otherwise (vm.max_map_count)."""
+"""Largest default. Linux allows a process 65,530 maps by default (vm.max_map_count)."""
 ROOM = 8
-"""Holders that close when an open fails for want of descriptors."""
+"""How many holders close their files when an open fails because there is no descriptor left."""
 SECOND_CHANCES = 8
-"""Holders in use that are passed over in one search for something to close."""
+"""How many holders in use are passed over in one search for a file to close."""
 
 
 class Holder(Protocol):
-    """What keeps a descriptor or a map open.
+    """Keep a descriptor or a map open.
 
     Attributes:
-        used: set at each use, cleared when it is passed over.
+        used: set at each use, and cleared when the holder is passed over.
     """
 
     used: bool
 
     def close_idle(self) -> None:
-        """Let go of it; the next use opens it again."""
+        """Close the descriptor or the map; the next use opens it again."""
 
 
 class _Entry(weakref.ref[Holder]):
@@ -50,10 +49,12 @@ class _Entry(weakref.ref[Holder]):
 
 
 class OpenFiles:
-    """The holders, longest unused first (second chance: one that was used since it was last looked at is passed over).
+    """Keep the holders in order, the longest unused one first.
+
+    The order is that of the second-chance algorithm: a holder that was used since the last search is passed over.
 
     Attributes:
-        limit: holders that may be open; by default a share of the process's limit.
+        limit: how many holders may be open; by default a share of the process's limit.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -62,11 +63,11 @@ class OpenFiles:
         self._segment_files: set[int] = set()
 
     def __len__(self) -> int:
-        """Holders that may be open."""
+        """Number of holders that may have a file open."""
         return len(self._entries)
 
     def admit(self, holder: Holder) -> None:
-        """``holder`` has opened a descriptor; beyond the limit another closes one."""
+        """Admit ``holder``, which has opened a descriptor; beyond the limit another holder closes one."""
         holder.used = True
         entries = self._entries
         entry = _Entry(holder, self._gone)
@@ -99,7 +100,7 @@ class OpenFiles:
                 holder.close_idle()
 
     def make_room(self) -> bool:
-        """Have some holders close, used or not, for the process has no descriptor left; whether there were any."""
+        """Let some holders close, used or not, because the process has no descriptor left; return whether any did."""
         closed = False
         for _ in range(ROOM):
             try:
@@ -112,23 +113,23 @@ class OpenFiles:
                 closed = True
         return closed
 
-    # -- segment files, those included that only responses on their way hold
+    # -- segment files, including those that only responses in flight hold
 
     def opened(self, fd: int) -> None:
-        """A segment's file was opened."""
+        """Count a segment's file that was opened."""
         self._segment_files.add(fd)
 
     def closed(self, fd: int) -> None:
-        """It is about to be closed."""
+        """Stop counting a segment's file, which is about to be closed."""
         self._segment_files.discard(fd)
 
     @property
     def crowded(self) -> bool:
-        """Whether responses on their way hold so many files that reading more should wait."""
+        """Whether responses in flight hold so many files that further reads should wait."""
         return len(self._segment_files) > self.limit + self.limit // 4
 
 
 def default_limit() -> int:
-    """A share of the limit of open files that is in force now."""
+    """Return the log's share of the limit of open files that is in force now."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return MAX_DEFAULT if soft == resource.RLIM_INFINITY else max(16, min(int(soft * DEFAULT_SHARE), MAX_DEFAULT))

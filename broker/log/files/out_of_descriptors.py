@@ -1,7 +1,7 @@
-"""Files that are opened when the process has no descriptor left: the log closes some of its own, and tries again.
+"""Opening files when the process has no descriptor left: the log closes some of its own files and tries again.
 
-Connections leave a reserve to the log, but what the log keeps open may fill it. What it opens for a moment, to write an
-index or to force a directory to the device, must not fail for that.
+Connections leave a reserve of descriptors to the log, but the files that the log keeps open may use it up. A file that
+is opened for a moment, to write an index or to force a directory to the device, must not fail because of that.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from broker.log.files.file_ops import FileOps
 from broker.log.files.open_files import OpenFiles
 
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
-"""Errors of an open that say nothing about the disk."""
+"""Errors of an open that do not mean that the disk failed."""
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
 class RoomMakingOps(FileOps):
-    """``ops``, whose opens make room in ``open_files`` when there is no descriptor left."""
+    """Pass every call on to ``ops``; close files of ``open_files`` when an open finds no descriptor left."""
 
     __slots__ = ("_open_files", "_ops", "fsync", "ftruncate", "mkdir", "pwrite", "rename", "rmtree", "unlink")
 
     def __init__(self, ops: FileOps, open_files: OpenFiles) -> None:
         self._ops = ops
         self._open_files = open_files
-        # The calls themselves, without a frame around them.
+        # The calls themselves, without a Python frame around them.
         for name in ("fsync", "ftruncate", "mkdir", "pwrite", "rename", "rmtree", "unlink"):
             setattr(self, name, getattr(ops, name))
 

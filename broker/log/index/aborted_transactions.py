@@ -1,4 +1,4 @@
-"""The aborted transactions of one segment: its transaction index, and whether there is one at all."""
+"""The aborted transactions of one segment: its transaction index, and whether it has one at all."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from kafkalog.storage.transaction_entries import AbortedTransaction
 
 
 class AbortedTransactions:
-    """See the module. Added to on the loop's thread; collected on any.
+    """Add and find the aborted transactions of one segment.
+
+    Call `add` on the event loop's thread, and `collect` on any.
 
     Attributes:
-        changes: changes before and after each addition.
+        changes: a number that changes before and after each addition.
     """
 
     __slots__ = ("_files", "_none_at", "_ops", "changes")
@@ -24,16 +26,16 @@ class AbortedTransactions:
         self._files = files
         self._ops = ops
         self.changes = 0
-        # They were looked for and not found at this number of changes.
+        # The value of ``changes`` at which no index file was found.
         self._none_at = -1
 
     @property
     def index(self) -> TransactionIndex:
-        """The index file, which few segments have."""
+        """The transaction index; few segments have the file."""
         return TransactionIndex(self._files.path(names.TXN_INDEX), self._files.base_offset, self._ops)
 
     def collect(self, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
-        """What `TransactionIndex.collect` answers, without looking for a file again where there was none.
+        """Call `TransactionIndex.collect`, but do not look again for a file that was missing.
 
         A reader of committed records asks every segment from its own to the last.
         """
@@ -47,8 +49,8 @@ class AbortedTransactions:
         return found
 
     def add(self, transaction: AbortedTransaction) -> bool:
-        """`TransactionIndex.append` to the index."""
-        # Counted before and after: a reader on another thread may look at any moment.
+        """Call `TransactionIndex.append`."""
+        # Counted before and after, because a reader on another thread may look at any moment.
         self.changes += 1
         try:
             return self.index.append(transaction)

@@ -1,17 +1,17 @@
-"""A sparse index file of fixed-size entries, sorted by construction: what the offset and the time index share.
+"""A sparse index file of sorted entries of one size: what the offset index and the time index have in common.
 
-While its segment is active, an index file is preallocated to ``segment.index.bytes`` (rounded down to whole entries)
-and its tail reads as zeros; when the segment is rolled or closed it is trimmed to the entries it has. It is a cache of
-what the log says: after an unclean stop the indexes of every segment past the recovery point are rebuilt from the log.
+While its segment is active, an index file is preallocated to ``segment.index.bytes`` (rounded down to whole entries),
+and its tail reads as zeros. When the segment is rolled or closed, the file is trimmed to its entries. An index is a
+cache of the log: after an unclean stop the indexes of every segment past the recovery point are rebuilt from the log.
 
-Entries are gathered in memory and written in blocks, and always before the segment is flushed, rolled or closed. They
-are written with ``pwrite``, never through a memory map: on a full disk a store into a hole of a mapped file kills the
-process with SIGBUS, a ``pwrite`` raises ENOSPC. Look-ups map the written part read-only, on first use, and the map may
-be dropped at any time (`open_files`).
+Entries gather in memory and are written in blocks, and always before the segment is flushed, rolled or closed. They
+are written with ``pwrite`` and never through a memory map: on a full disk, a store into a hole of a mapped file kills
+the process with SIGBUS, while a ``pwrite`` raises ENOSPC. Look-ups map the written part read-only on first use, and the
+map may be dropped at any time (`open_files`).
 
-Everything runs on the loop's thread but :meth:`IndexFile.sync`, which a worker may call beside it: it writes what is in
-memory to where it belongs and changes nothing here. A lock keeps the file from being cut between the look at what is
-in memory and the write: that would put back entries that were cut off.
+Everything runs on the event loop's thread, except that a worker may call :meth:`IndexFile.sync` at the same time: it
+writes the entries that are in memory to their place in the file and changes no attribute that describes them. A lock
+prevents that the file is cut between that read of the entries and the write, which would bring back removed entries.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from broker.log.files.file_ops import NO_SPACE, write_all
 from broker.log.resources import LogResources
 from broker.system import page_cache
 
-# Entries are written to the file when this many bytes of them have gathered.
+# Entries are written to the file when so many bytes of them have gathered.
 BLOCK_BYTES = 4096
 
 RESIDENT_SECONDS = 1.0
-"""For so long an index that was in memory is taken to be there still."""
+"""How long an index that was in memory is assumed to be in memory still."""
 _MMAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 
 class NoSpaceError(OSError):
-    """There was no room for what was to be written, and nothing is unknown for it."""
+    """There is no room on the disk for index entries. They are kept in memory, and nothing is lost."""
 
 
 class CorruptIndexError(Exception):
-    """An index file that cannot be what we wrote; it is rebuilt from the log."""
+    """An index file is damaged. It is rebuilt from the log."""
 
 
 class IndexFile:
-    """Entries of ``ENTRY_SIZE`` bytes: the written ones in the file, the newest ones in memory.
+    """Hold entries of ``ENTRY_SIZE`` bytes: the written ones in the file, the newest ones in memory.
 
     Args:
-        path: the file; made by :meth:`create`, or present and taken over by :meth:`load`.
-        base_offset: the segment's.
-        max_bytes: what the file is preallocated to, ``segment.index.bytes``.
-        resources: those of the broker: its files, its clock, and the budget that maps of it count towards.
+        path: the file, which :meth:`create` makes or :meth:`load` reads.
+        base_offset: the base offset of the segment.
+        max_bytes: the size to which the file is preallocated, ``segment.index.bytes``.
+        resources: of the broker: file operations, a clock, and the budget to which maps of the file count.
     """
 
     ENTRY_SIZE = 0
@@ -73,7 +73,8 @@ class IndexFile:
         resources = resources or LogResources()
         self._resources = resources
         self._ops = resources.ops
-        # Bytes of entries in the file, and the entries after them. The pair is replaced as one; the bytearray grows.
+        # The number of bytes of entries in the file, and the entries after them. The pair is replaced as one; the
+        # bytearray grows.
         self._tail = (0, bytearray())
         self._map: Any = None
         self.used = False
@@ -83,17 +84,17 @@ class IndexFile:
 
     @property
     def entries(self) -> int:
-        """How many entries there are, written or not."""
+        """Number of entries, written or not."""
         written, pending = self._tail
         return (written + len(pending)) // self.ENTRY_SIZE
 
     @property
     def written(self) -> int:
-        """Bytes of entries in the file; the others are in memory."""
+        """Bytes of entries in the file; the other entries are in memory."""
         return self._tail[0]
 
     def relocate(self, path: str) -> None:
-        """A copy of the file, with what was written to it, is at ``path``; that is the file from now on."""
+        """Use the copy of the file at ``path``, which has all entries written so far, from now on."""
         self.path = path
         self._map = None
         self._unsynced = True
@@ -115,7 +116,7 @@ class IndexFile:
         """Take over the entries of a trimmed file.
 
         Raises:
-            CorruptIndexError: the size is not whole entries, or the last entry cannot be one.
+            CorruptIndexError: the size is no multiple of an entry's, or the last entry is not valid.
             FileNotFoundError: there is no file.
         """
         size = os.stat(self.path).st_size
@@ -129,16 +130,16 @@ class IndexFile:
         raise TypeError("an index checks its entries")
 
     def resize_to_max(self) -> None:
-        """Preallocate again, when a trimmed file's segment becomes active."""
+        """Preallocate a trimmed file again, because its segment becomes active."""
         self._set_size(self.max_entries * self.ENTRY_SIZE)
 
     def trim(self) -> None:
-        """Write what is in memory and cut the file to its entries.
+        """Write the entries that are in memory and cut the file to its entries.
 
-        Where the disk is full, entries stay in memory: look-ups find them there, and :meth:`sync` asks for room again.
+        If the disk is full, the entries stay in memory: look-ups find them there, and :meth:`sync` tries again.
 
         Raises:
-            OSError: that failed for another reason.
+            OSError: writing or cutting failed for another reason.
         """
         try:
             self.write_pending()
@@ -159,15 +160,15 @@ class IndexFile:
     # -- entries -----------------------------------------------------------------------------------------------------
 
     def _spill(self) -> None:
-        """A block has gathered: write it, or keep it in memory when the disk is full; a flush will say so."""
+        """Write a full block, or keep it in memory if the disk is full; the next flush reports that."""
         with suppress(OSError):
             self.write_pending()
 
     def write_pending(self) -> None:
-        """Write gathered entries to the file.
+        """Write the entries that are in memory to the file.
 
         Raises:
-            OSError: they could not be written, and are kept.
+            OSError: they could not be written; they stay in memory.
         """
         written, pending = self._tail
         if pending:
@@ -176,11 +177,11 @@ class IndexFile:
             self._tail = (written + len(pending), bytearray())
 
     def sync(self) -> None:
-        """Have every entry in the file and the file on the device. May run on a worker's thread.
+        """Write every entry to the file and force the file to the device. May run on a worker's thread.
 
         Raises:
-            NoSpaceError: there is no room for the entries; they are kept, and a later call may succeed.
-            OSError: that could not be done.
+            NoSpaceError: there is no room for the entries; they stay in memory, and a later call may succeed.
+            OSError: the file could not be written or forced.
         """
         if not (self._tail[1] or self._unsynced):
             return
@@ -213,17 +214,17 @@ class IndexFile:
             os.close(fd)
 
     def truncate_entries(self, count: int) -> None:
-        """Keep the first ``count`` entries; the file is preallocated afterwards, its tail zeros."""
+        """Keep the first ``count`` entries. Afterwards the file is preallocated, and its tail reads as zeros."""
         keep = count * self.ENTRY_SIZE
         written, pending = self._tail
         with self._cutting:
             self._tail = (min(written, keep), pending[: max(keep - written, 0)])
-            # Cut, then preallocate: the old entries must not come back as the new tail.
+            # Cut the file before it is preallocated: the old entries must not come back in its tail.
             self._set_size(self._tail[0])
         self.resize_to_max()
 
     def _view(self) -> tuple[Any, int, bytearray]:
-        """``(map of the file, bytes of entries in it, entries in memory)``."""
+        """Return ``(map of the file, bytes of entries in the file, entries in memory)``."""
         written, pending = self._tail
         view = self._map
         if written and (view is None or len(view) < written):
@@ -240,7 +241,7 @@ class IndexFile:
         return view, written, pending
 
     def resident(self) -> bool:
-        """Whether a look-up finds every page it may touch in memory."""
+        """Return whether every page that a look-up may touch is in memory."""
         now = self._resources.seconds()
         if now < self._resident_until:
             return True
@@ -251,5 +252,5 @@ class IndexFile:
         return True
 
     def close_idle(self) -> None:
-        """Let go of the map; the next look-up maps the file again."""
+        """Drop the map; the next look-up maps the file again."""
         self._map = None

@@ -1,4 +1,4 @@
-"""The offset index of a segment, as a file: `kafkalog.storage.index_entries` has its format."""
+"""The offset index of a segment, ``.index``; `kafkalog.storage.index_entries` describes the format."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET, OFFSET_ENTRY, RE
 
 
 class OffsetIndex(IndexFile):
-    """Offset index of one segment. Entries are in the order of their offsets."""
+    """Look up positions by offset in one segment. Entries are in the order of their offsets."""
 
     ENTRY_SIZE = OFFSET_ENTRY.size
 
     __slots__ = ()
 
     def _check_loaded(self) -> None:
-        """Raises CorruptIndexError for a last entry that no trimmed index can end with."""
+        """Raise CorruptIndexError for a last entry that no trimmed index can end with."""
         count = self.entries
         if count == 0:
             return
         relative, position = self._entry(count - 1)
-        # An untrimmed file ends in zeros, and so does one whose last block was lost; the first batch has no entry.
+        # A file that was not trimmed ends with zeros, and so does one whose last block was lost. No entry is all zeros,
+        # because the first batch has none.
         if relative <= 0 or position <= 0:
             raise CorruptIndexError(f"{self.path}: last of {count} entries is ({relative}, {position})")
 
@@ -27,7 +28,7 @@ class OffsetIndex(IndexFile):
         """Add an entry: the batch at ``position`` ends with ``offset``.
 
         Raises:
-            CorruptIndexError: ``offset`` does not lie within the segment's range.
+            CorruptIndexError: ``offset`` lies outside of the segment's range.
         """
         relative = offset - self.base_offset
         if not 0 <= relative <= MAX_RELATIVE_OFFSET:
@@ -38,9 +39,7 @@ class OffsetIndex(IndexFile):
             self._spill()
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """``(offset, position)`` of the last entry at or before ``offset``; ``(base offset, 0)`` when there
-        is none.
-        """
+        """Return ``(offset, position)`` of the last entry at or before ``offset``; ``(base offset, 0)`` if none is."""
         view, written, pending = self._view()
         target = offset - self.base_offset
         if pending and RELATIVE_OFFSET.unpack_from(pending, 0)[0] <= target:
@@ -54,7 +53,7 @@ class OffsetIndex(IndexFile):
         return self.base_offset + relative, position
 
     def lookup_position_after(self, position: int) -> int | None:
-        """Offset of the first entry whose batch begins at or after ``position``, or None past the last entry."""
+        """Return the offset of the first entry whose batch begins at or after ``position``; None if none does."""
         low, high = 0, self.entries
         while low < high:
             middle = (low + high) // 2
@@ -65,7 +64,7 @@ class OffsetIndex(IndexFile):
         return self.base_offset + self._entry(low)[0] if low < self.entries else None
 
     def last(self) -> tuple[int, int]:
-        """``(offset, position)`` of the last entry, or ``(base offset, 0)``."""
+        """Return ``(offset, position)`` of the last entry, or ``(base offset, 0)`` if there is none."""
         count = self.entries
         if count == 0:
             return self.base_offset, 0
@@ -73,7 +72,7 @@ class OffsetIndex(IndexFile):
         return self.base_offset + relative, position
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries at or after ``offset``."""
+        """Remove the entries at or after ``offset``."""
         low, high = 0, self.entries
         target = offset - self.base_offset
         while low < high:
@@ -85,7 +84,7 @@ class OffsetIndex(IndexFile):
         self.truncate_entries(low)
 
     def items(self) -> list[tuple[int, int]]:
-        """Every ``(offset, position)``, in order."""
+        """Return every ``(offset, position)``, in order."""
         base = self.base_offset
         return [(base + relative, position) for relative, position in map(self._entry, range(self.entries))]
 
@@ -99,8 +98,8 @@ class OffsetIndex(IndexFile):
 
 
 def _floor(entries: bytearray, size: int, target: int) -> int:
-    """Byte position of the last entry in ``entries[:size]`` whose relative offset is at most ``target``, or
-    -1.
+    """Return the byte position of the last entry in ``entries[:size]`` with a relative offset up to ``target``, or a
+    negative number.
     """
     low, high = 0, size // 8
     unpack = RELATIVE_OFFSET.unpack_from

@@ -1,4 +1,4 @@
-"""The time index of a segment, as a file: `kafkalog.storage.index_entries` has its format."""
+"""The time index of a segment, ``.timeindex``; `kafkalog.storage.index_entries` describes the format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NO_TIMESTAMP = -1
 
 
 class TimeIndex(IndexFile):
-    """Time index of one segment. Entries are in the order of their timestamps."""
+    """Look up offsets by timestamp in one segment. Entries are in the order of their timestamps."""
 
     ENTRY_SIZE = TIME_ENTRY.size
 
@@ -24,7 +24,7 @@ class TimeIndex(IndexFile):
         resources: LogResources | None = None,
     ) -> None:
         super().__init__(path, base_offset, max_bytes, resources)
-        # The last entry: an append compares with it, and must not fail for a map that the system refuses.
+        # The last entry. An append compares with it, and must not fail because the system refuses to map the file.
         self._last: tuple[int, int] | None = None
 
     def create(self) -> None:
@@ -40,26 +40,26 @@ class TimeIndex(IndexFile):
         super().truncate_entries(count)
 
     def _check_loaded(self) -> None:
-        """Raises CorruptIndexError for a last entry that no trimmed index can end with."""
+        """Raise CorruptIndexError for a last entry that no trimmed index can end with."""
         count = self.entries
         if count == 0:
             return
         timestamp, relative = self._entry(count - 1)
         first, _ = self._entry(0)
-        # Zeros alone are an entry that was lost; should it have been one of 1970, it is found again in the log.
+        # An entry of zeros was lost. If it was a true entry of 1970, rebuilding finds it again in the log.
         if timestamp < first or relative < 0 or (count > 1 and timestamp == first) or (timestamp, relative) == (0, 0):
             raise CorruptIndexError(f"{self.path}: last of {count} entries is ({timestamp}, {relative})")
 
     @property
     def is_full(self) -> bool:
-        """Whether only the slot kept for the closing entry is left."""
+        """Whether only the slot for the closing entry is left."""
         return self.entries >= self.max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if ``timestamp`` is later than the last one.
 
         Raises:
-            CorruptIndexError: ``offset`` does not lie within the segment's range.
+            CorruptIndexError: ``offset`` lies outside of the segment's range.
         """
         if timestamp <= self.last()[0]:
             return
@@ -73,8 +73,9 @@ class TimeIndex(IndexFile):
             self._spill()
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
-        """``(timestamp, offset)`` of the last entry at or before ``timestamp``, or ``(NO_TIMESTAMP, base
-        offset)``.
+        """Return ``(timestamp, offset)`` of the last entry at or before ``timestamp``.
+
+        Return ``(NO_TIMESTAMP, base offset)`` if there is none.
         """
         low, high = 0, self.entries
         while low < high:
@@ -89,7 +90,7 @@ class TimeIndex(IndexFile):
         return found, self.base_offset + relative
 
     def last(self) -> tuple[int, int]:
-        """``(timestamp, offset)`` of the last entry, or ``(NO_TIMESTAMP, base offset)``."""
+        """Return ``(timestamp, offset)`` of the last entry, or ``(NO_TIMESTAMP, base offset)`` if there is none."""
         last = self._last
         if last is None:
             last = NO_TIMESTAMP, self.base_offset
@@ -100,7 +101,7 @@ class TimeIndex(IndexFile):
         return last
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries that vouch for ``offset`` or later ones."""
+        """Remove the entries for ``offset`` and later ones."""
         low, high = 0, self.entries
         target = offset - self.base_offset
         while low < high:
@@ -112,7 +113,7 @@ class TimeIndex(IndexFile):
         self.truncate_entries(low)
 
     def items(self) -> list[tuple[int, int]]:
-        """Every ``(timestamp, offset)``, in order."""
+        """Return every ``(timestamp, offset)``, in order."""
         base = self.base_offset
         return [(timestamp, base + relative) for timestamp, relative in map(self._entry, range(self.entries))]
 

@@ -1,4 +1,4 @@
-"""The transaction index of a segment, as a file: `kafkalog.storage.transaction_entries` has its format."""
+"""The transaction index of a segment, ``.txnindex``; `kafkalog.storage.transaction_entries` describes the format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkalog.storage.transaction_entries import (
 
 
 class TransactionIndex:
-    """The rows of one segment's file. Rows are few, so they are read and written whole."""
+    """Read and write the rows of one segment's file. Rows are few, so all of them are read at once."""
 
     __slots__ = ("_ops", "base_offset", "path")
 
@@ -26,10 +26,10 @@ class TransactionIndex:
         self._ops = ops
 
     def append(self, transaction: AbortedTransaction) -> bool:
-        """Add a row at the end; whether it is the first, so that the file may be new.
+        """Add a row at the end; return whether it is the first one, so that the file may be new.
 
         Raises:
-            CorruptIndexError: its last offset does not follow the last row's.
+            CorruptIndexError: its last offset does not come after the last row's.
         """
         rows = self.items()
         if rows and rows[-1].last_offset >= transaction.last_offset:
@@ -42,10 +42,10 @@ class TransactionIndex:
         return not rows
 
     def items(self) -> list[AbortedTransaction]:
-        """Every row, in order; empty when there is no file.
+        """Return every row, in order; none when there is no file.
 
         Raises:
-            CorruptIndexError: a row of an unknown version, or one that ends before the segment begins.
+            CorruptIndexError: a row has an unknown version, or ends before the segment begins.
         """
         try:
             with open(self.path, "rb") as file:
@@ -58,7 +58,7 @@ class TransactionIndex:
             raise CorruptIndexError(f"{self.path}: {error}") from error
 
     def collect(self, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
-        """Rows that touch offsets [start, end), and whether later segments need not be asked."""
+        """Return the rows that touch offsets [start, end), and whether later segments need not be searched."""
         found = []
         for row in self.items():
             if row.last_offset >= start and row.first_offset < end:
@@ -68,14 +68,14 @@ class TransactionIndex:
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the rows of transactions that ended at or after ``offset``."""
+        """Remove the rows of transactions that ended at or after ``offset``."""
         rows = self.items()
         keep = sum(row.last_offset < offset for row in rows)
         if keep < len(rows):
             self._set_size(keep * ENTRY_SIZE)
 
     def reset(self) -> None:
-        """Drop every row: the start of a rebuild."""
+        """Remove every row, to begin a rebuild."""
         if os.path.exists(self.path):
             self._set_size(0)
 

@@ -1,4 +1,4 @@
-"""The transaction marker in a control batch of the log, if it is one."""
+"""Transaction markers in control batches of the log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkalog.records.errors import InvalidRecordError
 
 
 class Marker(NamedTuple):
-    """What ends a producer's transaction."""
+    """Describe the marker that ends a producer's transaction."""
 
     aborted: bool
     coordinator_epoch: int
@@ -18,7 +18,7 @@ class Marker(NamedTuple):
 
 
 def parse_marker(batch: memoryview) -> Marker | None:
-    """The marker in a control batch, or None for a control record of another type.
+    """Return the marker in a control batch, or None for a control record of another type.
 
     Raises:
         InvalidRecordError: the batch holds no control record, or one too short.

@@ -11,7 +11,7 @@ SEQUENCE_MASK = (1 << 31) - 1
 
 
 class BatchMetadata(NamedTuple):
-    """One appended batch of a producer."""
+    """Describe one appended batch of a producer."""
 
     last_sequence: int
     last_offset: int
@@ -30,7 +30,7 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerEntry:
-    """State of one producer id."""
+    """Hold the state of one producer id."""
 
     __slots__ = (
         "batches",
@@ -61,14 +61,14 @@ class ProducerEntry:
         self.last_timestamp = timestamp
 
     def set_epoch(self, epoch: int) -> None:
-        """Take over an epoch; batches of another are forgotten."""
+        """Take over an epoch; forget the batches of another one."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
             self.next_sequence = 0
 
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The remembered batch with exactly this sequence range, if there is one."""
+        """Return the remembered batch with exactly this sequence range, or None."""
         if epoch == self.epoch:
             for batch in self.batches:
                 if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:

@@ -1,4 +1,4 @@
-"""Reading and writing the files of producer snapshots (`kafkalog.storage.snapshots` has their format)."""
+"""Reading and writing producer snapshots, ``.snapshot``; `kafkalog.storage.snapshots` describes the format."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kafkalog.storage.snapshots import SnapshotEntry, decode, encode
 
 
 def read(path: str) -> list[SnapshotEntry]:
-    """Rows of the snapshot file at ``path``.
+    """Read the rows of the snapshot file at ``path``.
 
     Raises:
-        CorruptSnapshotError: it does not read as one.
+        CorruptSnapshotError: it is no valid snapshot.
         OSError: it cannot be read.
     """
     with open(path, "rb") as file:
@@ -21,10 +21,10 @@ def read(path: str) -> list[SnapshotEntry]:
 
 
 def write(path: str, entries: Iterable[SnapshotEntry], *, sync: bool, ops: FileOps = OS) -> None:
-    """Write a snapshot file; with ``sync`` force it to the device. A torn one is found by its CRC.
+    """Write a snapshot file; with ``sync`` force it to the device. Its CRC reveals a torn file.
 
     Raises:
-        OSError: it could not be written, and is removed, for on a full disk its blocks are wanted.
+        OSError: it could not be written. It is removed, because a full disk needs its blocks.
     """
     fd = ops.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:

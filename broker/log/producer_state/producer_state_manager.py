@@ -1,20 +1,20 @@
-"""What a partition remembers of its idempotent and transactional producers.
+"""The idempotent and transactional producers of a partition.
 
-Per producer id: its epoch, the last five batches (sequence range and offsets), and the first offset of the
-transaction it has open. From that follow, when a batch arrives (KIP-98):
+For each producer id the state has its epoch, its last five batches (sequence range and offsets), and the first offset
+of its open transaction. This decides what happens to a batch that arrives (KIP-98):
 
-* an older epoch than the last seen: INVALID_PRODUCER_EPOCH, the producer was fenced;
-* the sequence range of one of the last five batches: a duplicate, answered with the first append's offsets;
-* a new epoch: must begin at sequence 0, unless nothing is known of the producer;
-* the same epoch: must begin right after the last sequence (which wraps from 2^31 - 1 to 0), else
-  OUT_OF_ORDER_SEQUENCE_NUMBER. A producer never seen may begin anywhere: its state may have expired.
+* An epoch older than the last one: INVALID_PRODUCER_EPOCH, because the producer was fenced.
+* The sequence range of one of the last five batches: a duplicate, answered with the offsets of the first append.
+* A new epoch: the batch must begin at sequence 0, unless nothing is known of the producer.
+* The same epoch: the batch must begin right after the last sequence (which wraps from 2^31 - 1 to 0), else
+  OUT_OF_ORDER_SEQUENCE_NUMBER. An unknown producer may begin anywhere, because its state may have expired.
 
-Replicas check nothing of sequences: they take what the leader took. The state is a function of the log;
-snapshots (`producer_snapshots`) only shorten its rebuilding. It keeps the last batch of each producer alone,
-so right after a restart a duplicate of an older one is out of order, as in Apache Kafka.
+Followers do not check sequences: they append what the leader appended. The state is a function of the log; snapshots
+(`producer_snapshots`) only shorten the time to rebuild it. A snapshot has only the last batch of each producer. So a
+duplicate of an older batch is out of order right after a restart, as in Apache Kafka.
 
-The first unstable offset (the first offset of the oldest transaction that is open, or decided but not yet
-below the high watermark) is what bounds the last stable offset.
+The first unstable offset bounds the last stable offset. It is the first offset of the oldest transaction that is open,
+or that is decided but whose marker is not yet below the high watermark.
 """
 
 from __future__ import annotations
@@ -41,12 +41,17 @@ logger = logging.getLogger(__name__)
 
 
 class ProducerStateManager:
-    """Producers of one partition, and its snapshot files.
+    """Track the producers of one partition, and its snapshot files.
 
     Args:
-        directory: of the partition.
-        expiration_ms: ``producer.id.expiration.ms``; a producer silent for so long is forgotten.
-        snapshots: offsets of the snapshot files present.
+        directory: the partition's directory.
+        expiration_ms: ``producer.id.expiration.ms``; a producer that is silent for so long is forgotten.
+        snapshots: offsets of the snapshot files that exist.
+
+    Attributes:
+        producers: the state of each producer id.
+        ongoing: the producer id of each open transaction, by the transaction's first offset.
+        end_offset: the offset up to which the state covers the log.
     """
 
     __slots__ = (
@@ -60,8 +65,8 @@ class ProducerStateManager:
         self._ops = ops
         self.expiration_ms = expiration_ms
         self.producers: dict[int, ProducerEntry] = {}
-        # Open transactions by first offset: producer id. Decided ones not yet below the high watermark: last offset.
         self.ongoing: dict[int, int] = {}
+        # Decided transactions whose marker is not yet below the high watermark: first offset to the marker's offset.
         self._unreplicated: dict[int, int] = {}
         self._snapshots = sorted(snapshots)
         self._unsynced: list[str] = []
@@ -82,7 +87,7 @@ class ProducerStateManager:
         """Check a client's batch before it is appended.
 
         Returns:
-            The earlier append when this batch is a duplicate, None when it may be appended.
+            The earlier append if this batch is a duplicate; None if it may be appended.
 
         Raises:
             InvalidProducerEpochError: the producer was fenced by a newer epoch.
@@ -117,7 +122,7 @@ class ProducerStateManager:
         return None
 
     def check_fenced(self, producer_id: int, epoch: int) -> None:
-        """Check what a coordinator appends for a producer: its sequence is the coordinator's affair.
+        """Check a batch that a coordinator appends for a producer; its sequence numbers are not checked.
 
         Raises:
             InvalidProducerEpochError: the producer was fenced by a newer epoch.
@@ -147,7 +152,7 @@ class ProducerStateManager:
         timestamp: int,
         transactional: bool = False,
     ) -> None:
-        """Remember a data batch that was appended."""
+        """Take over a data batch that was appended."""
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry()
@@ -157,7 +162,7 @@ class ProducerStateManager:
             self.ongoing[first_offset] = producer_id
 
     def note_epoch(self, producer_id: int, epoch: int, timestamp: int) -> None:
-        """Remember a producer's epoch, of which nothing else is left in the log."""
+        """Take over the epoch of a producer of which nothing else is left in the log."""
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry()
@@ -169,7 +174,7 @@ class ProducerStateManager:
 
         Raises:
             InvalidProducerEpochError: the producer was fenced by a newer epoch.
-            TransactionCoordinatorFencedError: an older coordinator than the last that wrote a marker.
+            TransactionCoordinatorFencedError: a newer coordinator has already written a marker.
         """
         entry = self.producers.get(producer_id)
         if entry is None:
@@ -191,8 +196,9 @@ class ProducerStateManager:
         *,
         aborted: bool,
     ) -> AbortedTransaction | None:
-        """Remember a transaction marker that was appended at ``offset``; the row to index if it aborts
-        something.
+        """Take over a transaction marker that was appended at ``offset``.
+
+        Return the row for the transaction index if the marker aborts an open transaction, else None.
         """
         entry = self.producers.get(producer_id)
         if entry is None:
@@ -214,23 +220,23 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the oldest transaction that is open or not yet decided below the high watermark."""
+        """First offset of the oldest transaction that is open, or whose marker is not below the high watermark."""
         if not self.ongoing and not self._unreplicated:
             return None
         return min((*self.ongoing, *self._unreplicated))
 
     def on_high_watermark(self, offset: int) -> None:
-        """Transactions whose marker lies below the high watermark are stable."""
+        """Forget decided transactions whose marker lies below the high watermark ``offset``: they are stable."""
         if self._unreplicated:
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= offset}
 
     def on_log_start_offset(self, offset: int) -> None:
-        """Records before ``offset`` are gone."""
+        """Note that the records before ``offset`` are gone."""
         self.on_high_watermark(offset)
         self.end_offset = max(self.end_offset, offset)
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forget producers silent for the expiration time, unless in a transaction. Returns how many."""
+        """Forget producers that were silent for the expiration time and have no open transaction; return how many."""
         gone = [
             producer_id
             for producer_id, entry in self.producers.items()
@@ -244,11 +250,11 @@ class ProducerStateManager:
 
     @property
     def snapshot_offsets(self) -> Sequence[int]:
-        """Offsets of the snapshot files, ascending."""
+        """Offsets of the snapshot files, in ascending order."""
         return self._snapshots
 
     def take_snapshot(self, *, sync: bool) -> None:
-        """Write ``<end offset>.snapshot``, unless the newest one is as new."""
+        """Write ``<end offset>.snapshot``, unless a snapshot of that offset or a later one was written before."""
         offset = self.end_offset
         if offset <= self._snapshot_offset:
             return
@@ -261,7 +267,7 @@ class ProducerStateManager:
             insort(self._snapshots, offset)
 
     def sync_snapshots(self) -> None:
-        """Force the snapshots written without ``sync`` to the device. May run on a worker's thread."""
+        """Force the snapshots that were written without ``sync`` to the device. May run on a worker's thread."""
         while self._unsynced:
             path = self._unsynced.pop(0)
             try:
@@ -277,7 +283,7 @@ class ProducerStateManager:
                 os.close(fd)
 
     def rows(self) -> list[SnapshotEntry]:
-        """The state as rows of a snapshot."""
+        """Return the state as rows of a snapshot."""
         rows = []
         for producer_id, entry in self.producers.items():
             last = entry.batches[-1] if entry.batches else BatchMetadata(NO_SEQUENCE, -1, 0, -1)
@@ -290,11 +296,10 @@ class ProducerStateManager:
         return rows
 
     def reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Start from the newest good snapshot at or before ``log_end_offset``.
+        """Load the newest valid snapshot at or before ``log_end_offset``.
 
-        Afterwards ``end_offset`` says up to where the state is known; the caller replays the batches from
-        there. Snapshots past the log's end or not past its start are removed, and so are those that do not
-        read well.
+        Afterwards the state covers the log up to ``end_offset``, and the caller replays the batches from there.
+        Snapshots past the end of the log, at or before its start, and damaged ones are removed.
         """
         for offset in [o for o in self._snapshots if o > log_end_offset or o <= log_start_offset]:
             self.remove_snapshot(offset)
@@ -317,7 +322,7 @@ class ProducerStateManager:
         self._snapshot_offset = self.end_offset = log_start_offset
 
     def start_at(self, offset: int) -> None:
-        """Forget everything, snapshots too: the log begins anew at ``offset``."""
+        """Forget everything and remove the snapshots, because the log begins anew at ``offset``."""
         self._clear()
         for snapshot in list(self._snapshots):
             self.remove_snapshot(snapshot)
@@ -330,7 +335,7 @@ class ProducerStateManager:
         self._ops.unlink(self._path(offset))
 
     def detach_snapshot(self, offset: int) -> str | None:
-        """Rename a snapshot file for later removal; its new path, or None if there was none."""
+        """Rename a snapshot file for later removal; return its new path, or None if there was none."""
         if offset not in self._snapshots:
             return None
         self._snapshots.remove(offset)
@@ -342,7 +347,7 @@ class ProducerStateManager:
         return path + names.DELETED
 
     def remove_stray_snapshots(self, base_offsets: Iterable[int]) -> None:
-        """Remove snapshots that begin no segment, but for the newest one past the last segment's base offset."""
+        """Remove snapshots at offsets where no segment begins, except the newest one past the last base offset."""
         bases = set(base_offsets)
         last_base = max(bases, default=-1)
         strays = [offset for offset in self._snapshots if offset not in bases]
@@ -351,8 +356,9 @@ class ProducerStateManager:
                 self.remove_snapshot(offset)
 
     def relocate(self, directory: str) -> None:
-        """Copies of all snapshots are in ``directory``, on the device where the originals are, and those are the
-        snapshots from now on.
+        """Use the copies of all snapshots in ``directory`` from now on.
+
+        A copy is on the device if its original is.
         """
         self._directory = directory
         self._unsynced = [os.path.join(directory, os.path.basename(path)) for path in self._unsynced]

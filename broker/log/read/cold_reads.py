@@ -1,7 +1,7 @@
-"""What a worker has to read in before a look-up in a segment gets by without the disk.
+"""What a worker must read from the disk before the event loop can search a segment without waiting for it.
 
-Asking does not wait for the disk, and answers one step: an index file, then the part of the log that the index leads
-to. So ask, let a worker do what is answered, and ask again, until the answer is None.
+Each function returns one step without waiting for the disk: first an index file, then the part of the log to which the
+index leads. Let a worker do the step, and call the function again until it returns None.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from kafkalog.records.errors import CorruptRecordError
 from kafkalog.storage import names
 
 LOOK_UP_BYTES = 32 << 10
-"""Read in around a header that is not in memory, if no more is wanted."""
+"""Bytes to read at a header that is not in memory, unless the reader wants more."""
 SEARCH_BYTES = 256 << 10
-"""What a search for a timestamp reads of the log, but for batches larger than that."""
+"""Bytes of the log that a search for a timestamp reads, except for larger batches."""
 
 Step = Callable[[], None]
 
 
 def missing(segment: Segment, offset: int, max_bytes: int) -> Step | None:
-    """The next step before ``segment.read(offset, max_bytes, ...)``.
+    """Return the next step before ``segment.read(offset, max_bytes, ...)``; None if nothing is missing.
 
     Raises:
         CorruptIndexError, RecordsError, OSError: as the read would.
     """
-    if segment.remembers(offset):
+    if segment.positions.remembers(offset):
         return None
     path = segment.indexes.on_disk(names.INDEX)
     if path is not None:
@@ -49,18 +49,18 @@ def missing(segment: Segment, offset: int, max_bytes: int) -> Step | None:
     except BlockingIOError:
         length = min(max(LOOK_UP_BYTES, max_bytes), segment.size - at)
         file.missed(at, length)
-        # With the file itself, not its descriptor, which may be another's by then.
+        # Keep the file itself: its descriptor may belong to another file by then.
         return lambda: page_cache.read_in(file.fd, at, length)
     except CorruptRecordError:
-        # It may be the index: the read itself sees to that.
+        # The index may be wrong; the read itself finds that out.
         return None
     if found is not None and segment.fits(offset, start, found):
-        segment.note_position(offset, found[1])
+        segment.positions.note_found(offset, found[1])
     return None
 
 
 def missing_for_time(segment: Segment, timestamp: int, start_offset: int) -> Step | None:
-    """The next step before ``time_search.find_in_segment``.
+    """Return the next step before ``time_search.find_in_segment``; None if nothing is missing.
 
     Raises:
         CorruptIndexError, RecordsError, OSError: as the search would.
@@ -78,9 +78,9 @@ def missing_for_time(segment: Segment, timestamp: int, start_offset: int) -> Ste
 
 
 def read_largest_timestamp(segment: Segment) -> tuple[int, int] | None:
-    """What ``segment.learn`` wants to be told, from the time index's file; None where that does not tell.
+    """Read the largest timestamp and its offset from the time index, for `Segment.learn`; None if it cannot be read.
 
-    For a worker's thread: it may wait for the disk, and changes nothing.
+    Call it on a worker's thread: it may wait for the disk, and changes nothing.
     """
     index = TimeIndex(segment.path(names.TIME_INDEX), segment.base_offset, segment.config.segment_index_bytes)
     try:

@@ -1,4 +1,4 @@
-"""Reading a log: slices by offset, offsets by time and epoch, aborted transactions. Changes nothing."""
+"""Reading a log: slices by offset, offsets by timestamp and leader epoch, aborted transactions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ logger = logging.getLogger(__name__)
 
 
 class LogReader:
-    """See the module. On the loop's thread, but `aborted_transactions` and what `missing` returns on any."""
+    """Read one log.
+
+    Call it on the event loop's thread; `aborted_transactions` and the steps that `missing` and `missing_for_time`
+    return may run on any thread.
+    """
 
     __slots__ = ("_directory", "_epochs", "_offsets", "_ops", "_segments")
 
@@ -49,10 +53,10 @@ class LogReader:
     # -- reading ---------------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, max_offset: int, min_one: bool) -> ReadResult:
-        """Slices of the log from the batch that holds ``offset`` on.
+        """Return slices of the log from the batch that holds ``offset`` on.
 
         Args:
-            max_bytes: the most to return; the last batch may be cut off by it.
+            max_bytes: the most bytes to return; the last batch may be cut off by it.
             max_offset: nothing at or after it is returned: the high watermark, last stable offset or log end
                 offset.
             min_one: return the first batch whole even if it is larger than ``max_bytes``.
@@ -86,16 +90,16 @@ class LogReader:
             raise KafkaStorageError(f"Cannot read {self._directory.label}: {error}") from error
 
     def is_in_older_segment(self, offset: int, end: int) -> bool:
-        """Whether ``offset`` lies in an older segment than ``end``, up to which one may read."""
+        """Return whether ``offset`` lies in an older segment than ``end``, the offset up to which one may read."""
         segments = self._segments
         if offset >= segments.active.base_offset or offset >= end:
             return False
         return bisect_right(segments.bases, offset) < bisect_right(segments.bases, end)
 
     def missing(self, offset: int, max_bytes: int) -> Callable[[], None] | None:
-        """What a worker has to read in before ``read`` gets by without the disk; None when nothing is missing.
+        """Return what a worker must read before ``read`` can do without the disk; None when nothing is missing.
 
-        One step of it: ask again afterwards. A failure is for ``read`` to tell.
+        It is one step: call this again afterwards. Errors are left for ``read`` to report.
         """
         if not self._offsets.start <= offset < self._offsets.end:
             return None
@@ -129,9 +133,9 @@ class LogReader:
         return ReadResult(slices, size)
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Aborted transactions that touch offsets [start, end), for a reader of committed records.
+        """Return the aborted transactions that touch offsets [start, end), for a reader of committed records.
 
-        An index that cannot be right is rebuilt from the log.
+        A damaged index is rebuilt from the log.
 
         Raises:
             CorruptMessageError: the log does not read as batches there.
@@ -152,9 +156,10 @@ class LogReader:
         return found
 
     def aborted_within(self, start: int, result: ReadResult, max_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions that touch what ``read(start, ..., max_offset=max_offset)`` returned.
+        """Return the aborted transactions that touch what ``read(start, ..., max_offset=max_offset)`` returned.
 
-        The index tells where the slices end without reading them, so a few that begin after them may be among these.
+        The slices are not read: the index tells roughly where they end. So a few of the transactions may begin after
+        the slices.
 
         Raises:
             CorruptMessageError: the log does not read as batches there.
@@ -187,26 +192,24 @@ class LogReader:
     # -- looking up offsets ----------------------------------------------------------------------------------
 
     def earliest_offset(self) -> TimestampOffset:
-        """The log start offset, with the epoch it was written in if that is known (ListOffsets -2)."""
+        """Return the log start offset, with its leader epoch if that is known (ListOffsets -2)."""
         entries = self._epochs.entries()
         epoch = entries[0][0] if entries and entries[0][1] <= self._offsets.start else -1
         return TimestampOffset(-1, self._offsets.start, epoch)
 
     def latest_offset(self) -> TimestampOffset:
-        """The log end offset and the latest epoch (ListOffsets -1, before it is bounded by the high
-        watermark).
-        """
+        """Return the log end offset and the latest epoch (ListOffsets -1, before the high watermark bounds it)."""
         return TimestampOffset(-1, self._offsets.end, self._epochs.latest_epoch)
 
     def segments_of_unknown_time(self) -> list[Segment]:
-        """Segments whose largest timestamp has not been read yet: `cold_reads.read_largest_timestamp` does it."""
+        """Return the segments whose largest timestamp `cold_reads.read_largest_timestamp` has yet to read."""
         return [segment for segment in self._segments.all if segment.max_timestamp == UNKNOWN_TIMESTAMP]
 
     def missing_for_time(self, timestamp: int) -> Callable[[], None] | None:
-        """What a worker has to read in before ``offset_for_timestamp`` gets by without the disk, or, below zero,
-        ``max_timestamp_offset``; None when nothing is missing.
+        """Return what a worker must read before a search for ``timestamp`` can do without the disk; None if nothing.
 
-        One step of it: ask again afterwards. A failure is for the search to tell.
+        The search is `offset_for_timestamp`, or `max_timestamp_offset` for a negative timestamp. It is one step: call
+        this again afterwards. Errors are left for the search to report.
         """
         try:
             if timestamp < 0:
@@ -220,17 +223,16 @@ class LogReader:
         return None
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp of the log's segments (ListOffsets -3); None when no record
-        has one.
+        """Return the first record with the log's largest timestamp (ListOffsets -3); None when no record has one.
 
-        As in Kafka it may lie before the log start offset: DeleteRecords leaves the batch until its segment goes.
+        As in Kafka it may lie before the log start offset: DeleteRecords leaves the batch until its segment is deleted.
         """
         segment = max(self._segments.all, key=Segment.largest_timestamp)
         largest = segment.largest_timestamp()
         return None if largest < 0 else self._timestamp_search(segment, largest, segment.base_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record at or after ``timestamp``; None when there is none.
+        """Return the first record at or after ``timestamp``; None when there is none.
 
         Raises:
             CorruptMessageError: the log does not read as batches there.
@@ -252,9 +254,7 @@ class LogReader:
             raise KafkaStorageError(f"Cannot read {self._directory.label}: {error}") from error
 
     def legacy_offsets_before(self, timestamp: int, max_count: int, now_ms: int) -> list[int]:
-        """Offsets at which segments begin, last changed at or before ``timestamp``, newest first (ListOffsets
-        v0).
-        """
+        """Return base offsets of segments last changed at or before ``timestamp``, newest first (ListOffsets v0)."""
         rows = [
             (
                 max(segment.base_offset, self._offsets.start),
@@ -273,7 +273,5 @@ class LogReader:
         return sorted((offset for offset, _ in rows[max(last + 1 - max_count, 0) : last + 1]), reverse=True)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """``(epoch found, end offset)`` of the largest epoch at or below ``epoch``; ``(-1, -1)`` when
-        unknown.
-        """
+        """Return ``(epoch found, end offset)`` of the largest epoch up to ``epoch``; ``(-1, -1)`` when unknown."""
         return self._epochs.end_offset_for(epoch, self._offsets.end)

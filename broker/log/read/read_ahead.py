@@ -1,9 +1,10 @@
-"""Reading ahead of who reads a file on and on, off the disk. Pure: it says what to read, and when.
+"""Reading ahead of a sequential reader of a cold file. Pure: it decides what to read, and when.
 
-The disk is to be busy while the loop sends what it has read. A reader who was found to wait for the disk begins a
-stream; from his next read on, if that follows, a stretch is read in whenever less than `AHEAD_BYTES` lie before him.
-Who looks up single records gets nothing, and a reader who stops leaves at most `AHEAD_BYTES` and one stretch in the
-page cache. Several readers of one file have a stream each, those who began last; readers close to each other share one.
+The aim is that the disk works while the event loop sends what was read before. A stream begins when a reader has to
+wait for the disk. If the reader's next read follows that one, a stretch is read ahead whenever less than `AHEAD_BYTES`
+lie before the reader. A reader that looks up single records causes no reading ahead, and a reader that stops leaves at
+most `AHEAD_BYTES` and one stretch in the page cache. Several readers of one file have a stream each, up to
+`MAX_STREAMS` with the newest kept; readers close to each other share one.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from __future__ import annotations
 AHEAD_BYTES = 8 << 20
 STRETCH_BYTES = 4 << 20
 MAX_STREAMS = 4
-"""Of one file. Further readers read without it."""
+"""Streams of one file. Further readers read without one."""
 _NEAR = AHEAD_BYTES + STRETCH_BYTES
 
 
 class Stretch:
-    """Bytes ``[position, position + length)`` to be read in by a worker; ``done`` must be told afterwards."""
+    """Hold a range ``[position, position + length)`` for a worker to read; call `done` afterwards."""
 
     __slots__ = ("__weakref__", "_stream", "length", "position")
 
@@ -34,14 +35,14 @@ class _Stream:
 
     def __init__(self, end: int) -> None:
         self.end = end
-        """Everything before it was read in, or is on its way."""
+        """Everything before it was read, or is being read."""
         self.first = -1
-        """Where its first read began."""
+        """Position of its first read; -1 before that."""
         self.busy = False
 
 
 class ReadAhead:
-    """The streams of one file."""
+    """Hold the streams of one file."""
 
     __slots__ = ("_streams",)
 
@@ -49,7 +50,7 @@ class ReadAhead:
         self._streams: list[_Stream] = []
 
     def missed(self, position: int, end: int) -> None:
-        """[position, end) is not in memory, and is being read in for somebody who waits for it."""
+        """Note that [position, end) is being read from the disk for a reader that waits for it."""
         stream = self._near(position)
         if stream is not None:
             stream.end = max(stream.end, end)
@@ -59,7 +60,7 @@ class ReadAhead:
             del self._streams[0]
 
     def after(self, position: int, end: int) -> Stretch | None:
-        """What to read in now that [position, end) is being sent; one stretch at a time a stream."""
+        """Return what to read ahead now that [position, end) is being sent; one read per stream at a time."""
         stream = self._near(position)
         if stream is None or stream.busy:
             return None

@@ -1,4 +1,4 @@
-"""From a timestamp to a record: the search behind ListOffsets."""
+"""The search for the first record at or after a timestamp, for ListOffsets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkalog.records.varint import read_varint, read_varlong
 
 
 class TimestampOffset(NamedTuple):
-    """A record found: its timestamp (-1 when not asked for), offset, and leader epoch (-1 when unknown)."""
+    """Describe a record: its timestamp (-1 when not asked for), offset, and leader epoch (-1 when unknown)."""
 
     timestamp: int
     offset: int
@@ -23,14 +23,14 @@ class TimestampOffset(NamedTuple):
 
 
 def find_in_segment(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
-    """The first record of ``segment`` at or after both ``timestamp`` and ``start_offset``.
+    """Return the first record of ``segment`` at or after both ``timestamp`` and ``start_offset``; None if none is.
 
-    The time index gives an offset before which no record is that late, the offset index a position near it;
-    from there batch headers are walked, and the one batch that can hold the record is decoded.
+    The time index gives an offset before which no record is that late, and the offset index a position near it. From
+    there the search walks over batch headers, and decodes the batch that can hold the record.
 
     Raises:
         CorruptRecordError: the log does not read as batches there.
-        OSError: it cannot be read.
+        OSError: the log cannot be read.
     """
     offset = segment.time_index.lookup(timestamp)[1]
     position = segment.offset_index.lookup(max(offset, start_offset))[1]
@@ -50,14 +50,14 @@ def find_in_segment(segment: Segment, timestamp: int, start_offset: int) -> Time
 def first_with_timestamp(
     header: BatchHeader, batch: bytes, timestamp: int, start_offset: int
 ) -> TimestampOffset | None:
-    """The first record in ``batch`` at or after both ``timestamp`` and ``start_offset``."""
+    """Return the first record in ``batch`` at or after both ``timestamp`` and ``start_offset``; None if none is."""
     if header.magic < MAGIC:
         return _first_in_message(header, batch, timestamp, start_offset)
     epoch = header.partition_leader_epoch
     append_time = header.max_timestamp if header.is_log_append_time else None
     if append_time is not None and header.records_count == header.last_offset_delta + 1:
         return TimestampOffset(append_time, max(header.base_offset, start_offset), epoch)
-    # Of each record no more is read than is asked for: a batch may hold many thousands.
+    # Read only the needed fields of each record: a batch may hold many thousands.
     section, at, end = records_section(batch, 0, header, DEFAULT_MAX_SIZE)
     least, first = timestamp - header.base_timestamp, start_offset - header.base_offset
     for _ in range(header.records_count):
@@ -65,7 +65,7 @@ def first_with_timestamp(
         at = body + length
         if not body < at <= end:
             raise CorruptRecordError(f"a record of {length} bytes in a batch at offset {header.base_offset}")
-        # After its attributes, one byte.
+        # Skip the attributes, which are one byte.
         timestamp_delta, body = read_varlong(section, body + 1, at)
         if append_time is not None or timestamp_delta >= least:
             offset_delta, _ = read_varint(section, body, at)
@@ -76,7 +76,7 @@ def first_with_timestamp(
 
 
 def _first_in_message(header: BatchHeader, batch: bytes, timestamp: int, start_offset: int) -> TimestampOffset | None:
-    """`first_with_timestamp` in a message of format v0, which has no timestamp, or v1."""
+    """Do the work of `first_with_timestamp` for a message of format v0, which has no timestamp, or v1."""
     for record in decode_any(batch, check_crc=False)[1]:
         if record.timestamp >= timestamp and record.offset >= start_offset:
             return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)

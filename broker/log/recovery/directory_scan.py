@@ -1,7 +1,7 @@
-"""List the segments and producer snapshots in a partition's directory, and deal with files that a crash left.
+"""Listing the files in a partition's directory, and removing what a crash has left over.
 
-Leftovers: ``.deleted`` and ``.cleaned`` files are removed; ``.swap`` files are a finished compaction and replace the
-segments that they cover, unless a ``.cleaned`` file shows that they were never all in place.
+``.deleted`` and ``.cleaned`` files are removed. ``.swap`` files are a finished compaction and replace the segments that
+they cover, unless a ``.cleaned`` file shows that they were never all in place.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ INDEX_FILES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 
 
 def list_segments(directory: str, ops: FileOps) -> tuple[dict[int, int], list[int]]:
-    """``{base offset: size}`` of the ``.log`` files, and the offsets of the snapshots; leftovers are dealt
-    with.
+    """Return ``{base offset: size}`` of the ``.log`` files and the offsets of the snapshots.
+
+    Files that a crash has left over are removed or renamed first.
+
+    Raises:
+        OSError: the directory cannot be read, or a file cannot be removed or renamed.
     """
     bases: dict[int, int] = {}
     snapshots: list[int] = []
@@ -62,21 +66,21 @@ def _clear_leftovers(directory: str, ops: FileOps) -> None:
             ops.unlink(os.path.join(directory, name))
         else:
             swaps.append(name)
-    # After those: it is by these that a crash in between finds them incomplete once more.
+    # After the ``.swap`` files: if a crash comes in between, these files show again that the swap was incomplete.
     for name in found:
         if name.endswith((names.DELETED, names.CLEANED)):
             ops.unlink(os.path.join(directory, name))
     logs = sorted(name for name in swaps if name.endswith(names.LOG + names.SWAP))
     if logs:
         first = names.offset_of(logs[0]) or 0
-        # The segment that the first one is named after goes even where nothing was left of it.
+        # The segment with the first one's name is removed even if compaction left nothing of it.
         end = max(first + 1, *(_end_of_file(os.path.join(directory, name)) for name in logs))
         for name in found:
             offset = names.offset_of(name)
             if offset is not None and name.endswith(names.SEGMENT_FILES) and first <= offset < end:
                 logger.info("Removing %s, which a compaction has replaced", name)
                 ops.unlink(os.path.join(directory, name))
-    # Logs first: an index in place beside a log that is not would be taken for one that the compaction has replaced.
+    # Logs first: an index that is in place while its log is not would be removed as one that compaction has replaced.
     for name in sorted(swaps, key=lambda name: not name.endswith(names.LOG + names.SWAP)):
         path = os.path.join(directory, name)
         ops.rename(path, path.removesuffix(names.SWAP))
@@ -84,7 +88,7 @@ def _clear_leftovers(directory: str, ops: FileOps) -> None:
 
 
 def _end_of_file(path: str) -> int:
-    """Offset after the last whole batch of a ``.log`` file; its own base offset when it has none."""
+    """Return the offset after the last whole batch of a ``.log`` file; its base offset if it has none."""
     end = names.offset_of(os.path.basename(path)) or 0
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -1,7 +1,8 @@
-"""Opening the logs of all log directories when a broker starts: in parallel, for recovery reads whole segments.
+"""Opening the logs of all log directories when a broker starts.
 
-What each directory says of its logs, its checkpoints and whether the last stop was clean, decides how much of them is
-checked. A directory that cannot be read, or one of whose logs cannot be repaired, fails alone.
+Logs are opened in parallel, because recovery reads whole segments. The checkpoints of a directory, and whether its last
+stop was clean, decide how much of its logs is checked. A directory that cannot be read, or that has a log which cannot
+be repaired, goes offline; the others are served.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ logger = logging.getLogger(__name__)
 TopicPartition = tuple[str, int]
 
 FAILURES = (OSError, CorruptCheckpointError, RecordsError)
-"""What takes a log directory offline when its logs are loaded."""
+"""Errors that take a log directory offline while its logs are loaded."""
 
 
 class DuplicateLogError(Exception):
-    """A partition was found in two log directories; one must be removed by hand."""
+    """A partition was found in two log directories. One of them must be removed by hand."""
 
 
 def _why(error: Exception) -> str:
-    """Say why the logs of a directory cannot be loaded and, where it is known, the remedy."""
+    """Say why the logs of a directory cannot be loaded, and the remedy if it is known."""
     reason = f"cannot load its logs: {error}"
     if isinstance(error, OSError) and error.errno in NO_SPACE:
         reason += ". Make room on its file system and start the broker again; nothing that was acknowledged is lost"
@@ -45,19 +46,20 @@ def _why(error: Exception) -> str:
 
 
 class LogLoader:
-    """See the module. Used once.
+    """Load all logs of a broker. A loader is used once.
 
     Args:
-        configs: of topics that have settings of their own.
-        default_config: of the others.
-        checkpoints: told which rows the checkpoint files have.
-        deletions: told of the directories that were marked for removal.
+        configs: settings of topics that have their own, by topic.
+        default_config: settings of the other topics.
+        checkpoints: learns which rows the checkpoint files have.
+        deletions: gets the directories that were marked for removal.
+        clock: milliseconds since the epoch.
         num_threads: how many logs of each directory are recovered at once.
-        fail: told the path of a log directory that fails, and why; on any thread.
+        fail: called with the path of a log directory that fails, and the reason; on any thread.
 
     Attributes:
-        unclean: the log directories that were not left by a clean stop.
-        lowered: whether a log ends before the recovery point, or cleaned offset, that a checkpoint has of it.
+        unclean: the log directories whose last stop was not clean.
+        lowered: whether a log ends before the recovery point or the cleaned offset that a checkpoint has of it.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class LogLoader:
         self._fail = fail
 
     def load(self, directories: Sequence[LogDir], logs: dict[TopicPartition, Log]) -> None:
-        """Open every partition in the log directories; ``logs`` gets those of one directory after the other.
+        """Open every partition in the log directories, and add the logs to ``logs``, one directory after the other.
 
         Raises:
             DuplicateLogError: a partition lies in two directories.
@@ -114,12 +116,12 @@ class LogLoader:
                         )
 
     def _begin(self, directory: LogDir, pool: ThreadPoolExecutor) -> Iterator[Log]:
-        """The logs of a directory, as they are loaded: after an unclean stop by the pool, from now on."""
+        """Return an iterator that loads the logs of a directory; after an unclean stop the pool begins at once."""
         now_ms = self._clock()
         clean = directory.take_clean_shutdown()
         if not clean:
             self.unclean.add(directory.path)
-            # Names that the process gave before it was killed may not have come to the device.
+            # Names that a killed process gave may not have reached the device.
             self._resources.ops.fsync_dir(str(directory.path))
         points = directory.read_recovery_points()
         starts = directory.read_log_start_offsets()
@@ -133,8 +135,8 @@ class LogLoader:
         def load(found: tuple[str, TopicPartition]) -> Log:
             path, key = found
             config = self._configs.get(key[0], self._default_config)
-            # What was compacted has gaps, whatever the topic's policy is now or, in a directory without a registry,
-            # is not known to be.
+            # A log that was compacted has gaps, even if the topic's policy has changed or, in a directory without a
+            # registry, is not known.
             keeps_gaps = key in cleaned and not config.compact
             log = Log.open(
                 path,
@@ -150,7 +152,7 @@ class LogLoader:
             log.high_watermark = watermarks.get(key, log.log_start_offset)
             log.cleaned_offset = cleaned.get(key)
             if log.cleaned_offset is not None and log.cleaned_offset > log.log_end_offset:
-                # As in Kafka it is not believed at all. The row stays, for it tells that there may be gaps.
+                # As in Kafka, such an offset is not trusted. The row stays, because it says that there may be gaps.
                 log.cleaned_offset = log.log_start_offset
                 self.lowered = True
             log.when_offline(self._fail)
@@ -159,7 +161,7 @@ class LogLoader:
             return log
 
         found = list(self._partition_dirs(directory, now_ms))
-        # Threads help recovery, which waits for the disk; after a clean stop they only take turns.
+        # Threads help recovery, which waits for the disk. After a clean stop they would only take turns.
         if found:
             stop = "a clean stop" if clean else "a stop that was not clean: what may not be on the device is checked"
             logger.info("Loading %d logs from %s after %s", len(found), directory.path, stop)

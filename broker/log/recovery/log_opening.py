@@ -1,4 +1,4 @@
-"""Opening the directory of one partition: make it or recover it, and compare its topic id."""
+"""Opening the directory of one partition: make it or recover it, and check its topic id."""
 
 from __future__ import annotations
 

@@ -1,18 +1,16 @@
-"""Opening a partition's directory: what is believed, what is checked, what is repaired.
+"""Recovery of one log: what of its directory is trusted, what is checked, and what is repaired.
 
-After a clean stop nothing is read that need not be: the segments are the ``.log`` files in the directory, the
-log end offset comes from the last offset-index entry and the few batch headers after it, the producer state
-from the newest snapshot.
+After a clean stop as little as possible is read. The segments are the ``.log`` files in the directory. The log end
+offset comes from the last entry of the offset index and the few batch headers after it, and the producer state from the
+newest snapshot.
 
-After an unclean stop every segment from the recovery point on is read whole: each batch must be whole, its
-CRC right, its offsets after those before it. Indexes and producer state are built anew on the way. At the
-first batch that is not so the segment is cut, and where a segment does not go on at the offset at which the
-one before it ended, it and those after it are removed: what remains is a valid prefix. Segments before the
-recovery point were flushed, indexes and all, before the checkpoint said so; theirs are checked when first
-used.
+After an unclean stop every segment from the recovery point on is read whole (`segment_recovery`). Each batch must be
+whole, its CRC must be right, and its offsets must follow those before it. Indexes and producer state are rebuilt on the
+way. A segment is cut at the first bad batch. A segment that does not begin at the offset where the one before it ended
+is removed together with all later ones. What remains is a valid prefix of the log. Segments before the recovery point
+were flushed with their indexes before the checkpoint was written, so their indexes are checked on first use only.
 
-Leftovers: ``.deleted`` and ``.cleaned`` files go; ``.swap`` files are a finished compaction and replace the
-segments they cover, unless a ``.cleaned`` file shows that they were never all in place.
+`directory_scan` deals with files that compactions and deletions left.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LoadedLog:
-    """What was found in a partition's directory."""
+    """Hold what was found in a partition's directory."""
 
     segments: list[Segment]
     log_start_offset: int
@@ -62,8 +60,8 @@ def load(
     """Open the log in ``directory``, which exists.
 
     Args:
-        clean: the last shutdown left its marker; otherwise everything from ``recovery_point`` on is checked.
-        log_start_offset: from the checkpoint; the first segment's base offset if that is later.
+        clean: the last stop was clean; otherwise everything from ``recovery_point`` on is checked.
+        log_start_offset: from the checkpoint. The log starts at the first segment's base offset if that is later.
 
     Raises:
         OSError: the directory or a file cannot be read or repaired.
@@ -86,7 +84,7 @@ def load_new(
     now_ms: int,
     resources: LogResources,
 ) -> LoadedLog:
-    """`load` of a directory that has just been made: there is nothing in it to look for.
+    """Do the work of `load` for a directory that was made just now and is empty.
 
     Raises:
         OSError: the first segment cannot be made.
@@ -201,7 +199,7 @@ class _Loader:
         return end
 
     def _take_snapshot(self, *, sync: bool) -> None:
-        """Write the producer state, unless the disk is full: the next start learns it from the log once more."""
+        """Write a producer snapshot, unless the disk is full: then the next start rebuilds the state again."""
         try:
             self.producers.take_snapshot(sync=sync)
         except OSError as error:
@@ -210,10 +208,10 @@ class _Loader:
             logger.warning("No producer snapshot of %s at %d: %s", self.directory, self.producers.end_offset, error)
 
     def _breaks_off(self, before: Segment, segment: Segment, end: int) -> bool:
-        """Whether ``segment`` does not go on where ``before`` ended: records between them, or the names of
-        whole segments, were lost.
+        """Return whether ``segment`` does not begin where ``before`` ended, at ``end``.
 
-        Zeros behind the last batch are no loss; nor is a gap that compaction made.
+        Then records between them, or the names of whole segments, were lost. Zeros behind the last batch are no loss,
+        and neither is a gap that compaction made.
         """
         if segment.base_offset < end:
             return segment.size > 0
@@ -221,9 +219,10 @@ class _Loader:
         return gap and (before.base_offset in self.cut_short or not self.config.compact)
 
     def _before_cut(self, at: int, end: int) -> None:
-        """What does not go on behind a segment that is to be cut goes first.
+        """Remove the segments after one that is about to be cut at ``end``, if they do not begin there.
 
-        A crash in between must find the damage again: a gap alone could be one that compaction made.
+        They are removed before the cut, so that a crash in between leaves the damage to be found again. After the cut,
+        the gap could be mistaken for one that compaction made.
         """
         self.cut_short.add(self.segments[at].base_offset)
         if at + 1 < len(self.segments) and self._breaks_off(self.segments[at], self.segments[at + 1], end):
@@ -237,10 +236,10 @@ class _Loader:
         self._remove_from(at)
 
     def _remove_from(self, first: int) -> None:
-        # From the end: a failure, or a crash, in between leaves a log without a gap.
+        # From the end, so that a failure or a crash in between leaves a log without a gap.
         for segment in self.segments[: first - 1 if first else None : -1]:
             self._remove(segment)
-        # At once: they must not come back behind what is appended next.
+        # Forced at once: they must not come back behind what is appended next.
         self.ops.fsync_dir(self.directory)
 
     def _remove(self, segment: Segment) -> None:

@@ -1,4 +1,4 @@
-"""Rebuild the producer state from the batches of the log."""
+"""Rebuilding the producer state from the batches of the log."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 def replay(segments: list[Segment], producers: ProducerStateManager, end: int, *, strict: bool = False) -> None:
-    """Bring the producer state from where it stands up to ``end`` by the batch headers of the log.
+    """Bring the producer state from ``producers.end_offset`` up to ``end`` by the batch headers of the log.
 
-    What is damaged is told and passed over, to the next segment, unless ``strict``: records are lost there, and what
-    producers were known by; the log is no less usable for it.
+    Unless ``strict``, a damaged segment is logged and the replay goes on with the next one: the records and their
+    producers' state are lost there, but the log can still be used.
 
     Raises:
-        RecordsError: a segment does not read as batches, and ``strict``.
-        OSError: one cannot be read.
+        RecordsError: with ``strict``, a segment does not read as batches.
+        OSError: a segment cannot be read.
     """
     start = producers.end_offset
     for i, segment in enumerate(segments):
@@ -52,7 +52,7 @@ def _replay_segment(segment: Segment, producers: ProducerStateManager, start: in
     for at, header in headers(file.fd, position, segment.size):
         if header.base_offset >= end:
             break
-        # A log start offset may lie within a batch, which is known nonetheless.
+        # The log start offset may lie within a batch; the batch counts nonetheless.
         if header.producer_id >= 0 and header.last_offset >= start:
             batch = os.pread(file.fd, header.size, at) if header.is_control else b""
             note_producer(producers, header, memoryview(batch), None)
@@ -63,7 +63,7 @@ def note_producer(
 ) -> bool:
     """Take a batch of the log into the producer state; with ``segment``, index the transaction that it aborts.
 
-    Returns whether that was the first of the segment's transaction index, whose file may be new.
+    Return whether that row was the first of the segment's transaction index, so that its file may be new.
     """
     producers.end_offset = header.last_offset + 1
     if header.producer_id < 0:
@@ -80,7 +80,7 @@ def note_producer(
         )
         return False
     if header.records_count == 0:
-        # What compaction leaves of a marker whose transaction is gone, for its producer's epoch.
+        # Compaction leaves an empty batch of a marker whose transaction is gone, to keep the producer's epoch.
         producers.note_epoch(header.producer_id, header.producer_epoch, header.max_timestamp)
         return False
     marker = parse_marker(batch)

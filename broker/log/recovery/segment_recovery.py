@@ -1,4 +1,4 @@
-"""Check every batch of a segment after an unclean stop, cut the segment at the first bad one, rebuild its indexes."""
+"""Recovery of one segment after an unclean stop: check every batch, cut at the first bad one, rebuild the indexes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ logger = logging.getLogger(__name__)
 def recover_segment(
     segment: Segment, producers: ProducerStateManager, epochs: LeaderEpochCache, before_cut: Callable[[int], None]
 ) -> int:
-    """Check every batch, cut the segment at the first bad one, rebuild its indexes; returns the offset after
-    the last.
+    """Check every batch, cut the segment at the first bad one, and rebuild its indexes.
 
-    ``before_cut`` is called with that offset if there is something to be cut off.
+    Args:
+        producers, epochs: updated with each batch.
+        before_cut: called with the offset after the last good batch if something is to be cut off.
+
+    Returns:
+        The offset after the last good batch.
 
     Raises:
-        OSError: it cannot be read or cut.
+        OSError: the segment cannot be read or cut.
     """
     segment.reset_indexes()
     segment.aborted.index.reset()
@@ -56,13 +60,13 @@ def recover_segment(
         before_cut(next_offset)
     segment.cut(valid)
     segment.finish()
-    # The recovery point may vouch for all of it already, and nobody would miss what is not in this index.
+    # The recovery point may already cover this segment, and nothing would notice rows that the index lacks.
     segment.aborted.index.sync()
     return next_offset
 
 
 def _assign_epoch(epochs: LeaderEpochCache, header: BatchHeader) -> None:
-    """Note the epoch of a batch. On a full disk the file stays behind, and the next append sees to it."""
+    """Note the epoch of a batch. On a full disk the next append writes the file."""
     try:
         epochs.assign(header.partition_leader_epoch, header.base_offset)
     except OSError as error:
@@ -71,12 +75,12 @@ def _assign_epoch(epochs: LeaderEpochCache, header: BatchHeader) -> None:
 
 
 def give_back_reserved(segment: Segment) -> None:
-    """Cut the space off that was reserved for a segment which was rolled but not flushed after that.
+    """Cut off the space that was reserved for a segment which was rolled, but not flushed after that.
 
-    Its records had been forced to the device before, so the recovery point does not tell.
+    The recovery point does not show this, because the records had been forced to the device before.
 
     Raises:
-        OSError: it cannot be read or cut.
+        OSError: the segment cannot be read or cut.
     """
     file = segment.file
     if not segment.config.preallocate and any(os.pread(file.fd, HEADER_SIZE, max(segment.size - HEADER_SIZE, 0))):
@@ -94,9 +98,9 @@ def rebuild_transaction_index(segments: list[Segment], segment: Segment, ops: Fi
 
     Raises:
         RecordsError: the log does not read as batches.
-        OSError: it cannot be read, or the index not be written.
+        OSError: the log cannot be read, or the index cannot be written.
     """
-    # A state of its own, from the log's first batch on: a transaction may have begun in any earlier segment.
+    # Use a separate state from the log's first batch on: a transaction may have begun in any earlier segment.
     producers = ProducerStateManager(segment.directory, 0, (), ops)
     producers.end_offset = segments[0].base_offset
     replay(segments, producers, segment.base_offset, strict=True)

@@ -1,6 +1,6 @@
-"""Taking records out of a log's beginning and middle: by offset, by retention, and by compaction.
+"""Removing records from the beginning and the middle of a log: by offset, by retention, and by compaction.
 
-The files of whole segments go ``file.delete.delay.ms`` later, for somebody may still be reading them.
+The files of removed segments are deleted ``file.delete.delay.ms`` later, because somebody may still be reading them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ from kafkalog.storage import names
 
 
 class LogRemover:
-    """See the module. On the loop's thread, but `remove_deleted` on a worker's.
+    """Remove segments and records of one log.
+
+    Call it on the event loop's thread, and `remove_deleted` on a worker's.
 
     Attributes:
-        config: of the log; only the log replaces it.
+        config: the log's settings; only the log replaces them.
     """
 
     __slots__ = (
@@ -61,15 +63,14 @@ class LogRemover:
         self._errors = errors
         self._ops = ops
         self.config = config
-        # When to remove which files of segments that were taken out.
+        # When to delete which files of removed segments: (ms since the epoch, paths).
         self._deletions: deque[tuple[int, list[str]]] = deque()
 
     def delete_records(self, before_offset: int) -> int:
-        """Move the log start offset up to ``before_offset`` (-1: the high watermark); returns the log start
-        offset.
+        """Move the log start offset up to ``before_offset`` (-1: the high watermark) and return the log start offset.
 
         Raises:
-            OffsetOutOfRangeError: it lies after the high watermark.
+            OffsetOutOfRangeError: ``before_offset`` is larger than the high watermark, or negative.
         """
         offset = self._offsets.high_watermark if before_offset == -1 else before_offset
         if offset > self._offsets.high_watermark or offset < 0:
@@ -82,18 +83,19 @@ class LogRemover:
         return self._offsets.start
 
     def _raise_log_start(self, offset: int) -> None:
-        # The recovery point stays: what is gone from here on may be back after a power failure, to be checked then.
+        # The recovery point stays: a power failure may bring removed records back, which have to be checked then.
         self._offsets.raise_start(offset)
         self._producers.on_log_start_offset(offset)
         self._epochs.truncate_from_start(offset)
 
     def apply_retention(self, now_ms: int, policy: RetentionPolicy = TIME_AND_SIZE) -> list[Segment]:
-        """Take the segments that retention no longer wants out of the log; their files go
-        ``file.delete.delay.ms`` later.
+        """Remove the segments that ``policy`` does not keep, and return them.
+
+        Their files are deleted ``file.delete.delay.ms`` later.
 
         Raises:
             KafkaStorageError: the disk failed.
-            Exception: whatever a policy of somebody's own raises.
+            Exception: whatever a policy of the user's raises.
         """
         segments = self._segments.all
         try:
@@ -116,24 +118,26 @@ class LogRemover:
                 self._segments.replace(self._segments.all[1:])
                 self._raise_log_start(max(self._offsets.start, self._segments.bases[0]))
                 self._deletions.append((now_ms + self.config.file_delete_delay_ms, self._detach(segment)))
-            # Once more: a flush beside it may have found the names before they changed.
+            # Set it once more: a concurrent flush may have forced the directory before the names changed.
             self._flusher.names_unsynced = True
         except OSError as error:
             raise self._errors.report("apply retention to", error) from error
         return gone
 
     def replace_segments(self, new: Segment, old: Sequence[Segment], now_ms: int) -> bool:
-        """Let ``new``, whose files end with ``.cleaned`` and are on the device, take the place of ``old``.
+        """Replace ``old`` segments by ``new``, whose files end with ``.cleaned`` and are on the device.
 
-        Whoever reads the old ones goes on; their files go ``file.delete.delay.ms`` later. The names are safe once the
-        caller has forced the directory to the device, and before that a crash leaves the old or the new ones: see
-        `recovery.directory_scan`.
+        Readers of the old segments go on; the files are deleted ``file.delete.delay.ms`` later. The names are safe once
+        the caller has forced the directory to the device. Before that, a crash leaves either the old or the new
+        segments; see `recovery.directory_scan`.
 
         Returns:
-            Whether it did: not when ``old`` are no longer in the log one after another, or the log is offline.
+            Whether they were replaced. They are not if ``old`` are no longer neighbours in the log, or if the log is
+            offline.
 
         Raises:
-            KafkaStorageError: files could not be renamed; the log is offline, and its next opening completes it.
+            KafkaStorageError: files could not be renamed. The log is offline, and its next opening completes the
+                replacement.
         """
         segments = self._segments.all
         at = bisect_left(self._segments.bases, old[0].base_offset)
@@ -141,7 +145,7 @@ class LogRemover:
         same = [segment is wanted for segment, wanted in zip(segments[at:after], old, strict=False)]
         if self._errors.offline is not None or after >= len(segments) or len(same) < len(old) or not all(same):
             return False
-        # Held: a flush beside this must not look for the file under a name that it has no more.
+        # Hold the open file: a concurrent flush must not look for it under a name that it no longer has.
         held = new.file
         paths: list[str] = []
         try:
@@ -167,9 +171,7 @@ class LogRemover:
         return [*paths, snapshot] if snapshot else paths
 
     def remove_deleted(self, now_ms: int) -> int:
-        """Unlink the files of deleted segments whose time has come; returns how many. May be slow on some
-        disks.
-        """
+        """Unlink the files of removed segments whose delay is over; return how many. May be slow on some disks."""
         removed = 0
         while (paths := self._due_deletion(now_ms)) is not None:
             for path in paths:
@@ -178,11 +180,11 @@ class LogRemover:
         return removed
 
     def forget_deleted(self) -> None:
-        """The directory is out of service, and with it go the files of segments that were taken out."""
+        """Forget the files of removed segments: they are deleted with the directory, which is out of service."""
         self._deletions.clear()
 
     def _due_deletion(self, now_ms: int) -> list[str] | None:
-        # On a worker: the loop's thread may delete the log, and empty the queue, at any moment.
+        # On a worker's thread: the event loop's may delete the log and empty the queue at any moment.
         with suppress(IndexError):
             if self._deletions[0][0] <= now_ms:
                 return self._deletions.popleft()[1]

@@ -1,9 +1,10 @@
-"""Which segments are old enough, or too many, to go. Pure: segments in, a number out.
+"""Which segments retention deletes. Pure: segments in, a number out.
 
-Segments go oldest first and without gaps, never past the high watermark: those that lie before the log start offset
-always, and with ``cleanup.policy=delete`` as many as the retention policy says. The policy is by default Apache
-Kafka's: those whose largest timestamp is older than ``retention.ms``, and those without which the log still holds
-``retention.bytes``. Another is named by ``kafkalog.log.retention.policy.class``; see `RetentionPolicy`.
+Segments are deleted oldest first, without gaps, and never past the high watermark. Segments before the log start offset
+are always deleted. With ``cleanup.policy=delete``, the retention policy decides how many more. The default policy is
+Apache Kafka's: it deletes segments whose largest timestamp is older than ``retention.ms``, and segments without which
+the log still holds ``retention.bytes``. ``kafkalog.log.retention.policy.class`` names another policy; see
+`RetentionPolicy`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from broker.log.segment.segment import Segment
 
 
 class SegmentFacts:
-    """A segment as a retention policy sees it.
+    """Describe a segment to a retention policy.
 
     Attributes:
-        base_offset: of its first record.
-        next_base_offset: where the next segment begins; of the active one, the log end offset.
+        base_offset: the offset of its first record.
+        next_base_offset: the offset at which the next segment begins; for the active one, the log end offset.
         size: bytes of its batches.
-        is_active: whether it is the one that is appended to; an empty one is never deleted.
+        is_active: whether it is the segment that takes appends. It is never deleted while it is empty.
     """
 
     __slots__ = ("_segment", "base_offset", "is_active", "next_base_offset", "size")
@@ -37,33 +38,36 @@ class SegmentFacts:
 
     @property
     def largest_timestamp(self) -> int:
-        """Largest timestamp of its records in ms; of one whose records have none, when its file changed last.
+        """Largest timestamp of its records in ms, or the time of the file's last change if no record has one.
 
-        The first look at a segment reads its time index.
+        The first use reads the segment's time index.
         """
         return self._segment.retention_timestamp()
 
 
 class RetentionPolicy(Protocol):
-    """How long segments are kept. A class of one's own is made without arguments, when the broker starts.
+    """Decide how long segments are kept.
 
-    It is asked on the broker's event loop, each ``log.retention.check.interval.ms`` for every log with
-    ``cleanup.policy=delete``, so it must not block. What it raises is logged, and nothing of that log is deleted.
+    The broker makes an instance of the configured class, without arguments, when it starts. It calls `deletable` every
+    ``log.retention.check.interval.ms`` for each log with ``cleanup.policy=delete``. The call is made on the event loop,
+    so it must not block. Exceptions are logged, and nothing of that log is deleted.
     """
 
     def deletable(self, segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -> int:
-        """How many of ``segments``, oldest first, are to go. Those past the high watermark stay whatever it says.
+        """Return how many of ``segments``, from the oldest on, are to be deleted.
+
+        Segments past the high watermark stay in any case.
 
         Args:
-            segments: of one log, oldest first, the active one last; those before the log start offset are not among
-                them, for they go anyway.
-            config: of the topic.
+            segments: of one log, oldest first, the active one last. Segments before the log start offset are left out,
+                because they are deleted anyway.
+            config: the topic's settings.
             now_ms: milliseconds since the epoch.
         """
 
 
 class TimeAndSize:
-    """``retention.ms`` and ``retention.bytes``, as in Apache Kafka."""
+    """Apply ``retention.ms`` and ``retention.bytes``, as Apache Kafka does."""
 
     def deletable(self, segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -> int:
         """See `RetentionPolicy`."""
@@ -84,14 +88,14 @@ TIME_AND_SIZE = TimeAndSize()
 
 
 class RetentionPolicyError(Exception):
-    """The class that is to decide about retention cannot be used; the message names it and says why."""
+    """The configured retention policy cannot be used. The message names it and says why."""
 
 
 def load_policy(name: str | None) -> RetentionPolicy:
-    """The policy of ``module:Class``; None is the default.
+    """Make the policy that ``module:Class`` names; the default policy for None.
 
     Raises:
-        RetentionPolicyError: there is none of that name, it cannot be made, or it is no policy.
+        RetentionPolicyError: there is no such class, it cannot be made, or it is no policy.
     """
     if not name:
         return TIME_AND_SIZE
@@ -113,10 +117,9 @@ def deletable(
     segments: Sequence[Segment], config: LogConfig, *, log_start_offset: int, log_end_offset: int, high_watermark: int,
     now_ms: int, policy: RetentionPolicy = TIME_AND_SIZE,
 ) -> int:  # fmt: skip
-    """How many of ``segments``, from the first on, are to be deleted; the active one, the last, may be among
-    them.
+    """Return how many of ``segments``, from the first on, are to be deleted.
 
-    An empty active segment never is.
+    The active segment, which is the last one, may be among them, unless it is empty.
     """
     ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
     allowed = 0

@@ -1,13 +1,13 @@
-"""Where batches of a segment lie, as far as that is known without its index: the newest, and what was found last."""
+"""The positions of a segment's batches that are known without its index: the newest ones, and the one found last."""
 
 from __future__ import annotations
 
 RECENT_BATCHES = 64
-"""Newest batches whose positions are kept, twice this many at most (two generations)."""
+"""How many of the newest batches are remembered; at most twice this many (two generations)."""
 
 
 class BatchPositions:
-    """Positions in bytes by base offset. Readers at the tail, which most are, find theirs here."""
+    """Remember positions in bytes by base offset. Most readers read at the tail and find their positions here."""
 
     __slots__ = ("_found_offset", "_found_position", "_limit_offset", "_limit_position", "_older", "_recent")
 
@@ -15,14 +15,14 @@ class BatchPositions:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything: the log was cut or read anew."""
+        """Forget everything, because the log was cut or is read anew."""
         self._recent: dict[int, int] = {}
         self._older: dict[int, int] = {}
         self._found_offset = self._limit_offset = -1
         self._found_position = self._limit_position = 0
 
     def note(self, base_offset: int, position: int) -> None:
-        """A batch was appended."""
+        """Remember the position of a batch that was appended."""
         recent = self._recent
         if len(recent) >= RECENT_BATCHES:
             self._older = recent
@@ -30,11 +30,11 @@ class BatchPositions:
         recent[base_offset] = position
 
     def remembers(self, base_offset: int) -> bool:
-        """Whether a batch that begins there is among the newest."""
+        """Return whether a batch that begins at this offset is among the newest."""
         return base_offset in self._recent or base_offset in self._older
 
     def get(self, offset: int) -> int | None:
-        """Position of the batch that begins at ``offset``, or that was found last to hold it; None if unknown."""
+        """Return the position of the batch that begins at ``offset`` or was last found to hold it; None if unknown."""
         position = self._recent.get(offset)
         if position is None:
             position = self._older.get(offset)
@@ -43,13 +43,13 @@ class BatchPositions:
         return position
 
     def note_found(self, offset: int, position: int) -> None:
-        """A look-up has found the batch that holds ``offset``."""
+        """Remember the position at which a look-up has found the batch that holds ``offset``."""
         self._found_offset, self._found_position = offset, position
 
     def limit(self, offset: int) -> int | None:
-        """Position of the batch that holds ``offset``, where `note_limit` was told of it last."""
+        """Return the position that the last `note_limit` gave for ``offset``; None if that was for another offset."""
         return self._limit_position if offset == self._limit_offset else None
 
     def note_limit(self, offset: int, position: int) -> None:
-        """Readers may not go past the batch that holds ``offset``, and ask again and again where it is."""
+        """Remember the position of ``offset`` as the limit of readers, who ask for it again and again."""
         self._limit_offset, self._limit_position = offset, position

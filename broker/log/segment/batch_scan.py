@@ -1,4 +1,4 @@
-"""The walks of `kafkalog.storage.batch_walk` over an open ``.log`` file, by positioned reads."""
+"""Walk over the batches of an open ``.log`` file by positioned reads; `kafkalog.storage.batch_walk` has the walks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkalog.storage import batch_walk
 def find_batch(
     fd: int, position: int, end: int, offset: int, *, pread: Callable[[int, int, int], bytes] = os.pread
 ) -> tuple[int, int, int] | None:
-    """`batch_walk.find_batch`; ``pread`` reads as ``os.pread`` does, and what it raises is passed on."""
+    """Call `batch_walk.find_batch`; ``pread`` reads as ``os.pread`` does, and its exceptions are passed on."""
     return batch_walk.find_batch(partial(pread, fd), position, end, offset)
 
 
@@ -44,22 +44,39 @@ def may_be_found(
 
 
 def batch_size(fd: int, position: int, end: int) -> int:
-    """`batch_walk.batch_size`."""
+    """Call `batch_walk.batch_size`."""
     return batch_walk.batch_size(partial(os.pread, fd), position, end)
 
 
 def headers(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """`batch_walk.headers`."""
+    """Call `batch_walk.headers`."""
     return batch_walk.headers(partial(os.pread, fd), position, end)
 
 
+def last_end(fd: int, position: int, end: int, base_offset: int) -> tuple[int, int]:
+    """Return position and offset after the last whole batch; ``position`` and ``base_offset`` if there is none."""
+    following = base_offset
+    for at, header in headers(fd, position, end):
+        position, following = at + header.size, header.next_offset
+    return position, following
+
+
+def latest_timestamp(fd: int, position: int, end: int, known: tuple[int, int]) -> tuple[int, int]:
+    """Return the largest timestamp and its batch's last offset, of ``known`` and the batches from ``position`` on."""
+    timestamp, offset = known
+    for _, header in headers(fd, position, end):
+        if header.max_timestamp > timestamp:
+            timestamp, offset = header.max_timestamp, header.last_offset
+    return timestamp, offset
+
+
 def verified_batches(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """`batch_walk.verified_batches`."""
+    """Call `batch_walk.verified_batches`."""
     return batch_walk.verified_batches(partial(_fill, fd), position, end)
 
 
 def is_zero(fd: int, position: int, end: int) -> bool:
-    """`batch_walk.is_zero`."""
+    """Call `batch_walk.is_zero`."""
     return batch_walk.is_zero(partial(os.pread, fd), position, end)
 
 

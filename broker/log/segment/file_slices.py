@@ -1,8 +1,8 @@
 """Open segment files and the slices of them that readers hold.
 
-A ``SegmentFile`` owns one descriptor and closes it when the last reference goes: the segment drops its own
-when it is deleted, a ``FileSlice`` on its way out of a socket keeps it. So a segment can be unlinked while it
-is being read, and the reader still gets every byte it was promised.
+A ``SegmentFile`` owns one descriptor and closes it when the last reference to it is gone. The segment drops its
+reference when it is deleted; a ``FileSlice`` that is being sent keeps one. So a segment can be unlinked while it is
+read, and the reader still gets every byte of its slice.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from broker.log.read.read_ahead import ReadAhead, Stretch
 
 
 class SegmentFile:
-    """An open ``.log`` file. Not to be closed by hand: it closes when nothing refers to it any more.
+    """Hold an open ``.log`` file, which is closed when nothing refers to this object any more.
 
-    So who uses ``fd`` keeps the ``SegmentFile`` meanwhile: its segment may let go of it at any moment, and the number
-    may then be another file's.
+    Keep a reference to this object while you use ``fd``. The segment may drop its own reference at any moment, and the
+    same number may then belong to another file.
     """
 
     __slots__ = ("__weakref__", "_open_files", "_read_ahead", "fd")
@@ -29,13 +29,13 @@ class SegmentFile:
         open_files.opened(fd)
 
     def missed(self, position: int, length: int) -> None:
-        """So many bytes at ``position`` are not in memory, and are being read in for a reader who waits."""
+        """Note that ``length`` bytes at ``position`` are being read from the disk for a reader that waits for them."""
         if self._read_ahead is None:
             self._read_ahead = ReadAhead()
         self._read_ahead.missed(position, position + length)
 
     def stretch_after(self, position: int, length: int) -> Stretch | None:
-        """What a worker should read in, now that a reader is at these bytes."""
+        """Return what a worker should read ahead, now that a reader has reached these bytes; None if nothing."""
         return None if self._read_ahead is None else self._read_ahead.after(position, position + length)
 
     def __del__(self) -> None:
@@ -44,9 +44,9 @@ class SegmentFile:
 
 
 class FileSlice:
-    """Bytes ``[position, position + length)`` of an open segment file, to be sent with ``os.sendfile``.
+    """Hold bytes ``[position, position + length)`` of an open segment file, which ``os.sendfile`` sends.
 
-    ``len()`` is the length, so that an encoder can count a slice as it counts bytes.
+    ``len()`` is the length, so that an encoder can count a slice in the same way as bytes.
     """
 
     __slots__ = ("file", "length", "position")
@@ -68,9 +68,7 @@ class FileSlice:
         return f"FileSlice(fd={self.file.fd}, position={self.position}, length={self.length})"
 
     def read(self) -> bytes:
-        """The bytes themselves, for callers that need them in memory. May be short if the file was cut
-        meanwhile.
-        """
+        """Read the bytes into memory. There are fewer than ``length`` if the file was cut meanwhile."""
         parts = []
         position, left = self.position, self.length
         while left:
@@ -84,7 +82,7 @@ class FileSlice:
 
 
 class ReadResult:
-    """What a read found: slices in offset order, the first of which begins with a whole batch."""
+    """Hold what a read found: slices in offset order; the first one begins with a whole batch."""
 
     __slots__ = ("size", "slices")
 
@@ -93,5 +91,5 @@ class ReadResult:
         self.size = size
 
     def read(self) -> bytes:
-        """All bytes, joined."""
+        """Read the bytes of all slices and join them."""
         return b"".join([piece.read() for piece in self.slices])

@@ -1,11 +1,12 @@
 """One segment of a log: a ``.log`` file of record batches and its indexes.
 
-A segment holds the batches from its base offset (its name) up to the next segment's. Only the last one, the
-active segment, is appended to. Files are opened and indexes loaded on first use: opening a partition reads
-none of them. Where they lie and what they are called: `segment_files`. Aborted transactions: `aborted_transactions`.
+A segment holds the batches from its base offset, which is its name, up to the base offset of the next segment. Only the
+last segment, the active one, takes appends. Files are opened and indexes are loaded on first use, so opening a
+partition reads none of them. `segment_files` knows the names of the files, `segment_indexes` holds the indexes, and
+`aborted_transactions` the transaction index.
 
-Positions are found in three steps, cheapest first: those of the newest batches, which are kept (`batch_positions`);
-the sparse offset index; a walk over batch headers from the index's entry.
+The position of an offset is found in three steps, the cheapest first: the remembered positions of the newest batches
+(`batch_positions`), the sparse offset index, and a walk over batch headers from the index's entry.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from broker.log.index.time_index import NO_TIMESTAMP, TimeIndex
 from broker.log.log_config import LogConfig
 from broker.log.resources import LogResources
 from broker.log.segment.batch_positions import BatchPositions
-from broker.log.segment.batch_scan import batch_size, find_batch, headers, may_be_found
+from broker.log.segment.batch_scan import batch_size, find_batch, headers, last_end, latest_timestamp, may_be_found
 from broker.log.segment.file_slices import FileSlice, SegmentFile
 from broker.log.segment.segment_files import SegmentFiles, SegmentWriteError
 from kafkalog.records.errors import CorruptRecordError
@@ -32,26 +33,33 @@ from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)
 
-# A largest timestamp that has not been looked up yet.
+# Stands for a largest timestamp that has not been looked up yet.
 UNKNOWN_TIMESTAMP = -2
 
 
 class Segment:
-    """See the module. Not safe for use from several threads, but for :meth:`flush`.
+    """Append to, search, read and shorten one segment.
+
+    Only :meth:`flush` may be called on another thread than the rest.
 
     Attributes:
-        base_offset: of its first batch, and its name.
-        size: bytes of its batches.
-        config: of the log; only the log replaces it.
-        aborted: the aborted transactions whose markers it holds.
+        base_offset: the offset of the first batch, which names the files.
+        size: bytes of the batches.
+        config: the log's settings; only the log replaces them.
+        created_ms: when this object was made, in milliseconds since the epoch.
+        jitter_ms: what this segment subtracts from ``segment.ms``.
+        bytes_since_index: bytes appended since the last index entry.
+        max_timestamp: the largest timestamp in ms, or `UNKNOWN_TIMESTAMP`.
+        aborted: the aborted transactions whose markers the segment holds.
         indexes: the offset index and the time index, as far as they are loaded.
-        writable: whether both are in memory and have room for what is appended.
+        positions: positions of the newest batches.
+        writable: whether both indexes are in memory and have room for what is appended.
     """
 
     __slots__ = (
-        "_distrusted", "_files", "_positions", "_resources", "_roll_timestamp", "aborted", "base_offset",
-        "bytes_since_index", "config", "created_ms", "indexes", "jitter_ms", "max_timestamp", "max_timestamp_offset",
-        "size", "writable",
+        "_distrusted", "_files", "_resources", "_roll_timestamp", "aborted", "base_offset", "bytes_since_index",
+        "config", "created_ms", "indexes", "jitter_ms", "max_timestamp", "max_timestamp_offset", "positions", "size",
+        "writable",
     )  # fmt: skip
 
     def __init__(
@@ -74,15 +82,15 @@ class Segment:
         self.size = size
         self.config = config
         self.created_ms = now_ms
-        # What this segment takes off segment.ms: a share that differs by partition and segment.
+        # Differs by partition and segment, so that segments are not all rolled at once.
         jitter = min(config.segment_jitter_ms, config.segment_ms)
         self.jitter_ms = crc32(f"{directory}/{base_offset}".encode()) % jitter if jitter else 0
         self.bytes_since_index = 0
         self.max_timestamp = NO_TIMESTAMP if size == 0 else UNKNOWN_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self._roll_timestamp: int | None = None
-        self._positions = BatchPositions()
-        # Its index was found not to fit the log, and was built anew.
+        self.positions = BatchPositions()
+        # Whether the index was found not to fit the log, and was built anew.
         self._distrusted = False
 
     @classmethod
@@ -95,12 +103,14 @@ class Segment:
         resources: LogResources | None = None,
         suffix: str = "",
     ) -> Segment:
-        """Make the files of an empty segment, preallocated as configured, and make it ready for appends; their names
-        end with ``suffix``.
+        """Make the files of an empty segment, preallocated as configured and ready for appends.
+
+        Args:
+            suffix: what the names of the files end with.
 
         Raises:
-            OSError: they could not be made; none is left.
-            SegmentWriteError: nor could they be removed.
+            OSError: the files could not be made; none is left.
+            SegmentWriteError: the files could neither be made nor removed.
         """
         segment = cls(directory, base_offset, 0, config, now_ms, resources, suffix)
         ops = segment._resources.ops
@@ -122,71 +132,70 @@ class Segment:
 
     @property
     def directory(self) -> str:
-        """Where its files lie."""
+        """Path of the directory that holds the files."""
         return self._files.directory
 
     @property
     def file(self) -> SegmentFile:
-        """The open ``.log`` file; whoever uses its descriptor holds it meanwhile (`open_files`)."""
+        """The open ``.log`` file. Hold it while you use its descriptor; see `open_files`."""
         return self._files.log
 
     def path(self, kind: str) -> str:
-        """Path of one of its files, by ending."""
+        """Return the path of the file with this ending."""
         return self._files.path(kind)
 
-    def files(self) -> list[str]:
-        """Paths of the files it has or may have."""
-        return self._files.paths()
-
     def close_idle(self) -> None:
-        """Let go of the descriptor; the next use opens the file again."""
+        """Close the descriptor; the next use opens the file again."""
         self._files.close_idle()
 
     def release(self) -> None:
-        """Let go of the descriptor and the maps; slices in flight keep the file open."""
+        """Close the descriptor and drop the maps; slices in flight keep the file open."""
         self._files.release()
         self.indexes.unload()
         self.writable = False
 
     def move(self, directory: str) -> None:
-        """Its directory gets another name: a flush beside this must not find a new log's files under the old one."""
+        """Use the new name of the directory, which is being renamed.
+
+        A concurrent flush must not find the files of a new log under the old name.
+        """
         self._files.directory = directory
         self.indexes.follow_rename()
 
     def relocate(self, directory: str) -> None:
-        """Copies of its files are in ``directory``, and those are its files from now on; slices in flight keep theirs.
+        """Use the copies of the files in ``directory`` from now on; slices in flight keep the old files.
 
-        What is in memory of its indexes stays there.
+        Index entries that are in memory stay there.
         """
         self._files.directory = directory
         self._files.release()
         self.indexes.relocate()
 
     def rename_to(self, suffix: str) -> None:
-        """Give its files names that end with ``suffix``, the ``.log`` file first; its indexes are loaded anew.
+        """Give the files names that end with ``suffix``, the ``.log`` file first; drop the loaded indexes.
 
         Raises:
-            OSError: a file could not be renamed; those before it have their new names.
+            OSError: a file could not be renamed; the files before it have their new names.
         """
         self.indexes.unload()
         self._files.rename_to(suffix)
 
     def mark_deleted(self) -> list[str]:
-        """Rename its files for later removal and return their new paths; slices in flight stay readable."""
+        """Rename the files for later removal and return their new paths; slices in flight stay readable."""
         paths = self._files.mark_deleted()
         self.release()
         return paths
 
     def remove(self) -> None:
-        """Unlink its files; slices in flight stay readable."""
+        """Unlink the files; slices in flight stay readable."""
         self.release()
         self._files.remove()
 
     def discard(self) -> None:
-        """Unlink the files of a new segment that is not to be: found later, it would seem to be the log's end.
+        """Unlink the files of a new segment that is given up; recovery would take them for the end of the log.
 
         Raises:
-            SegmentWriteError: they could not be removed.
+            SegmentWriteError: the files could not be removed.
         """
         try:
             self.remove()
@@ -197,7 +206,7 @@ class Segment:
 
     @property
     def offset_index(self) -> OffsetIndex:
-        """The offset index; rebuilt from the log if its file is missing or cannot be right."""
+        """The offset index; both indexes are rebuilt from the log if its file is missing or damaged."""
         index = self.indexes.offset
         if index is None:
             try:
@@ -209,7 +218,7 @@ class Segment:
 
     @property
     def time_index(self) -> TimeIndex:
-        """The time index; rebuilt from the log if its file is missing or cannot be right."""
+        """The time index; both indexes are rebuilt from the log if its file is missing or damaged."""
         index = self.indexes.time
         if index is None:
             try:
@@ -220,7 +229,7 @@ class Segment:
         return index
 
     def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Write both indexes anew from the batch headers of the log, trimmed."""
+        """Write both indexes anew from the batch headers of the log, and trim them."""
         index, time_index = self.reset_indexes()
         file = self.file
         for position, header in headers(file.fd, 0, self.size):
@@ -229,17 +238,17 @@ class Segment:
         return index, time_index
 
     def reset_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Empty both indexes and forget what they said; the caller notes each batch and calls :meth:`finish`."""
+        """Empty both indexes; the caller then notes each batch of the log and calls :meth:`finish`."""
         indexes = self.indexes.create(self.config.segment_index_bytes)
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self.bytes_since_index = 0
         self._roll_timestamp = None
-        self._positions.clear()
+        self.positions.clear()
         self.writable = True
         return indexes
 
     def activate(self) -> None:
-        """Make a loaded segment ready for appends: indexes at full size, largest timestamp known."""
+        """Make a loaded segment ready for appends: look up its largest timestamp, and preallocate its indexes."""
         if self.writable:
             return
         index, time_index = self.offset_index, self.time_index
@@ -252,7 +261,7 @@ class Segment:
     # -- appending -------------------------------------------------------------------------------------------
 
     def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether a batch of ``size`` bytes up to ``last_offset`` must begin a new segment."""
+        """Return whether a batch of ``size`` bytes up to ``last_offset`` must begin a new segment."""
         if self.size + size > self.config.segment_bytes:
             return True
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
@@ -269,17 +278,17 @@ class Segment:
         )
 
     def _waited(self, now_ms: int, max_timestamp: int) -> int:
-        """How old the segment is in the records' time, or in the clock's when they carry none."""
+        """Return the segment's age in ms by the records' timestamps, or by the clock if they have none."""
         first = self.first_timestamp()
         return max_timestamp - first if first >= 0 else now_ms - self.created_ms
 
     def first_timestamp(self) -> int:
-        """Largest timestamp of the first batch, or -1 when there is none."""
+        """Return the largest timestamp of the first batch, or -1 when there is none."""
         first = self._roll_timestamp
         if first is None:
             file = self.file
             first = self._roll_timestamp = next(
-                (header.max_timestamp for _, header in headers(file.fd, 0, self.size)), NO_TIMESTAMP
+                (h.max_timestamp for _, h in headers(file.fd, 0, self.size)), NO_TIMESTAMP
             )
         return first
 
@@ -287,8 +296,8 @@ class Segment:
         """Write one whole batch at the end and note it.
 
         Raises:
-            OSError: it could not be written; the file is as it was.
-            SegmentWriteError: it could not be written, and the file could not be cut back.
+            OSError: the batch could not be written; the file has not changed.
+            SegmentWriteError: the batch could not be written, and the file could not be cut back.
         """
         position = self.size
         self.write(data)
@@ -312,7 +321,7 @@ class Segment:
         self.size = position + len(data)
 
     def note_batch(self, position: int, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """Take a batch into account that lies at ``position``: indexes, timestamps, positions of recent batches."""
+        """Note a batch at ``position``: index it, and update timestamps and positions of recent batches."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
@@ -323,21 +332,21 @@ class Segment:
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
             self.bytes_since_index = 0
         self.bytes_since_index += size
-        self._positions.note(base_offset, position)
+        self.positions.note(base_offset, position)
 
     # -- finding and reading ---------------------------------------------------------------------------------
 
     def position_of(self, offset: int) -> int | None:
-        """Position of the batch that holds ``offset``, or of the next one; None past the last batch.
+        """Return the position of the batch that holds ``offset``, or of the next one; None past the last batch.
 
         Raises:
             CorruptRecordError: the log does not read as batches.
         """
-        position = self._positions.get(offset)
+        position = self.positions.get(offset)
         return self._search(offset) if position is None else position
 
     def _search(self, offset: int) -> int | None:
-        """What the index and the log say; an index that does not fit the log is built anew, once."""
+        """Search the index and the log; rebuild an index that does not fit the log, but only once."""
         start = self.offset_index.lookup(offset)[1]
         file = self.file
         try:
@@ -359,38 +368,26 @@ class Segment:
         return found[1] if found else None
 
     def fits(self, offset: int, start: int, found: tuple[int, int, int] | None) -> bool:
-        """Whether a look-up of ``offset`` that the index led to ``start`` may have found this, or nothing.
-
-        An index entry is no later than the offset: the batch that it leads to cannot begin after it.
-        """
+        """Return whether the index fits the log, which it led to ``start`` for ``offset``; see `may_be_found`."""
         file = self.file
         return may_be_found(file.fd, self.base_offset, self.size, offset, start, found)
 
-    def remembers(self, offset: int) -> bool:
-        """Whether a batch that begins at ``offset`` is among the newest, whose positions are known."""
-        return self._positions.remembers(offset)
-
-    def note_position(self, offset: int, position: int) -> None:
-        """A look-up done elsewhere has found the batch that holds ``offset``; the next :meth:`position_of` is told."""
-        self._positions.note_found(offset, position)
-
     def limit_for(self, offset: int) -> int:
-        """Position up to which everything lies before ``offset``."""
-        limit = self._positions.limit(offset)
+        """Return the position before which every batch lies before ``offset``."""
+        limit = self.positions.limit(offset)
         if limit is not None:
             return limit
         position = self.position_of(offset)
         if position is None:
             return self.size
-        self._positions.note_limit(offset, position)
+        self.positions.note_limit(offset, position)
         return position
 
     def read(self, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> FileSlice | None:
-        """A slice from the batch that holds ``offset`` on, before position ``limit``; None when there is
-        none.
+        """Return a slice from the batch that holds ``offset`` on, before position ``limit``; None if there is none.
 
-        At most ``max_bytes``, but with ``min_one`` at least the whole first batch; without it, nothing where that does
-        not fit.
+        The slice has at most ``max_bytes``. If the first batch is larger, the slice is that batch with ``min_one``, and
+        empty without it.
         """
         position = self.position_of(offset)
         if position is None or position >= limit:
@@ -399,12 +396,12 @@ class Segment:
         length = limit - position
         if length > max_bytes:
             whole = batch_size(file.fd, position, limit)
-            # A piece of its first batch is of no use to a reader, who would take it for one too large for him.
+            # A reader cannot use a part of the first batch: it would conclude that the batch is too large for it.
             length = max(max_bytes, whole) if min_one else max_bytes if max_bytes >= whole else 0
         return FileSlice(file, position, length)
 
     def next_offset(self) -> int:
-        """Offset after the last batch, found from the last index entry on.
+        """Return the offset after the last batch, found from the last index entry on.
 
         Raises:
             CorruptRecordError: the log does not end with a whole batch.
@@ -412,29 +409,25 @@ class Segment:
         if self.size == 0:
             return self.base_offset
         position = self.offset_index.last()[1]
-        end, following = position, self.base_offset
         file = self.file
-        for at, header in headers(file.fd, position, self.size):
-            end, following = at + header.size, header.next_offset
+        end, following = last_end(file.fd, position, self.size, self.base_offset)
         if end != self.size:
             raise CorruptRecordError(f"{self.path(names.LOG)}: {self.size - end} bytes after the last whole batch")
         return following
 
     def largest_timestamp(self) -> int:
-        """Largest timestamp of its records, or -1 when none has one."""
+        """Return the largest timestamp of the records, or -1 if none has a timestamp."""
         if self.max_timestamp == UNKNOWN_TIMESTAMP:
             self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
         return self.max_timestamp
 
     def learn(self, found: tuple[int, int] | None) -> None:
-        """Take over the largest timestamp that a worker has read, unless it is known by now."""
+        """Take over the largest timestamp and its offset, which a worker has read, unless they are known by now."""
         if found is not None and self.max_timestamp == UNKNOWN_TIMESTAMP:
             self.max_timestamp, self.max_timestamp_offset = found
 
     def retention_timestamp(self) -> int:
-        """The time retention goes by: the largest record timestamp, or the file's last change where there is
-        none.
-        """
+        """Return the time that retention goes by, in ms: the largest timestamp, or else the file's last change."""
         timestamp = self.largest_timestamp()
         if timestamp >= 0:
             return timestamp
@@ -443,7 +436,7 @@ class Segment:
     # -- cutting, syncing, closing ---------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the batch that holds ``offset`` and everything after it.
+        """Remove the batch that holds ``offset`` and everything after it.
 
         Raises:
             OSError: the file could not be cut.
@@ -456,20 +449,18 @@ class Segment:
         self.time_index.truncate_to(offset)
         self.aborted.index.truncate_to(offset)
         self.bytes_since_index = 0
-        self._positions.clear()
+        self.positions.clear()
         if self.size == 0:
             self._roll_timestamp = None
-        self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
-        start = self.offset_index.lookup(self.max_timestamp_offset)[1]
+        known = self.time_index.last()
+        start = self.offset_index.lookup(known[1])[1]
         file = self.file
-        for _, header in headers(file.fd, start, self.size):
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+        self.max_timestamp, self.max_timestamp_offset = latest_timestamp(file.fd, start, self.size, known)
 
     def cut(self, position: int) -> None:
-        """Cut the ``.log`` file at ``position``, on the device too; the caller sees to the indexes.
+        """Cut the ``.log`` file at ``position``, on the device too; the caller cuts the indexes.
 
-        Forced at once, for what was cut off must not come back after what is appended next.
+        The cut is forced at once, because the bytes must not come back after what is appended next.
         """
         if position < self.size:
             file = self.file
@@ -478,13 +469,13 @@ class Segment:
             self._resources.ops.fsync(file.fd)
 
     def flush(self) -> None:
-        """Force log and indexes to the device, in this order. May run on a worker's thread.
+        """Force the log and then the indexes to the device. May run on a worker's thread.
 
         Raises:
-            OSError: something could not be forced; the segment must not be trusted to be on the device.
+            OSError: something could not be forced; the segment may not be on the device.
         """
         began = self._resources.seconds()
-        # Held: released meanwhile, it would close the descriptor, and another file could get its number.
+        # Hold the file: if it were released meanwhile, its descriptor would be closed and reused for another file.
         file = self.file
         self._resources.ops.fsync(file.fd)
         self.indexes.sync()
@@ -492,9 +483,9 @@ class Segment:
         self._resources.flush_stats.add(self._resources.seconds() - began)
 
     def finish(self) -> bool:
-        """No more appends: the closing time-index entry, indexes trimmed, reserved space given back.
+        """End the appends: write the closing time-index entry, trim the indexes, give reserved space back.
 
-        Returns whether there was anything to do.
+        Return whether there was anything to do.
         """
         if not self.writable:
             return False

@@ -1,8 +1,8 @@
-"""Where a segment is stored: the names of its files, and the open ``.log`` file.
+"""The names of a segment's files, and its open ``.log`` file.
 
-The files go by several names in their time. Those of a compacted segment end with ``.cleaned``, then with ``.swap``,
-before they have their own; those of a deleted one end with ``.deleted`` until they are removed. Their directory changes
-when the partition is deleted, or moved to another log directory.
+The files have several names during their life. While compaction replaces segments, the names of the new files end with
+``.cleaned`` and then with ``.swap``. The names of a deleted segment's files end with ``.deleted`` until the files are
+removed. The directory changes when the partition is deleted or moved to another log directory.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ KINDS = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 
 
 class SegmentWriteError(OSError):
-    """A failed append could not be undone: the file's end is unknown and nothing may be appended to it."""
+    """A failed append could not be undone. The file's end is unknown, so nothing may be appended to it."""
 
 
 class SegmentFiles:
-    """See the module.
+    """Name, open, rename and remove the files of one segment.
 
     Attributes:
-        directory: where the files lie.
-        base_offset: what their names begin with.
+        directory: path of the directory that holds the files.
+        base_offset: the offset with which their names begin.
         suffix: what their names end with.
         used: see `open_files.Holder`.
     """
@@ -43,21 +43,21 @@ class SegmentFiles:
         self._last_open: weakref.ref[SegmentFile] | None = None
 
     def path(self, kind: str) -> str:
-        """Path of one of the files, by ending."""
+        """Return the path of the file with this ending."""
         return os.path.join(self.directory, names.segment_name(self.base_offset, kind) + self.suffix)
 
     def paths(self) -> list[str]:
-        """Paths of the files that there are or may be, the ``.log`` file first."""
+        """Return the paths of the files that exist or may exist, the ``.log`` file first."""
         return [self.path(kind) for kind in KINDS]
 
     # -- the open file ---------------------------------------------------------------------------------------
 
     @property
     def log(self) -> SegmentFile:
-        """The open ``.log`` file; whoever uses its descriptor holds it meanwhile (`open_files`)."""
+        """The open ``.log`` file. Hold it while you use its descriptor; see `open_files`."""
         file = self._open
         if file is None:
-            # A slice on its way may hold it still.
+            # A slice that is being sent may still hold it.
             file = None if self._last_open is None else self._last_open()
             if file is None:
                 file = SegmentFile(
@@ -68,10 +68,10 @@ class SegmentFiles:
         return file
 
     def create(self) -> SegmentFile:
-        """Make the ``.log`` file, empty.
+        """Make the ``.log`` file, empty, and return it.
 
         Raises:
-            OSError: it could not be made.
+            OSError: the file could not be made.
         """
         file = SegmentFile(
             self._resources.ops.open(self.path(names.LOG), os.O_RDWR | os.O_CREAT | os.O_TRUNC),
@@ -86,24 +86,24 @@ class SegmentFiles:
         self._resources.open_files.admit(self)
 
     def close_idle(self) -> None:
-        """Let go of the descriptor; the next use opens the file again.
+        """Close the descriptor; the next use opens the file again.
 
-        That goes for a file with unforced writes, too: the device's error, should there be one, is the next opener's
-        to learn from its fsync (Linux 4.16 and newer).
+        A file with unforced writes may be closed, too. If the device fails, the fsync of the next opener reports it
+        (Linux 4.16 and newer).
         """
         self._open = None
 
     def release(self) -> None:
-        """Let go of the descriptor; slices in flight keep the file open, and nobody else is given it."""
+        """Close the descriptor and forget the file; only slices in flight keep it open."""
         self._open = self._last_open = None
 
-    # -- other names, and none -------------------------------------------------------------------------------
+    # -- renaming and removing -------------------------------------------------------------------------------
 
     def rename_to(self, suffix: str) -> None:
         """Give the files names that end with ``suffix``, the ``.log`` file first.
 
         Raises:
-            OSError: a file could not be renamed; those before it have their new names.
+            OSError: a file could not be renamed; the files before it have their new names.
         """
         for path in self.paths():
             try:
@@ -129,7 +129,7 @@ class SegmentFiles:
         """Unlink the files.
 
         Raises:
-            OSError: one could not be removed.
+            OSError: a file could not be removed.
         """
         for path in self.paths():
             self._resources.ops.unlink(path)

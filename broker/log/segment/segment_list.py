@@ -8,10 +8,10 @@ from broker.log.segment.segment import Segment
 
 
 class SegmentList:
-    """See the module.
+    """Hold the segments of one log, in order.
 
-    Changed on the loop's thread only. The list is replaced, never changed in place, so a flush or a cleaning on another
-    thread that took ``all`` keeps a whole one.
+    Only the event loop's thread changes it. The list is replaced and never changed in place, so a flush or a cleaning
+    on another thread keeps a consistent list once it has read ``all``.
 
     Attributes:
         all: the segments, oldest first; never empty.
@@ -25,11 +25,11 @@ class SegmentList:
         self.replace(segments)
 
     def replace(self, segments: list[Segment]) -> None:
-        """Take ``segments``, which is not empty, for the log's."""
+        """Let ``segments``, which must not be empty, be the segments of the log."""
         self.all = segments
         self.bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
 
     def index_of(self, offset: int) -> int:
-        """Index of the segment that holds ``offset``; the first one for an offset before all."""
+        """Return the index of the segment that holds ``offset``; that of the first one for an offset before it."""
         return max(bisect_right(self.bases, offset) - 1, 0)

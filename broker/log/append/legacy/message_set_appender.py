@@ -1,4 +1,4 @@
-"""Appending message sets of v0 and v1, and what was converted from or to them, as the leader."""
+"""Appending message sets of v0 and v1 as the leader, and records that were converted from or to these formats."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kafkalog.records.batch import MAGIC
 
 
 class LegacyAppender:
-    """See the module. On the loop's thread.
+    """Append message sets to one log. On the event loop's thread.
 
     Attributes:
-        config: of the log; only the log replaces it.
-        conversions: records that were converted from another message format.
+        config: the log's settings; only the log replaces them.
+        conversions: how many records were converted from another message format.
     """
 
     __slots__ = (
@@ -56,17 +56,17 @@ class LegacyAppender:
     def append(
         self, prepared: PreparedSet | None, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
     ) -> AppendInfo:
-        """Append what `message_sets.prepare_set` made, which may have been done on a worker.
+        """Append what `message_sets.prepare_set` returned, possibly on a worker.
 
-        Nothing is appended of None, a set without a whole message: ``first_offset`` is then -1.
+        None stands for a set without a whole message: nothing is appended, and ``first_offset`` is -1.
 
         Raises:
-            KafkaError: it is refused and the log unchanged; or KafkaStorageError, the disk failed.
+            KafkaError: the set is refused, and the log has not changed; KafkaStorageError if the disk failed.
         """
         if self._errors.offline is not None:
             raise self._errors.offline_error()
         if prepared is not None and prepared.magic == MAGIC and self.config.message_format < MAGIC:
-            # The topic's format was changed while a worker made it.
+            # The topic's message format was changed while a worker prepared the set.
             data, converted = memoryview(prepared.data), prepared.converted
             prepared = prepare_set(data, self.config, now_ms, origin, self._directory.label)
             self.conversions += converted
@@ -104,6 +104,6 @@ class LegacyAppender:
         self._flusher.appended(first, now_ms)
         append_time = -1
         if config.message_timestamp_type == LOG_APPEND_TIME:
-            # v1 was stamped when it was checked, perhaps by a worker before now; v0 stores no time.
+            # v1 got its timestamp when it was checked, perhaps earlier on a worker; v0 stores no timestamp.
             append_time = timestamp if prepared.magic else now_ms
         return AppendInfo(first, last, timestamp, append_time, self._offsets.start, False)

@@ -1,12 +1,12 @@
 """What a leader does with message sets of formats v0 and v1, and with any records for a topic that stores these.
 
-As Kafka's LogValidator: sizes and checksums of the entries, then that they are one format, that a compressed message
-is alone, and of every record within its format, checksum, key and timestamp. What has the topic's format and codec
-already is appended as it came, but for its offsets; anything else is written anew, in whole, and counted as converted.
-That goes for compressed messages of v0, too, whose offsets lie under the compression.
+The checks are those of Kafka's LogValidator: sizes and checksums of the entries; that all have one format; that a
+compressed message is alone; then format, checksum, key and timestamp of every record within. Records that already have
+the topic's format and codec are appended as they are, except for their offsets. All others are written anew and counted
+as converted. This includes compressed messages of v0, because their offsets lie inside of the compressed data.
 
-`prepare_set` needs no log and may run on a worker, for it takes microseconds a record; what it returns is given its
-offsets by the log, at once.
+`prepare_set` needs no log and may run on a worker, because it takes microseconds for each record. The log then assigns
+the offsets at once.
 """
 
 from __future__ import annotations
@@ -62,20 +62,20 @@ from kafkalog.records.validate import check_batch
 
 @dataclass(slots=True)
 class Entry:
-    """One message or wrapper of a set to be appended."""
+    """Describe one message, or wrapper message, of a set to be appended."""
 
     position: int
     size: int
     last: int
-    """Its (last) offset, counted from the first of the set."""
+    """Its last offset, counted from the first offset of the set."""
     max_timestamp: int
 
 
 @dataclass(slots=True)
 class PreparedSet:
-    """Entries of format v0 or v1, checked, that lack nothing but offsets; or one batch of v2.
+    """Hold checked entries of format v0 or v1 that lack only their offsets; or one v2 batch.
 
-    ``converted``: records that were written anew to become what the topic stores.
+    ``converted`` counts the records that were written anew in the format that the topic stores.
     """
 
     data: bytearray | memoryview
@@ -85,10 +85,10 @@ class PreparedSet:
     max_timestamp: int
     entries: list[Entry] = field(default_factory=list)
     _within: tuple[Sequence[Record], Codec, int | None] | None = None
-    """Records, codec and level of a compressed set of v0, which is written once its offsets are known."""
+    """Records, codec and level of a compressed v0 set, which is encoded once its offsets are known."""
 
     def assign(self, first: int) -> None:
-        """Set the offsets, of which ``first`` is that of the first record."""
+        """Set the offsets of the records; the first one gets ``first``."""
         if self._within is not None:
             records, codec, level = self._within
             records = [record._replace(offset=first + at) for at, record in enumerate(records)]
@@ -100,17 +100,17 @@ class PreparedSet:
 
 
 def prepare_set(records: memoryview, config: LogConfig, now_ms: int, origin: Origin, label: str) -> PreparedSet | None:
-    """Check what a producer sent, and write it as the topic stores it.
+    """Check what a producer sent, and convert it to what the topic stores.
 
     Args:
-        records: entries of v0 or v1, or one batch of v2; writable, for what needs no conversion is changed in place.
-            An incomplete entry at the end is left out.
+        records: entries of v0 or v1, or one v2 batch. It must be writable, because entries that need no conversion are
+            changed in place. An incomplete entry at the end is left out.
 
     Returns:
-        None where there is no whole entry.
+        The set to append, or None if there is no whole entry.
 
     Raises:
-        KafkaError: the set is refused; the subclass is the answer to the client.
+        KafkaError: the set is refused; the subclass is the error that the client gets.
     """
     try:
         prepared = _upgraded_wrapper(records, config, now_ms, origin)
@@ -135,7 +135,10 @@ def prepare_set(records: memoryview, config: LogConfig, now_ms: int, origin: Ori
 
 
 def _upgraded_wrapper(records: memoryview, config: LogConfig, now_ms: int, origin: Origin) -> PreparedSet | None:
-    """A compressed message alone, for a topic of v2, in one pass; None where that is not so, or is to be refused."""
+    """Convert a single compressed message for a topic of v2 in one pass.
+
+    Return None if ``records`` is something else, or has to be refused.
+    """
     if config.message_format < MAGIC or len(records) < MIN_ENTRY_SIZE or records[MAGIC_AT] >= MAGIC:
         return None
     headers = list(islice(iter_entries(records), 2))
@@ -169,7 +172,7 @@ def _upgraded_wrapper(records: memoryview, config: LogConfig, now_ms: int, origi
 
 @dataclass(slots=True)
 class _Source:
-    """What was sent: the records, as they were, of whatever format."""
+    """Hold the records as the producer sent them, in any format."""
 
     data: memoryview
     magic: int
@@ -205,7 +208,7 @@ def _check_old(records: memoryview, config: LogConfig, origin: Origin, label: st
 
 
 def _check_new(records: memoryview, config: LogConfig, origin: Origin, label: str) -> _Source:
-    """A batch of v2 for a topic of an older format."""
+    """Check a v2 batch for a topic that stores an older format."""
     if len(records) < HEADER_SIZE:
         raise InvalidRecordError(f"{len(records)} bytes sent to {label} are no record batch")
     header = read_any_header(records)
@@ -243,7 +246,7 @@ def _check_new(records: memoryview, config: LogConfig, origin: Origin, label: st
 def _check_records(source: _Source, config: LogConfig, now_ms: int, origin: Origin, label: str) -> None:
     rules = RecordRules.of(config, now_ms, label, from_client=origin is Origin.CLIENT)
     facts = [(record.key is not None, record.timestamp) for record in source.records]
-    # A message of an old format that is not compressed is a batch of its own, and the first that is refused decides.
+    # A message of an old format that is not compressed counts as a batch of its own; the first bad one decides.
     together = source.magic == MAGIC or source.codec
     for batch in [facts] if together else ([fact] for fact in facts):
         rejection = rules.rejection(batch)
@@ -264,7 +267,7 @@ def _as_stored(source: _Source, config: LogConfig, now_ms: int) -> PreparedSet:
         return PreparedSet(source.data, target, count, 0, latest, _entries(source.headers, count, append_time, latest))
     records = [record._replace(offset=at) for at, record in enumerate(source.records)]
     if target == MAGIC:
-        # What the broker's clock says is set when it is appended.
+        # The append sets a timestamp of the broker's clock.
         return PreparedSet(
             encode_batch(records, codec=codec, level=config.compression_level), MAGIC, count, count, latest
         )
@@ -279,12 +282,15 @@ def _as_stored(source: _Source, config: LogConfig, now_ms: int) -> PreparedSet:
 
 
 def _counts(source: _Source) -> bool:
-    """Whether the offsets of a compressed set are of v1 and count from 0, so that setting the wrapper's is enough."""
+    """Return whether a compressed set is of v1 with offsets that count from 0: then only the wrapper's need be set."""
     return source.magic != MAGIC_V0 and all(record.offset == at for at, record in enumerate(source.records))
 
 
 def _stamp(source: _Source, append_time: int | None, latest: int) -> None:
-    """Timestamps of what is appended as it came: a wrapper's is the largest within, the broker's clock is all's."""
+    """Set the timestamps of entries that are appended as they are.
+
+    A wrapper message gets the largest timestamp within; with LogAppendTime every entry gets the broker's time.
+    """
     if source.magic == MAGIC_V0:
         return
     for pos, header in source.headers:
