@@ -300,7 +300,7 @@ class LogManager:
         self._deletions.add(path, self._clock() + delay)
 
     def sync_directories(self) -> None:
-        """Force the names of all partitions' directories to the device. Blocks: for a worker's thread.
+        """Force the names of all partitions' directories to the device. Blocks: call it on a worker's thread.
 
         Raises:
             KafkaStorageError: the disk failed.

@@ -9,22 +9,22 @@
 - ``startup``     what the start does with directories that unfinished moves left
 - ``moved_from``  the file that names the log directory from which a log was moved
 
-A move makes ``topic-partition.<32 hex>-future`` in the target directory and copies the log's files into it, byte for
-byte, whole segments first and then what has been appended meanwhile, round by round, while the log is served from
-where it is. When little is left, flushes of the log are held, so that its recovery point stands still; the copy is
-forced to the device up to there, and the file ``kafkalog.moved-from`` in it, which names the log directory that it
-comes from, says so. The last few bytes are copied on the event loop's thread, where nothing can be appended in
-between; then the old directory is renamed ``…-delete`` and the new one ``topic-partition``. In the end the names are
-forced to the device and the file is removed.
+A move makes ``topic-partition.<32 hex>-future`` in the target directory and copies the log's files into it byte for
+byte, while the log is served from where it is. It copies whole segments first, and then what was appended meanwhile,
+round by round. When little is left, flushes of the log are held, so that its recovery point stands still. The copy is
+forced to the device up to there, and then marked as complete by the file ``kafkalog.moved-from`` in it, which names the
+log directory that the log comes from. The last few bytes are copied on the event loop's thread, so that nothing can be
+appended in between. Then the old directory is renamed to ``…-delete`` and the new one to ``topic-partition``. Finally
+the names are forced to the device and the marker file is removed.
 
-A crash leaves one of these, and never two logs that could both be served (`plan.settle`):
+A crash leaves one of the following, and never two logs that could both be served (`plan.settle`):
 
 =====================  ===================================================================================
-found                  what it is
+found                  meaning
 =====================  ===================================================================================
-old, future            the move was under way: it goes on, with the segments that are complete
+old, future            the move was under way: it goes on with the segments that are complete
 ``-delete``, future    killed between the renames: the future copy, which is marked, is the log
 old, new (marked)      power failed before the old one's new name was safe: the marked one is the log
-new                    done
+new                    the move is complete
 =====================  ===================================================================================
 """

@@ -1,4 +1,4 @@
-"""The copy that a move makes: the files of a future directory, as far as they have been copied."""
+"""Copying a log's files into a future directory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from broker.log.files.file_ops import OS, FileOps, write_all
 from kafkalog.storage import names
 
 SLICE_BYTES = 1 << 20
-"""Copied in one piece; the move may be ended after each."""
+"""Bytes that are copied at once. The move may be ended after each such slice."""
 SYNC_BYTES = 64 << 20
-"""Forced to the device after so many bytes: what gathers in memory would hold up other logs' flushes."""
+"""The copy is forced to the device after so many bytes: more unwritten data would delay the flushes of other logs."""
 
 _KEPT = frozenset({names.PARTITION_METADATA, names.LEADER_EPOCH_CHECKPOINT})
 _INDEXES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
-"""Files that may be missing: there is none without aborted transactions, and the others are built anew."""
+"""Files that may be missing: ``.txnindex`` if no transaction was aborted, and the others because they are rebuilt."""
 
 
 class SourceError(OSError):
@@ -28,20 +28,20 @@ class SourceError(OSError):
 
 
 class StaleError(Exception):
-    """The log has changed since its files were listed: list them again."""
+    """The log has changed since its files were listed. List them again."""
 
 
 class Copier:
-    """See the module. Used by one thread at a time.
+    """Copy the files of one log. Used by one thread at a time.
 
     Args:
-        directory: the future one.
-        pace: called with every number of bytes copied; may wait, and raises when the move has ended.
+        directory: the future directory.
+        pace: called with the number of bytes after each slice. It may wait, and it raises when the move has ended.
 
     Attributes:
-        have: the files copied, as `plan.plan` wants to know.
-        size: bytes of the ``.log`` files copied.
-        epochs: the leader epochs that are on the device with the copy, when it was settled.
+        have: the files that were copied, for `plan.plan`.
+        size: bytes of the ``.log`` files that were copied.
+        epochs: the leader epochs that are on the device with the copy; None until `settle`.
     """
 
     def __init__(self, directory: Path, ops: FileOps = OS, pace: Callable[[int], None] = lambda size: None) -> None:
@@ -56,17 +56,17 @@ class Copier:
     def size(self) -> int:
         return sum(copied.length for name, copied in list(self.have.items()) if name.endswith(names.LOG))
 
-    # -- what an earlier try has left --------------------------------------------------------------------------------
+    # -- what an earlier attempt has left ----------------------------------------------------------------------------
 
     def take_over(self, source: Path, wanted: Mapping[str, Extent]) -> None:
-        """Keep the whole segments that are here already, and remove everything else.
+        """Keep the complete segments that an earlier attempt has copied, and remove everything else.
 
-        A ``.log`` file has its original's size and time of change only after it, and its indexes before it, were
+        A ``.log`` file has the size and the time of change of its original only after its indexes and then itself were
         forced to the device (`sync`).
         """
         forget_moved_from(str(self.directory), self._ops)
         logs = [name for name in wanted if name.endswith(names.LOG)]
-        # The newest one grows.
+        # Not the newest segment, which grows.
         whole = [name for name in logs[:-1] if self._is_whole(source, name)]
         for log in whole:
             for name in (*(log.removesuffix(names.LOG) + kind for kind in _INDEXES), log):
@@ -76,7 +76,7 @@ class Copier:
             left = [entry.path for entry in entries if entry.name not in self.have and entry.name not in _KEPT]
         for path in left:
             self._ops.unlink(path)
-        # A start knows by it whose copy this is.
+        # The file tells the next start to which topic this copy belongs.
         sync_partition_metadata(str(self.directory), self._ops)
         self._ops.fsync_dir(str(self.directory))
         self._ops.fsync_dir(str(self.directory.parent))
@@ -91,14 +91,14 @@ class Copier:
     # -- copying -----------------------------------------------------------------------------------------------------
 
     def lacks(self, wanted: Mapping[str, Extent]) -> Round:
-        """What is to be copied to have all that is wanted."""
+        """Return what is still to be copied of the ``wanted`` files."""
         return plan(wanted, self.have)
 
     def apply(self, source: Path, wanted: Mapping[str, Extent], round_: Round) -> None:
-        """Copy what the round says from the directory ``source``.
+        """Copy the files of a round from the directory ``source``.
 
         Raises:
-            StaleError: a file is not there any more, or is shorter.
+            StaleError: a file does not exist any more, or is shorter.
             SourceError: the log cannot be read.
             OSError: the copy cannot be written.
         """
@@ -155,17 +155,17 @@ class Copier:
                 self._ops.fsync(target)
                 since_sync = 0
             self._pace(len(data))
-        # It is preallocated as long as the log writes to it.
+        # Preallocate the file if the log still writes to it.
         self._ops.ftruncate(target, max(position, extent.reserve))
         self.have[copy.name] = Copied(position, extent.stamp, copy.end is None, extent.reserve)
 
-    # -- safety ------------------------------------------------------------------------------------------------------
+    # -- forcing the copy to the device ------------------------------------------------------------------------------
 
     def sync(self, source: Path, wanted: Mapping[str, Extent]) -> None:
-        """Force what was copied to the device, and mark the segments that will not change as whole.
+        """Force what was copied to the device, and mark the segments that will not change as complete.
 
         Raises:
-            OSError: it cannot be forced.
+            OSError: a file cannot be forced.
         """
         logs = [name for name in wanted if name.endswith(names.LOG)]
         for name in sorted(self._unsynced, key=lambda name: name.endswith(names.LOG)):
@@ -184,20 +184,21 @@ class Copier:
         self._unsynced.clear()
 
     def settle(self, log_dir: Path, epochs: list[tuple[int, int]], topic_id: uuid.UUID | None) -> None:
-        """Make the directory a partition's: with what is not copied from the log, marked, and all of it on the device.
+        """Make the directory complete: write the files that are not copied and the marker, all forced to the device.
 
         Args:
-            log_dir: the log directory that the log is in.
+            log_dir: the log directory from which the log is moved.
+            epochs: the leader epochs of the log.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: a file cannot be written.
         """
         directory = str(self.directory)
         write_epochs(str(self.directory / names.LEADER_EPOCH_CHECKPOINT), epochs, self._ops)
         if topic_id is not None:
             write_partition_metadata(directory, topic_id, self._ops)
             sync_partition_metadata(directory, self._ops)
-        # Forces the names of the other files, too.
+        # This forces the names of the other files, too.
         write_moved_from(directory, log_dir, self._ops)
         self._ops.fsync_dir(str(self.directory.parent))
         self.epochs = epochs

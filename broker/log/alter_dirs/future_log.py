@@ -1,4 +1,4 @@
-"""One move under way: the copy and how far it is."""
+"""The copy that one move is making, and its progress."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from broker.log.log import Log
 
 
 class FutureLog:
-    """The copy of a log that is to take its place. The loop's thread makes and ends it; any thread may read it.
+    """Describe the copy that is to take a log's place.
+
+    The event loop's thread makes and ends it; any thread may read it.
 
     Attributes:
-        log: what is copied.
+        log: the log that is copied.
         dir: the directory of the copy.
         log_end_offset: everything before it has been copied.
-        size: bytes of the segments copied.
-        settling: whether flushes of the log wait for it.
-        ended: set when the move is over, whatever came of it.
+        size: bytes of the segments that were copied.
+        settling: whether flushes of the log are held for this move.
+        ended: set when the move is over, whether it succeeded or not.
     """
 
     def __init__(self, log: Log, directory: Path) -> None:
@@ -34,5 +36,5 @@ class FutureLog:
 
     @property
     def offset_lag(self) -> int:
-        """How many offsets it is behind the log."""
+        """How many offsets the copy is behind the log."""
         return max(self.log.log_end_offset - self.log_end_offset, 0)

@@ -1,4 +1,4 @@
-"""The copies that moves are making, by partition, and where partitions that are yet to be made shall lie."""
+"""All moves under way, by partition, and the log directories that were requested for partitions yet to be made."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ logger = logging.getLogger("kafkalog.broker.moves")
 TopicPartition = tuple[str, int]
 
 MAX_PREFERRED = 10_000
-"""Partitions that are not here, for which a log directory is remembered; the oldest are forgotten."""
+"""How many partitions without a log here have a log directory remembered; the oldest are forgotten."""
 
 
 class Futures:
-    """See the module. Used on the event loop's thread; any thread may look, and end those of a failed directory.
+    """Keep the moves that are under way.
+
+    Used on the event loop's thread; any thread may read, and may end the moves of a failed log directory.
 
     Attributes:
-        found: future directories that the start found, and whose moves have not been gone on with.
+        found: future directories that the start found and whose moves have not been resumed.
     """
 
     def __init__(self, ops: FileOps, deletions: Deletions, clock: Callable[[], int]) -> None:
@@ -39,25 +41,25 @@ class Futures:
         return iter(list(self._futures.values()))
 
     def get(self, key: TopicPartition) -> FutureLog | None:
-        """The copy that is to take the place of the partition's log."""
+        """Return the copy that is to take the place of the partition's log, or None."""
         return self._futures.get(key)
 
     def add(self, future: FutureLog) -> None:
-        """A move has begun."""
+        """Note that a move has begun."""
         self._futures[future.log.topic, future.log.partition] = future
         future.log.being_moved = True
 
     def done(self, future: FutureLog) -> None:
-        """It has taken its log's place."""
+        """Note that the copy has taken its log's place."""
         self._end(future)
 
     def interrupt(self, future: FutureLog) -> None:
-        """End a move; what it has copied stays for the next start, unless another move is asked for before."""
+        """End a move. Its files stay for the next start, unless another move is requested before."""
         self._end(future)
         self.found[future.log.topic, future.log.partition] = future.dir
 
     def cancel(self, key: TopicPartition) -> None:
-        """End the move of a partition, if there is one, and remove what it has copied."""
+        """End the move of a partition, if there is one, and remove its files."""
         future = self._futures.get(key)
         if future is not None:
             self._end(future)
@@ -66,13 +68,13 @@ class Futures:
             self.discard(key, path)
 
     def fail(self, log_dir: Path) -> None:
-        """End the moves to and from a log directory that has failed; what they have copied stays for the next start."""
+        """End the moves to and from a log directory that has failed. Their files stay for the next start."""
         for future in self:
             if log_dir in (future.log_dir, future.log.log_dir):
                 self._end(future)
 
     def discard(self, key: TopicPartition, path: Path, kind: str = names.DELETE_DIR) -> None:
-        """Take a future directory away: to be removed, or, as ``names.STRAY_DIR``, to be kept. Failures are logged."""
+        """Rename a future directory, to be removed or, with ``names.STRAY_DIR``, to be kept. Errors are logged."""
         doomed = path.parent / names.delete_dir(*key, kind)
         try:
             self._ops.rename(str(path), str(doomed))
@@ -87,15 +89,15 @@ class Futures:
         if self._futures.pop((future.log.topic, future.log.partition), None) is not None:
             future.log.being_moved = False
 
-    # -- partitions that are not here yet ----------------------------------------------------------------------------
+    # -- partitions that are yet to be made --------------------------------------------------------------------------
 
     def prefer(self, key: TopicPartition, log_dir: Path) -> None:
-        """Remember, until the next start, where the partition's log shall be made."""
+        """Remember until the next start where the partition's log is to be made."""
         self._preferred[key] = log_dir
         self._preferred.move_to_end(key)
         if len(self._preferred) > MAX_PREFERRED:
             self._preferred.popitem(last=False)
 
     def take_preferred(self, key: TopicPartition) -> Path | None:
-        """Where its log, which is being made, shall be; forgotten from now on."""
+        """Return and forget the log directory in which the partition's log is to be made, or None."""
         return self._preferred.pop(key, None)

@@ -1,4 +1,4 @@
-"""Reading and writing ``kafkalog.moved-from`` (`kafkalog.storage.properties` has its format)."""
+"""Reading and writing the file ``kafkalog.moved-from``; `kafkalog.storage.properties` describes the format."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kafkalog.storage import names, properties
 
 
 def read_moved_from(directory: str) -> str | None:
-    """The log directory that the partition in ``directory`` was moved from; None where nothing says so.
+    """Read from which log directory the partition in ``directory`` was moved; None if there is no such file.
 
     Raises:
-        OSError: that cannot be read.
+        OSError: the file cannot be read.
     """
     try:
         data = Path(directory, names.MOVED_FROM).read_bytes()
@@ -23,13 +23,21 @@ def read_moved_from(directory: str) -> str | None:
 
 
 def write_moved_from(directory: str, log_dir: Path, ops: FileOps = OS) -> None:
-    """Say that what is in ``directory`` is complete, and on the device. Raises OSError."""
+    """Mark the copy in ``directory`` as complete and on the device.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     path = os.path.join(directory, names.MOVED_FROM)
     write_file_atomically(ops, path, properties.format_moved_from(str(log_dir)))
 
 
 def forget_moved_from(directory: str, ops: FileOps = OS) -> None:
-    """Remove the file, on the device too; nothing to do where there is none. Raises OSError."""
+    """Remove the file, if there is one, on the device too.
+
+    Raises:
+        OSError: the file cannot be removed, or the directory not be forced.
+    """
     path = os.path.join(directory, names.MOVED_FROM)
     if os.path.exists(path):
         ops.unlink(path)

@@ -1,11 +1,11 @@
 """Moves of logs to other log directories, from their beginning to their end.
 
-The copying is done by workers of its own, at most ``num.replica.alter.log.dirs.threads`` at once; what they need to
-know of a log is taken on the event loop's thread, and there the copy takes the log's place (`plan` has the steps).
+Threads of the mover's own copy the files, at most ``num.replica.alter.log.dirs.threads`` at once. The event loop's
+thread lists the files of a log for them, and lets the copy take the log's place (`plan` has the steps).
 
-A move ends when it is done, when it is cancelled (by a request that names another directory, or the deletion of the
-topic), when a log directory fails, or when the broker stops; what it has copied stays then, for the next start to go on
-with. A full disk ends nothing: it is tried again.
+A move ends when it is complete, when it is cancelled (by a request that names another directory, or by the deletion of
+the topic), when a log directory fails, or when the broker stops. In the last case its files stay, and the next start
+resumes the move. After a full disk the move is tried again.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ logger = logging.getLogger("kafkalog.broker.moves")
 T = TypeVar("T")
 
 RETRY_SECONDS = 5.0
-"""After a full disk."""
+"""Pause after a full disk."""
 CATCH_UPS = 20
-"""Rounds while flushes are held; if the log is still ahead then, flushes get their turn."""
+"""Rounds while flushes are held. If the copy has not caught up by then, flushes get their turn."""
 _PAUSE = 0.02
 
 
 class MoveEndedError(Exception):
-    """The move was cancelled, or the broker stops."""
+    """The move was cancelled, or the broker is stopping."""
 
 
 class _Listing(NamedTuple):
-    """A log at one moment, as a worker needs to know it."""
+    """Describe a log at one moment for a worker."""
 
     directory: Path
     files: dict[str, Extent]
@@ -58,12 +58,12 @@ class _Listing(NamedTuple):
 
 
 class LogMover:
-    """See the module. Used on the event loop's thread.
+    """Begin, carry out and end moves. Used on the event loop's thread.
 
     Args:
-        workers: where the mover takes threads of its own from.
-        threads: moves that copy at once.
-        rate: bytes a second that all moves together may copy; asked anew each time.
+        workers: provides the mover's own threads.
+        threads: how many moves copy at once.
+        rate: returns how many bytes a second all moves together may copy; called each time.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class LogMover:
         return self.resume(log, path)
 
     def resume(self, log: Log, path: Path) -> FutureLog:
-        """Go on to move ``log`` to ``path``, a future directory that is there."""
+        """Move ``log`` to ``path``, a future directory that exists."""
         future = FutureLog(log, path)
         self._logs.futures.add(future)
         logger.info("Moving %s-%d from %s to %s", log.topic, log.partition, log.log_dir, future.log_dir)
@@ -114,7 +114,7 @@ class LogMover:
         return future
 
     async def stop(self) -> None:
-        """Stop all moves; the next start goes on with them."""
+        """Stop all moves; the next start resumes them."""
         self._stopping.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._pool.close(wait=False)
@@ -123,14 +123,14 @@ class LogMover:
         log = future.log
         while not self._is_over(future):
             try:
-                # The cleaning that is under way ends soon, and so does the last step of a move before this one.
+                # Wait for a cleaning that is under way, or for the last step of an earlier move; both end soon.
                 while (log.being_cleaned or log.also_in is not None) and not self._is_over(future):
                     await asyncio.sleep(_PAUSE)
                 await self._pool.run(self._work, future)
             except (MoveEndedError, asyncio.CancelledError):
                 return
             except SourceError as error:
-                # What was copied of it may not be readable any more.
+                # Keep the copy: what it has of the log may not be readable there any more.
                 if not self._is_over(future):
                     logger.error("The move of %s-%d to %s is interrupted: %s", *self._told(future), error)
                     self._logs.futures.interrupt(future)
@@ -180,7 +180,7 @@ class LogMover:
                 self._wait(future, size)
 
         copier = Copier(future.dir, self._ops, pace)
-        # Left by a move that ended before its last step: it must not speak for this one.
+        # Remove the marker of an earlier move that ended before its last step.
         forget_moved_from(str(log.dir), self._ops)
         copier.take_over(listing.directory, listing.files)
         begun = False
@@ -192,7 +192,7 @@ class LogMover:
                     begun = True
                     copier.sync(listing.directory, listing.files)
                     continue
-                # From here on the recovery point stands still, and so a crash finds all that was flushed in the copy.
+                # From here on the recovery point stands still, so after a crash the copy has all that was flushed.
                 with log.flushes:
                     doomed = self._settle(future, copier)
                 if doomed is not None:
@@ -201,7 +201,7 @@ class LogMover:
                 self._pool.sleep(_PAUSE)
 
     def _wait(self, future: FutureLog, size: int) -> None:
-        """Keep to the rate after ``size`` bytes more; another rate, or the move's end, ends the waiting."""
+        """Wait as long as the rate requires after ``size`` more bytes, unless the rate changes or the move ends."""
         rate = self._throttle.rate = self._rate()
         end = self._seconds() + self._throttle.delay(size)
         while (left := end - self._seconds()) > 0 and self._rate() == rate and not self._is_over(future):
@@ -212,7 +212,10 @@ class LogMover:
         future.size, future.log_end_offset = copier.size, listing.log_end_offset
 
     def _settle(self, future: FutureLog, copier: Copier) -> Path | None:
-        """Let the copy take the log's place; the old directory's new name, None where the log was too fast."""
+        """Let the copy take the log's place.
+
+        Return the old directory's new path, or None if the copy could not catch up with the log.
+        """
         future.settling = True
         try:
             for _ in range(CATCH_UPS):
@@ -235,7 +238,7 @@ class LogMover:
                 self._on_loop(self._also_in(future, None))
 
     def _finish(self, future: FutureLog, doomed: Path) -> None:
-        """Make the swap safe from a power failure, and forget where the log was."""
+        """Force the swap to the device, and remove the marker file."""
         log, directory = future.log, str(future.log.dir)
         try:
             self._logs.sync_directory(future.log_dir)
@@ -244,7 +247,7 @@ class LogMover:
             self._logs.checkpoints.write_all()
             forget_moved_from(directory, self._ops)
         except KafkaStorageError as error:
-            # That directory is offline now. Whichever names its next start finds, the marked log is the one.
+            # That directory is offline now. Whichever names the next start finds, the marked log is the right one.
             logger.error("%s-%d was moved to %s: %s", log.topic, log.partition, log.log_dir, error)
         except OSError as error:
             if self._logs.holds(log):
@@ -256,7 +259,7 @@ class LogMover:
             self._keep(future, doomed)
 
     def _keep(self, future: FutureLog, doomed: Path) -> None:
-        """What the log was before the move may be all that is left of it: somebody has to decide."""
+        """Keep the old directory, because it may be all that is left of the log; the operator has to decide."""
         log = future.log
         kept = doomed.parent / names.delete_dir(log.topic, log.partition, names.STRAY_DIR)
         try:

@@ -1,4 +1,4 @@
-"""What a move does next, and what a start makes of what moves have left. Pure: values in, values out."""
+"""What a move does next, and what the broker's start does with the directories that moves left. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kafkalog.storage import names
 
 
 class Extent(NamedTuple):
-    """A file of the log as it is now.
+    """Describe a file of the log as it is now.
 
-    ``length`` is how many of its bytes count, None for all of a file that is written no more. ``stamp`` is the same as
-    long as the bytes that were there are what they were. A file with ``reserve`` is preallocated to so many bytes.
+    ``length`` is how many of its bytes count; None means all bytes of a file that is no longer written. ``stamp`` stays
+    the same as long as the existing bytes do not change. A file with ``reserve`` is preallocated to so many bytes.
     """
 
     length: int | None
@@ -23,9 +23,10 @@ class Extent(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """A file of the copy: so many bytes of the file that had this stamp; ``complete`` if that was all of it.
+    """Describe a file of the copy.
 
-    ``reserve`` is what it is preallocated to.
+    It has ``length`` bytes of the file that had this ``stamp``, and is ``complete`` if that was all of it. ``reserve``
+    is the size to which it is preallocated.
     """
 
     length: int
@@ -35,7 +36,7 @@ class Copied(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """Bytes to copy, from ``start`` up to ``end`` (None: the file's end); 0 begins the file anew."""
+    """Name bytes to copy, from ``start`` up to ``end`` (None: the file's end). 0 begins the file anew."""
 
     name: str
     start: int
@@ -44,7 +45,7 @@ class Copy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What the copy lacks: files to copy, in order, and files that the log does not have any more."""
+    """Hold what the copy lacks: the files to copy, in order, and the files that the log no longer has."""
 
     copies: Sequence[Copy]
     removals: Sequence[str]
@@ -55,19 +56,19 @@ class Round:
 
     @property
     def known_bytes(self) -> int:
-        """Bytes to copy, but for those of files that are copied to their ends."""
+        """Bytes to copy, without those of files that are copied to their ends."""
         return sum(copy.end - copy.start for copy in self.copies if copy.end is not None)
 
     def is_tail(self, limit: int) -> bool:
-        """Whether nothing is left but at most ``limit`` bytes of a few files.
+        """Return whether at most ``limit`` bytes of a few files are left.
 
-        Those of unknown length are small: producer snapshots, and aborted transactions.
+        Files of unknown length are small: producer snapshots and transaction indexes.
         """
         return not self.removals and len(self.copies) <= TAIL_FILES and self.known_bytes <= limit
 
 
 def plan(wanted: Mapping[str, Extent], have: Mapping[str, Copied]) -> Round:
-    """What makes ``have`` the files that are ``wanted``, in their order."""
+    """Return the round that turns the files in ``have`` into the ``wanted`` files, in their order."""
     copies = []
     for name, extent in wanted.items():
         copied = have.get(name)
@@ -83,32 +84,32 @@ def plan(wanted: Mapping[str, Extent], have: Mapping[str, Copied]) -> Round:
 
 
 class Step(Enum):
-    """What a move does next."""
+    """Name what a move does next."""
 
     COPY = "copy"
-    """Copy a round, while the log is flushed as ever."""
+    """Copy a round while the log is flushed as usual."""
     SETTLE = "settle"
     """Hold flushes, copy a round and force the copy to the device."""
     CATCH_UP = "catch up"
-    """Flushes are held and what was flushed is safe: copy a round more."""
+    """Copy one more round; flushes are held, and what was flushed is safe in the copy."""
     SWAP = "swap"
-    """Let the copy take the log's place, now."""
+    """Let the copy take the log's place now."""
 
 
 TAIL_BYTES = 4 << 20
-"""What the event loop copies itself, in a millisecond or two."""
+"""Bytes that the event loop's thread copies itself, in a millisecond or two."""
 TAIL_FILES = 20
-"""Those of the newest segment, and of some that were begun meanwhile."""
+"""Files that the event loop's thread copies: those of the newest segment, and of some that were begun meanwhile."""
 NEARLY_THERE_BYTES = 64 << 20
-"""What is copied while flushes are held, in part of a second."""
+"""Bytes that are copied while flushes are held, in a fraction of a second."""
 NEARLY_THERE_FILES = 32
 
 
 def next_step(round_: Round, *, begun: bool = True, settled: bool = False) -> Step:
-    """What to do where ``round_`` is lacking.
+    """Return what to do when the copy lacks ``round_``.
 
     Args:
-        begun: whether a round was copied before; the first is copied at the pace that moves are allowed.
+        begun: whether a round was copied before. The first round is copied at the rate that moves are allowed.
         settled: whether flushes are held and the copy is on the device up to the recovery point.
     """
     if settled:
@@ -119,11 +120,11 @@ def next_step(round_: Round, *, begun: bool = True, settled: bool = False) -> St
     return Step.COPY if many else Step.SETTLE
 
 
-# -- what a start finds ----------------------------------------------------------------------------------------
+# -- what the broker's start finds -----------------------------------------------------------------------------
 
 
 class Found(NamedTuple):
-    """A directory of a partition: in which log directory, its name there, and the one it says it was moved from."""
+    """Describe a directory of a partition: its log directory, its name, and the log directory it was moved from."""
 
     log_dir: str
     name: str
@@ -133,13 +134,13 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class Settlement:
-    """What becomes of the directories that were found of one partition.
+    """Say what to do with the directories that were found of one partition.
 
     Attributes:
-        serve: is the partition's log.
+        serve: the partition's log.
         promote: a future copy that gets the name of a log before it is served.
-        discard: are removed.
-        resume: a copy whose move goes on, if its log is served.
+        discard: directories to remove.
+        resume: a copy whose move goes on if its log is served.
     """
 
     serve: list[Found] = field(default_factory=list)
@@ -149,9 +150,9 @@ class Settlement:
 
 
 def settle(found: Sequence[Found], offline: Collection[str]) -> Settlement:
-    """Tell which of one partition's directories is its log.
+    """Decide which of one partition's directories is its log.
 
-    More than one in ``serve`` is for the caller to refuse: no move leaves that.
+    No move leaves more than one directory in ``serve``; the caller must refuse that.
 
     Args:
         offline: log directories that cannot be read now.
@@ -159,14 +160,15 @@ def settle(found: Sequence[Found], offline: Collection[str]) -> Settlement:
     result = Settlement(serve=[each for each in found if not each.is_future])
     futures = [each for each in found if each.is_future]
     if len(result.serve) > 1:
-        # Power failed before the old one's new name was safe. The new one was complete when it got its own.
+        # Power failed before the new name of the old one was safe. The new one was complete when it got its name.
         replaced = {each.moved_from for each in result.serve}
         kept = [each for each in result.serve if each.log_dir not in replaced]
         if kept:
             result.discard += [each for each in result.serve if each not in kept]
             result.serve = kept
     if not result.serve:
-        # It is marked when it is complete, and its log gone when it has been replaced: unless that cannot be seen.
+        # A complete copy is marked, and its log is gone if the copy has replaced it. That cannot be seen if the log
+        # directory from which it was moved is offline.
         complete = [each for each in futures if each.moved_from is not None and each.moved_from not in offline]
         if len(complete) == 1:
             result.promote = complete[0]
@@ -181,10 +183,11 @@ def settle(found: Sequence[Found], offline: Collection[str]) -> Settlement:
 
 
 def reached(wanted: Mapping[str, Extent], have: Mapping[str, Copied], end: int) -> int:
-    """The offset before which the copy has everything; ``end`` where that is all there is.
+    """Return the offset before which the copy has everything; ``end`` if it has all segments.
 
     Args:
         wanted: the log's files, oldest segment first.
+        end: the log end offset.
     """
     for name, extent in wanted.items():
         copied = have.get(name)

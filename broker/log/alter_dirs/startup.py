@@ -1,4 +1,4 @@
-"""What a start does with the directories that moves have left, before the logs are loaded."""
+"""What the broker's start does, before it loads the logs, with the directories that moves have left."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ TopicPartition = tuple[str, int]
 def settle_moves(
     log_dirs: Sequence[LogDir], offline: Collection[Path], ops: FileOps, fail: Callable[[Path, str], None]
 ) -> dict[TopicPartition, Path]:
-    """Leave of each partition one directory that is its log, and at most one future one, which is returned.
+    """Leave one directory of each partition as its log, and at most one future directory, whose move is resumed.
 
-    A log directory in which that cannot be done fails.
+    A log directory in which that cannot be done goes offline.
 
     Args:
-        log_dirs: those that are online.
+        log_dirs: the log directories that are online.
         offline: paths of the others.
+
+    Returns:
+        The future directories, by partition.
     """
     found: dict[TopicPartition, list[Found]] = defaultdict(list)
     for directory in log_dirs:
@@ -47,7 +50,7 @@ def settle_moves(
             rows = [_with_marker(row) for row in rows]
             settlement = settle(rows, {str(path) for path in offline})
             if settlement.promote is not None or settlement.discard:
-                # Names that the process gave before it was killed may not have come to the device.
+                # Names that a killed process gave may not have reached the device.
                 for log_dir in {row.log_dir for row in rows} - synced:
                     ops.fsync_dir(log_dir)
                     synced.add(log_dir)
@@ -66,8 +69,9 @@ def settle_moves(
 
 
 def forget_moves(directories: Iterable[str], ops: FileOps, fail: Callable[[Path, str], None]) -> None:
-    """Remove what says where these partitions, which are served, were moved from: every log directory was read and
-    forced to the device, so the old ones are gone.
+    """Remove the file ``kafkalog.moved-from`` of these partitions, which are served.
+
+    Every log directory was read and forced to the device, so their old directories are gone.
     """
     for directory in directories:
         try:
@@ -77,7 +81,7 @@ def forget_moves(directories: Iterable[str], ops: FileOps, fail: Callable[[Path,
 
 
 def read_topic_id(path: Path) -> uuid.UUID | None:
-    """The topic id in a partition's directory; None where none can be read."""
+    """Read the topic id in a partition's directory; None if it cannot be read."""
     try:
         return read_partition_metadata(str(path))
     except (OSError, CorruptCheckpointError) as error:

@@ -1,8 +1,8 @@
 """Cleaning one log, on a worker's thread.
 
-First the keys of the dirty part go into the offset map, as many as it holds; then the segments from the log's first
-on are written anew, group by group, without the records that the map says are superfluous. Segments are only read:
-what was written takes their place on the loop's thread, by the callback ``swap``.
+First the keys of the dirty part are put into the offset map, as many as it holds. Then the segments from the log's
+first on are written anew, group by group, without the records that the map shows to be obsolete. Segments are only
+read: the callback ``swap`` replaces them on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from kafkalog.records.legacy.message_set import codec_of, decode_entry, encode_m
 from kafkalog.storage import names
 
 Swap = Callable[[Segment, Sequence[Segment]], None]
-"""Puts a segment in the place of others; raises CleaningAbortedError or KafkaStorageError where that cannot be."""
+"""Replaces segments by a new one; raises CleaningAbortedError or KafkaStorageError if that is not possible."""
 
 
 STOP = -1
-"""Nothing more of a segment is wanted."""
+"""Returned when the rest of a segment is not needed."""
 
 
 class DedupeBufferTooSmallError(Exception):
-    """The map does not hold the keys of a single batch, so no cleaning can come to an end."""
+    """The map cannot hold the keys of a single batch, so no cleaning can make progress."""
 
 
 class LogCleaning:
-    """One cleaning of one log.
+    """Clean one log once.
 
     Raises (from ``run``):
-        CleaningAbortedError: it was told to stop.
+        CleaningAbortedError: the job's ``check`` ended the cleaning.
         KafkaStorageError: the log went offline.
         RecordsError: a segment does not read as batches, or a checksum is wrong.
         OSError: the disk failed.
-        DedupeBufferTooSmallError: see there.
+        DedupeBufferTooSmallError: ``log.cleaner.dedupe.buffer.size`` is too small for one batch.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class LogCleaning:
         self._old_horizon = 0
 
     def run(self) -> int:
-        """Clean the log; returns the offset up to which it is clean."""
+        """Clean the log; return the offset up to which it is clean."""
         started = self._resources.seconds()
         job, stats = self.job, self.stats
-        # Now, for afterwards the segment may have been replaced, and its file be gone.
+        # Read this now: afterwards the segment may have been replaced, and its file may be gone.
         clean = [segment for segment in job.segments if segment.base_offset < job.first_dirty_offset]
         self._old_horizon = _modified_ms(clean[-1]) - job.config.delete_retention_ms if clean else 0
         offsets = self._build_map()
@@ -107,7 +107,7 @@ class LogCleaning:
             self._walk(segment, job.first_dirty_position if segment.base_offset < start else 0, builder.take)
             if builder.full:
                 break
-            # Offsets that earlier cleanings have emptied of records count as seen.
+            # Offsets whose records earlier cleanings have removed count as seen.
             offsets.latest_offset = max(offsets.latest_offset, end - 1)
         if offsets.latest_offset < start:
             raise DedupeBufferTooSmallError(
@@ -168,21 +168,21 @@ class LogCleaning:
             swapping = True
             self._swap(segment, segments)
         except BaseException as error:
-            # What was half renamed is for the next opening to put right.
+            # After a failure during the swap, the next opening of the log completes the renames.
             if not swapping or isinstance(error, CleaningAbortedError):
                 replacement.discard()
             raise
 
     def old_tombstones_stay(self, segment: Segment) -> bool:
-        """Whether tombstones of message formats v0 and v1 stay in ``segment``."""
+        """Return whether tombstones of message formats v0 and v1 stay in ``segment``."""
         return _modified_ms(segment) > self._old_horizon
 
     # -- reading ---------------------------------------------------------------------------------------------
 
     def _walk(self, segment: Segment, position: int, take: Callable[[memoryview, bool], int]) -> None:
-        """Hand the segment's batches from ``position`` on to ``take``, a buffer full at a time.
+        """Pass the segment's batches from ``position`` on to ``take``, one buffer at a time.
 
-        ``take(data, whole)`` answers how many bytes it has done, whole batches, or STOP; ``whole`` tells that the
+        ``take(data, whole)`` returns how many bytes of whole batches it has processed, or STOP. ``whole`` says that the
         segment ends with ``data``.
         """
         file, end = segment.file, segment.size
@@ -202,7 +202,7 @@ class LogCleaning:
             self._buffer = bytearray(self._config.buffer_bytes)
 
     def _grow(self, segment: Segment, position: int, data: memoryview) -> None:
-        """Make room for a batch that is larger than the buffer, if the segment can hold it."""
+        """Enlarge the buffer for a batch that is larger, if the segment can hold such a batch."""
         size = LOG_OVERHEAD + int.from_bytes(data[8:LOG_OVERHEAD], "big", signed=True)
         if len(data) < LOG_OVERHEAD or size <= len(self._buffer) or position + size > segment.size:
             raise CorruptRecordError(f"{segment.path(names.LOG)}: no whole batch at position {position}")
@@ -211,7 +211,7 @@ class LogCleaning:
     def _wait(self, size: int) -> None:
         delay = self._throttle.delay(size)
         while delay > 0:
-            # In small steps, for the broker may be told to stop.
+            # Wait in small steps, because the broker may have to stop.
             self.job.check()
             self._sleep(min(delay, 0.2))
             delay -= 0.2
@@ -232,7 +232,7 @@ def _size_of(segment: Segment) -> SegmentSize:
 
 
 def _header_at(data: memoryview, pos: int) -> BatchHeader | None:
-    """The header of the batch, or message of an older format, at ``pos``; None where it is not whole in there."""
+    """Return the header of the batch, or message of an older format, at ``pos``; None if ``data`` has only a part."""
     if len(data) - pos <= MAGIC_AT:
         return None
     size = LOG_OVERHEAD + int.from_bytes(data[pos + 8 : pos + LOG_OVERHEAD], "big", signed=True)
@@ -242,7 +242,7 @@ def _header_at(data: memoryview, pos: int) -> BatchHeader | None:
 
 
 def _aborts(data: memoryview, pos: int, header: BatchHeader) -> bool | None:
-    """Whether a control batch aborts a transaction or commits one; None for another kind and for an empty one."""
+    """Return whether a control batch aborts or commits a transaction; None for another kind, and for an empty one."""
     if header.records_count == 0:
         return None
     verify_crc(data, pos, header)
@@ -251,7 +251,7 @@ def _aborts(data: memoryview, pos: int, header: BatchHeader) -> bool | None:
 
 
 class _MapBuilder:
-    """Takes a segment's keys into the map."""
+    """Put a segment's keys into the map."""
 
     def __init__(self, owner: LogCleaning, offsets: cleaning.OffsetMap, transactions: CleanedTransactions) -> None:
         self.full = False
@@ -278,7 +278,7 @@ class _MapBuilder:
         return STOP if self.full else pos
 
     def _special(self, data: memoryview, pos: int, header: BatchHeader) -> bool:
-        """One batch that the kernel leaves alone; whether its keys fitted."""
+        """Take one batch that the compiled kernel does not handle; return whether its keys fitted."""
         offsets, transactions = self._offsets, self._transactions
         if header.magic < MAGIC:
             if not offsets.add_records(decode_entry(data, pos, header)):
@@ -296,7 +296,7 @@ class _MapBuilder:
 
 
 class _SegmentFilter:
-    """Writes what stays of a segment to the replacement."""
+    """Write what stays of a segment to the replacement."""
 
     def __init__(
         self,
@@ -360,10 +360,10 @@ class _SegmentFilter:
         )
 
     def _old_format(self, data: memoryview, pos: int, header: BatchHeader) -> cleaning.Written | None:
-        """A message of v0 or v1, compressed or not: it stays in its format.
+        """Filter a message of v0 or v1, compressed or not, which keeps its format.
 
-        Their tombstones have no horizon: they go ``delete.retention.ms`` after the segment before the dirty part was
-        last changed, as in Kafka.
+        Tombstones of these formats have no delete horizon. As in Kafka, they are removed ``delete.retention.ms`` after
+        the last change of the segment before the dirty part.
         """
         verify_any_crc(data, pos, header)
         records = decode_entry(data, pos, header)

@@ -1,8 +1,8 @@
-"""Transactions, as a cleaner walks over a log: which batches were aborted, which markers may go. Pure.
+"""The transactions of the batches that a cleaner reads: which were aborted, and which markers may be removed. Pure.
 
-The batches of an aborted transaction go at once. A marker stays as long as a batch of its transaction was met before
-it; the cleaning that meets none gives the marker a delete horizon, as a tombstone gets one, so that a reader that has
-seen records of the transaction has the time to come to its end.
+The batches of an aborted transaction are removed at once. A marker stays as long as a cleaning finds a batch of its
+transaction before it. The cleaning that finds none gives the marker a delete horizon, as a tombstone gets one. So a
+reader that has seen records of the transaction has time to reach the marker.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from kafkalog.storage.transaction_entries import AbortedTransaction
 
 
 class CleanedTransactions:
-    """The transactions that are open at the batch that is looked at. Batches are to be told in the log's order.
+    """Track which transactions are open at each batch. Pass the batches in the order of the log.
 
     Attributes:
-        kept: aborted transactions whose marker stays because of a batch before it: the rows of the cleaned segment's
-            transaction index, for the caller to take away.
+        kept: aborted transactions whose marker stays because of a batch before it. They are rows for the transaction
+            index of the cleaned segment; the caller takes them out of this list.
     """
 
     def __init__(self) -> None:
         self.kept: list[AbortedTransaction] = []
-        # By first offset; a transaction that touches several segments is told with each.
+        # A heap by first offset. A transaction that touches several segments is added with each of them.
         self._coming: list[tuple[int, int, AbortedTransaction]] = []
         self._aborted: dict[int, AbortedTransaction] = {}
         self._with_batches: set[int] = set()
         self._committed: set[int] = set()
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Tell the aborted transactions that touch the offsets which come next."""
+        """Add the aborted transactions that touch the offsets which come next."""
         for transaction in transactions:
             heapq.heappush(self._coming, (transaction.first_offset, transaction.producer_id, transaction))
 
     def on_batch(self, header: BatchHeader) -> bool:
-        """Whether the records of this batch were aborted."""
+        """Return whether the records of this batch were aborted."""
         self._advance(header.last_offset)
         if not header.is_transactional:
             return False
@@ -48,9 +48,10 @@ class CleanedTransactions:
         return False
 
     def on_marker(self, header: BatchHeader, aborted: bool | None) -> bool:
-        """Whether this marker may go, by its transaction; ``aborted`` is None for one of another kind.
+        """Return whether this marker may be removed as far as its transaction is concerned.
 
-        A batch without a record once held a marker; it may go.
+        ``aborted`` is None for a control record of another kind. A batch without a record once held a marker, and may
+        be removed.
         """
         self._advance(header.last_offset)
         producer_id = header.producer_id

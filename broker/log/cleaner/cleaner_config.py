@@ -1,4 +1,4 @@
-"""The settings of the cleaner, one for all its threads. Names and defaults are Apache Kafka's ``log.cleaner.*``."""
+"""The settings of the log cleaner, for all its threads. Names and defaults are those of Kafka's ``log.cleaner.*``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 MIN_MAP_BYTES = 1 << 20
 MAX_MAP_BYTES = (1 << 31) - 1
-"""No thread uses more, as in Kafka."""
+"""Largest offset map of one thread, as in Kafka."""
 
 
 @dataclass(slots=True, frozen=True)
 class CleanerConfig:
-    """Sizes are bytes for all threads together, times milliseconds."""
+    """Hold the cleaner's settings. Sizes are in bytes for all threads together, times in milliseconds."""
 
     threads: int = 1
     dedupe_buffer_size: int = 128 << 20
@@ -22,13 +22,13 @@ class CleanerConfig:
     enabled: bool = True
 
     def fault(self) -> str | None:
-        """Why these settings cannot be used together."""
+        """Return why these settings cannot be used together, or None."""
         if self.enabled and self.dedupe_buffer_size // max(self.threads, 1) <= MIN_MAP_BYTES:
             return "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
         return None
 
     def fault_of_change(self, new: CleanerConfig) -> str | None:
-        """Why these settings cannot become ``new`` while the broker runs."""
+        """Return why these settings cannot be changed to ``new`` while the broker runs, or None."""
         if new.threads != self.threads:
             if new.threads < 1:
                 return "Log cleaner threads should be at least 1"
@@ -40,10 +40,10 @@ class CleanerConfig:
 
     @property
     def map_bytes(self) -> int:
-        """Memory of one thread's offset map."""
+        """Bytes of one thread's offset map."""
         return min(self.dedupe_buffer_size // max(self.threads, 1), MAX_MAP_BYTES)
 
     @property
     def buffer_bytes(self) -> int:
-        """Size of each of a thread's two buffers; a larger batch gets a larger one."""
+        """Bytes of each of a thread's two buffers; a larger batch gets a larger buffer."""
         return max(self.io_buffer_size // max(self.threads, 1) // 2, 4096)

@@ -1,9 +1,9 @@
-"""Which segments become one when they are cleaned. Pure.
+"""Which segments are cleaned into one. Pure.
 
-Segments shrink each time they are cleaned; so that they do not end as very many small ones, neighbours that fit into
-one segment together are written to one: by the bytes of their logs and of their indexes, and by their offsets, which
-have to be relative to the first one's. How many is bounded, too, for their files are renamed in one turn of the event
-loop: very many tiny ones become few, and one when they are cleaned again.
+Segments shrink each time they are cleaned. So that they do not become very many small ones, neighbours that fit into
+one segment together are written to one. They fit by the bytes of their logs and of their indexes, and by their offsets,
+which must be relative to the first one's base offset. The number of segments is bounded, too, because their files are
+renamed in one turn of the event loop: very many tiny segments become few, and one when they are cleaned again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
 
 MOST_MEMBERS = 64
-"""Segments that become one at most: some 250 names are changed, which takes a few milliseconds."""
+"""Most segments that become one: some 250 files are renamed, which takes a few milliseconds."""
 
 
 class SegmentSize(NamedTuple):
-    """A segment as grouping sees it."""
+    """Hold the sizes of a segment's files, in bytes."""
 
     base_offset: int
     log_bytes: int
@@ -29,9 +29,9 @@ class SegmentSize(NamedTuple):
 def group(
     segments: Sequence[SegmentSize], *, max_log_bytes: int, max_index_bytes: int, first_uncleanable_offset: int
 ) -> list[range]:
-    """Indexes of the segments, in order, that go into one segment each.
+    """Return the ranges of indexes into ``segments``, in order, each of which becomes one segment.
 
-    Where a segment ends is taken from where the next one begins; ``first_uncleanable_offset`` ends the last one.
+    A segment ends where the next one begins; ``first_uncleanable_offset`` ends the last one.
     """
     groups: list[range] = []
     start = 0
@@ -49,7 +49,7 @@ def group(
                 stop - start >= MOST_MEMBERS
                 or log_bytes > max_log_bytes
                 or max(index_bytes, time_index_bytes) > max_index_bytes
-                # One without batches has no offsets to say.
+                # A segment without batches has no offsets.
                 or (too_far and segment.log_bytes > 0)
             ):
                 break

@@ -1,4 +1,4 @@
-"""One log at one moment: what a worker needs to know to clean it. Taken on the loop's thread."""
+"""What a worker needs to know about a log to clean it, taken at one moment on the event loop's thread."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from kafkalog.storage.transaction_entries import AbortedTransaction
 
 
 class LastRecord(NamedTuple):
-    """What the log remembers of a producer: the batch with its last sequence number, or else its epoch."""
+    """Hold what the log remembers of a producer: the batch with its last sequence number, or else its epoch."""
 
     last_offset: int | None
     epoch: int
 
 
 class CleaningAbortedError(Exception):
-    """The cleaning has to stop: the log was deleted, truncated or moved, is not compacted any more, or the broker
-    stops.
-    """
+    """The cleaning must end: the log was deleted, truncated or moved, is no longer compacted, or the broker stops."""
 
 
 @dataclass(slots=True)
 class CleaningJob:
-    """What is to be cleaned.
+    """Describe one cleaning of one log.
 
     Attributes:
-        segments: from the log's first to the last cleanable one.
-        ends: offset at which each of them ends, so the next one's base offset.
+        segments: from the log's first to the last one that may be cleaned.
+        ends: the offset at which each of them ends, which is the next one's base offset.
         first_dirty_offset: everything before it was cleaned before.
-        first_dirty_position: where in its segment that offset's batch, or one before it, begins.
-        producers: by id, the producers that the log remembers.
-        aborted: aborted transactions that touch the offsets [from, to).
-        check: raises CleaningAbortedError when there is no point in going on.
+        first_dirty_position: position in its segment of that offset's batch, or of one before it.
+        first_uncleanable_offset: base offset of the first segment that may not be cleaned.
+        producers: the producers that the log remembers, by id.
+        aborted: returns the aborted transactions that touch the offsets [from, to).
+        check: raises CleaningAbortedError when the cleaning must end.
+        truncations: the log's `Log.truncations` at that moment.
     """
 
     name: str
@@ -57,7 +57,7 @@ class CleaningJob:
 
 @dataclass(slots=True)
 class CleaningStats:
-    """What one cleaning did. Bytes and records of the map are those of the dirty part, read a second time."""
+    """Count what one cleaning did. The ``map`` counts are of the dirty part, which is read twice."""
 
     map_bytes_read: int = 0
     map_records_read: int = 0
@@ -74,7 +74,7 @@ class CleaningStats:
 
 
 def facts_of(log: Log) -> LogFacts:
-    """The log as the selection sees it."""
+    """Return the facts of a log for `selection`."""
     config = log.config
     return LogFacts(
         segments=log.segments,
@@ -89,7 +89,7 @@ def facts_of(log: Log) -> LogFacts:
 
 
 def make_job(log: Log, cleanable: Cleanable, now_ms: int, stopped: Callable[[], bool]) -> CleaningJob:
-    """The cleaning of what ``selection.examine`` found.
+    """Make the job to clean what `selection.examine` found.
 
     Raises:
         OSError, RecordsError: an index cannot be read or rebuilt.

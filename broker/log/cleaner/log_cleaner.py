@@ -1,12 +1,12 @@
-"""The log cleaner: each of its threads cleans the dirtiest log there is, and then the next one.
+"""The log cleaner: each of its threads cleans the dirtiest log, and then the next one.
 
-What is to be cleaned is chosen on the event loop, the cleaning runs on a worker's thread of its own, and the segments
-it wrote are put in place on the loop again: no lock, and the loop never waits. Before anything is replaced, what it
-was judged by is on the device, and the recovery point behind it is written: a power failure cannot take a key's
-latest record and have left no other.
+The event loop chooses the log, a thread of the cleaner's own cleans it, and the event loop puts the new segments in
+place. So there is no lock, and the loop never waits. Before a segment is replaced, the records that made others
+obsolete are on the device, and the recovery point after them is written. So a power failure cannot remove the latest
+record of a key after the older ones were cleaned away.
 
-A log that cannot be cleaned (a damaged segment, a failing disk) is told once and left alone until the next start;
-others go on. A full disk is no such failure: it is tried again, for cleaning is what may help.
+A log that cannot be cleaned (because of a damaged segment or a failing disk) is logged once and left alone until the
+next start; the others are cleaned. After a full disk the cleaning is tried again, because it may help.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ MAX_THREADS = 64
 MEGABYTE = 1 << 20
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _YIELD_EVERY = 64
-"""Logs that are looked at before others get their turn on the loop."""
+"""How many logs are examined before other work gets its turn on the event loop."""
 
 
 @dataclass(slots=True)
 class CleanerMetrics:
-    """Under Kafka's names; of each thread its last cleaning counts."""
+    """Hold the cleaner's metrics, which have Kafka's names. The last cleaning of each thread counts."""
 
     last: dict[int, CleaningStats] = field(default_factory=dict)
     delays_ms: dict[int, int] = field(default_factory=dict)
@@ -80,11 +80,11 @@ class CleanerMetrics:
 
 
 class LogCleaner:
-    """See the module. ``start`` and ``stop`` on the loop's thread.
+    """Run the cleaner's threads. Call `start` and `stop` on the event loop's thread.
 
     Args:
-        workers: where the cleaner takes threads of its own from.
-        config: the settings in force; asked anew each time.
+        workers: provides the cleaner's own threads.
+        config: returns the settings in force; called each time.
         clock: milliseconds since the epoch.
     """
 
@@ -113,19 +113,19 @@ class LogCleaner:
     # -- life ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin, unless ``log.cleaner.enable`` is off."""
+        """Start the cleaner, unless ``log.cleaner.enable`` is off."""
         if self._config().enabled:
             self._supervisor = self._loop.create_task(self._supervise())
 
     async def stop(self) -> None:
-        """Stop; a cleaning under way ends soon, and what it has replaced is in place."""
+        """Stop the cleaner. A cleaning under way ends soon; segments that it has replaced stay in place."""
         self._stopping.set()
         tasks = [*self._threads.values(), *([self._supervisor] if self._supervisor else [])]
         await asyncio.gather(*tasks, return_exceptions=True)
         self._pool.close(wait=False)
 
     async def _supervise(self) -> None:
-        """Keep as many threads as are configured; that may change while the broker runs."""
+        """Keep as many threads as are configured. The number may change while the broker runs."""
         while not self._stopping.is_set():
             config = self._config()
             self._throttle.rate = config.io_max_bytes_per_second
@@ -135,7 +135,7 @@ class LogCleaner:
             await self._pause(config.backoff_ms)
 
     async def _pause(self, milliseconds: int) -> None:
-        # Even without a backoff others get their turn.
+        # Even without a backoff, other work gets its turn.
         try:
             await asyncio.wait_for(self._stopping.wait(), max(milliseconds / 1000, 0.001))
         except TimeoutError:
@@ -148,14 +148,14 @@ class LogCleaner:
                     await self._pause(self._config().backoff_ms)
             del self._threads[number]
         except Exception:
-            # Its entry stays, so no other takes its place: as in Kafka, a thread that is dead is seen to be.
+            # The entry stays, so that no other thread takes its place: as in Kafka, a dead thread shows in the metrics.
             self.metrics.dead_thread_count += 1
             logger.exception("Log cleaner thread %d died", number)
 
     # -- choosing --------------------------------------------------------------------------------------------
 
     def is_uncleanable(self, log: Log) -> bool:
-        """Whether cleaning the log has failed."""
+        """Return whether cleaning the log has failed."""
         return log in self._uncleanable
 
     def uncleanable_partitions_count(self, directory: Path) -> int:
@@ -172,7 +172,7 @@ class LogCleaner:
             try:
                 total += examine(facts_of(log), now_ms).cleanable_bytes
             except Exception:
-                # What cannot be read cannot be cleaned: all of it counts.
+                # A log that cannot be read cannot be cleaned, so all of it counts.
                 total += log.size
         return total
 
@@ -185,7 +185,7 @@ class LogCleaner:
         return log.config.compact and log.offline is None and not busy and log not in self._uncleanable
 
     async def _grab(self, number: int) -> tuple[Log, Cleanable] | None:
-        """The log to clean next, marked as being cleaned."""
+        """Choose the log to clean next, and mark it as being cleaned."""
         now_ms = self._clock()
         self.metrics.last_run_ms = now_ms
         found: list[tuple[Log, Cleanable]] = []
@@ -208,7 +208,7 @@ class LogCleaner:
             found.append((log, cleanable))
         if reset:
             await self._pool.run(self._logs.checkpoints.write_cleaned_offsets)
-        # Others may have taken or lost some meanwhile.
+        # Some may be cleaned by another thread, or be deleted, meanwhile.
         found = [(log, cleanable) for log, cleanable in found if self._may_be_cleaned(log)]
         self.metrics.dirtiest_ratio = max((cleanable.ratio for _, cleanable in found), default=0.0)
         self.metrics.delays_ms[number] = max((cleanable.compaction_delay_ms for _, cleanable in found), default=0)
@@ -221,7 +221,7 @@ class LogCleaner:
     # -- cleaning --------------------------------------------------------------------------------------------
 
     async def _clean_filthiest(self, number: int) -> bool:
-        """Clean the dirtiest log; whether there was one and it could be. Then retention, of all compacted logs."""
+        """Clean the dirtiest log, and then apply retention to all compacted logs; return whether a log was cleaned."""
         grabbed = await self._grab(number)
         cleaned = False
         if grabbed is not None:
@@ -261,8 +261,8 @@ class LogCleaner:
         return True
 
     def _work(self, log: Log, job: CleaningJob) -> tuple[int, CleaningStats]:
-        """On a worker's thread."""
-        # Here, for it imports numpy, which only brokers with compacted topics need at once.
+        """Flush and clean one log on a worker's thread."""
+        # Imported here because it imports numpy, which only brokers with compacted topics need.
         from broker.log.cleaner.clean import LogCleaning
 
         self._load_kernels(job)
@@ -282,7 +282,10 @@ class LogCleaner:
         return end, run.stats
 
     def _load_kernels(self, job: CleaningJob) -> None:
-        """Load what only brokers with compacted topics need; a broker that stops does not wait until it is compiled."""
+        """Load the kernels, which only brokers with compacted topics need.
+
+        A broker that stops does not wait until they are compiled.
+        """
         from kafkalog.records import cleaning
 
         if not cleaning.loaded():
@@ -305,7 +308,7 @@ class LogCleaner:
         )  # fmt: skip
 
     async def _retain(self) -> None:
-        """Retention of compacted logs, as in Kafka the cleaner's: so it never takes segments from under a cleaning."""
+        """Apply retention to compacted logs. As in Kafka the cleaner does it, so it never disturbs a cleaning."""
         now_ms = self._clock()
         for gone in [log for log in self._uncleanable if self._logs.get(log.topic, log.partition) is not log]:
             del self._uncleanable[gone]

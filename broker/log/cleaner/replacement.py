@@ -1,4 +1,4 @@
-"""The segment that takes the place of others: written under names that end with ``.cleaned``."""
+"""Writing the segment that replaces others; the names of its files end with ``.cleaned``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Replacement:
-    """Takes what a `BatchFilter` leaves of batches, in their order, and writes it.
+    """Write what a `BatchFilter` leaves of batches, in their order.
 
-    Raises (everywhere):
-        OSError: the disk failed; `discard` what there is.
+    Raises (every method):
+        OSError: the disk failed; call `discard`.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class Replacement:
         )
 
     def before_filter(self) -> None:
-        """To be called before the filter writes to its output."""
+        """Write pending batches; call this before the filter writes to its output."""
         if self._pending:
             self.segment.write(memoryview(self._pending))
             self._pending = bytearray()
             self._begin()
 
     def take_output(self) -> int:
-        """Write what the filter has put out; bytes."""
+        """Write the filter's output; return the number of bytes."""
         used = self._batches.used
         if used:
             segment = self.segment
@@ -69,12 +69,12 @@ class Replacement:
         return used
 
     def add(self, written: Written) -> int:
-        """Write a batch that was filtered alone; bytes."""
+        """Write a batch that was filtered on its own; return the number of bytes."""
         self.take_output()
         return self.add_batch(written.data, written.header.base_offset, written.header.last_offset, written.header)
 
     def add_batch(self, data: Any, base_offset: int, last_offset: int, header: Any) -> int:
-        """Write one batch, or message of an older format."""
+        """Write one batch, or one message of an older format; return the number of bytes."""
         segment = self.segment
         segment.note_batch(segment.size + len(self._pending), len(data), base_offset, last_offset, header.max_timestamp)
         self._pending += data
@@ -83,12 +83,15 @@ class Replacement:
         return len(data)
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Rows for the transaction index."""
+        """Add rows to the transaction index."""
         for transaction in transactions:
             self.segment.aborted.add(transaction)
 
     def finish(self, modified_ns: int) -> Segment:
-        """Have everything on the device; the file seems as old as ``modified_ns``, for retention may go by that."""
+        """Force everything to the device and return the segment.
+
+        The ``.log`` file's time of change becomes ``modified_ns``, because retention may go by it.
+        """
         self.take_output()
         self.before_filter()
         segment = self.segment
@@ -99,7 +102,7 @@ class Replacement:
         return segment
 
     def discard(self) -> None:
-        """Remove its files. What cannot be removed is removed when the log is opened next."""
+        """Remove the files. The next opening of the log removes any that cannot be removed now."""
         self.segment.release()
         for kind in KINDS:
             try:

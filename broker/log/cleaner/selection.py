@@ -1,9 +1,10 @@
 """Which part of a log may be cleaned, how dirty it is, and which log is cleaned next. Pure.
 
-Rules as Apache Kafka's ``LogCleanerManager``: everything before the first dirty offset was cleaned before. From there
-up to the first uncleanable segment is cleanable: neither the active segment, nor what lies past the last stable
-offset, nor what is younger than ``min.compaction.lag.ms``. A log is cleaned when the cleanable part's share of the
-bytes is above ``min.cleanable.dirty.ratio``, or when something in it is older than ``max.compaction.lag.ms``.
+The rules are those of Apache Kafka's ``LogCleanerManager``. Everything before the first dirty offset was cleaned
+before. The cleanable part reaches from there to the first uncleanable segment. The active segment cannot be cleaned,
+nor can records past the last stable offset, or records younger than ``min.compaction.lag.ms``. A log is cleaned when
+the cleanable part's share of the bytes is above ``min.cleanable.dirty.ratio``, or when something in it is older than
+``max.compaction.lag.ms``.
 """
 
 from __future__ import annotations
@@ -14,34 +15,34 @@ from typing import NamedTuple, Protocol
 
 
 class SegmentFacts(Protocol):
-    """What is asked of a segment; its times only where the configuration makes them matter."""
+    """Describe a segment to the selection. Its timestamps are read only if the configuration needs them."""
 
     base_offset: int
     size: int
 
     def largest_timestamp(self) -> int:
-        """Largest timestamp of its records in ms, -1 when none has one."""
+        """Return the largest timestamp of its records in ms; -1 if none has one."""
 
     def first_timestamp(self) -> int:
-        """Timestamp of its first batch in ms, -1 when there is none."""
+        """Return the timestamp of its first batch in ms; -1 if there is none."""
 
 
 class LogFacts(NamedTuple):
-    """A log as the selection sees it; the last of its segments is the active one."""
+    """Describe a log to the selection. The last segment is the active one."""
 
     segments: Sequence[SegmentFacts]
     log_start_offset: int
     log_end_offset: int
     last_stable_offset: int
     cleaned_offset: int | None
-    """From the checkpoint, None when the log was never cleaned."""
+    """From the checkpoint; None if the log was never cleaned."""
     min_cleanable_dirty_ratio: float
     min_compaction_lag_ms: int
     max_compaction_lag_ms: int
 
 
 class Cleanable(NamedTuple):
-    """What there is to clean in a log."""
+    """Describe what there is to clean in a log."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -50,7 +51,7 @@ class Cleanable(NamedTuple):
     clean_bytes: int
     cleanable_bytes: int
     compaction_delay_ms: int
-    """How long ago something in it should have been compacted, 0 when nothing should."""
+    """For how many ms something in the log has been due for compaction; 0 if nothing is."""
     min_cleanable_dirty_ratio: float
 
     @property
@@ -59,7 +60,7 @@ class Cleanable(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Share of the bytes that is dirty and can be cleaned."""
+        """Share of the bytes that are dirty and can be cleaned."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     @property
@@ -72,8 +73,10 @@ class Cleanable(NamedTuple):
 
 
 def first_dirty_offset(log: LogFacts) -> tuple[int, bool]:
-    """Where cleaning goes on, and whether the checkpoint was wrong: before the log, as after DeleteRecords or
-    retention, or past its end, as after a truncation that it did not learn of.
+    """Return the first dirty offset, and whether the checkpoint's offset lies outside of the log.
+
+    It may lie before the log start offset after DeleteRecords or retention, or past the log end offset after a
+    truncation that came after the checkpoint.
     """
     known = log.cleaned_offset
     if known is None:
@@ -84,7 +87,7 @@ def first_dirty_offset(log: LogFacts) -> tuple[int, bool]:
 
 
 def examine(log: LogFacts, now_ms: int) -> Cleanable:
-    """What there is to clean in the log."""
+    """Return what there is to clean in the log."""
     segments = log.segments
     bases = [segment.base_offset for segment in segments]
     first_dirty, wrong = first_dirty_offset(log)
@@ -93,7 +96,7 @@ def examine(log: LogFacts, now_ms: int) -> Cleanable:
     if log.min_compaction_lag_ms > 0:
         youngest = now_ms - log.min_compaction_lag_ms
         uncleanable = min(uncleanable, _first(dirty, lambda segment: segment.largest_timestamp() > youngest, bases[-1]))
-    # Segments are cleaned whole: the one that holds the first uncleanable offset is not.
+    # Only whole segments are cleaned, so not the one that holds the first uncleanable offset.
     bound = bases[_floor(bases, max(first_dirty, uncleanable))]
     stop = bisect_left(bases, bound)
     sizes = [segment.size for segment in segments]
@@ -109,7 +112,7 @@ def examine(log: LogFacts, now_ms: int) -> Cleanable:
 
 
 def _floor(bases: Sequence[int], offset: int) -> int:
-    """Index of the segment that holds ``offset``."""
+    """Return the index of the segment that holds ``offset``."""
     return max(bisect_right(bases, offset) - 1, 0)
 
 
@@ -119,13 +122,13 @@ def _first(segments: Iterable[SegmentFacts], wanted: Callable[[SegmentFacts], bo
 
 def _delay(dirty: Iterable[SegmentFacts], lag_ms: int, now_ms: int) -> int:
     if lag_ms >= now_ms:
-        # Nothing is older than the epoch: spares reading the first batch of every segment.
+        # Nothing is older than the epoch, so the first batch of every segment need not be read.
         return 0
     oldest = min((time for time in (segment.first_timestamp() for segment in dirty) if time > 0), default=now_ms)
     return max(now_ms - lag_ms - oldest, 0)
 
 
 def filthiest(candidates: Sequence[Cleanable]) -> int | None:
-    """Index of the log to clean next: the one with the largest dirty share of those that are due."""
+    """Return the index of the log to clean next: of those that are due, the one with the largest dirty share."""
     due = [index for index, cleanable in enumerate(candidates) if cleanable.is_due]
     return max(due, key=lambda index: candidates[index].ratio, default=None)

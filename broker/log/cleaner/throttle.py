@@ -1,4 +1,4 @@
-"""Holding the cleaner's reading and writing to ``log.cleaner.io.max.bytes.per.second``."""
+"""Keeping to a rate of bytes, as ``log.cleaner.io.max.bytes.per.second`` asks for."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import threading
 from collections.abc import Callable
 
 INTERVAL_S = 0.3
-"""The rate holds on the average over this long."""
+"""Seconds over which the average rate is kept."""
 
 
 class Throttle:
-    """Say how long to wait so that all threads together keep to a rate.
+    """Compute how long to wait so that all threads together keep to a rate.
 
     Args:
         rate: bytes a second; 0 or less for no limit. The attribute may be changed.
-        clock: seconds of a clock that goes on evenly. Called on any thread.
+        clock: a monotonic clock in seconds, called on any thread.
     """
 
     def __init__(self, rate: float, clock: Callable[[], float]) -> None:
@@ -25,7 +25,7 @@ class Throttle:
         self._bytes = 0
 
     def delay(self, size: int) -> float:
-        """Seconds to wait after ``size`` bytes more, 0 while the rate is kept."""
+        """Return how many seconds to wait after ``size`` more bytes; 0 while the rate is kept."""
         with self._lock:
             self._bytes += size
             elapsed = self._clock() - self._since
@@ -33,7 +33,7 @@ class Throttle:
             if self._bytes == 0 or (elapsed < INTERVAL_S and in_bounds):
                 return 0.0
             wait = max(self._bytes / self.rate - elapsed, 0.0) if self.rate > 0 else 0.0
-            # What is waited for now belongs to the interval that ends here.
+            # The wait belongs to the interval that ends here.
             self._since += elapsed + wait
             self._bytes = 0
             return wait

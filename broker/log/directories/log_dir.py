@@ -128,15 +128,15 @@ class LogDir:
     # -- identity --------------------------------------------------------------------------------------------
 
     def identity(self) -> dict[str, str]:
-        """Keys of ``meta.properties``; empty for a directory never used."""
+        """Return the keys of ``meta.properties``; empty for a directory that was never used."""
         return self._identity
 
     def claim(self, cluster_id: str, broker_id: int) -> None:
-        """Check that the directory belongs to this broker, or make it so.
+        """Check that the directory belongs to this broker; mark a new directory as this broker's.
 
         Raises:
-            InconsistentClusterIdError: it belongs to another.
-            OSError: it could not be marked.
+            InconsistentClusterIdError: it belongs to another cluster or broker.
+            OSError: ``meta.properties`` could not be written.
         """
         found = self._identity
         wanted = {"version": "0", "broker.id": str(broker_id), "cluster.id": cluster_id}
@@ -152,15 +152,15 @@ class LogDir:
     # -- checkpoints -----------------------------------------------------------------------------------------
 
     def read_recovery_points(self) -> dict[tuple[str, int], int]:
-        """Recovery points; empty, which means check everything, when the file cannot be read."""
+        """Read the recovery points; empty if the file is damaged, so that everything is checked."""
         return self._read(names.RECOVERY_POINT_CHECKPOINT)
 
     def read_log_start_offsets(self) -> dict[tuple[str, int], int]:
-        """Log start offsets beyond the first segment's; empty when the file cannot be read."""
+        """Read the log start offsets beyond the first segment's base offset; empty if the file is damaged."""
         return self._read(names.LOG_START_CHECKPOINT)
 
     def read_high_watermarks(self) -> dict[tuple[str, int], int]:
-        """High watermarks; empty when the file cannot be read."""
+        """Read the high watermarks; empty if the file is damaged."""
         return self._read(names.HIGH_WATERMARK_CHECKPOINT)
 
     def read_cleaned_offsets(self) -> dict[tuple[str, int], int]:
@@ -168,7 +168,7 @@ class LogDir:
         return self._read(names.CLEANER_CHECKPOINT)
 
     def write_recovery_points(self, offsets: Offsets) -> None:
-        """Raises OSError."""
+        """Write the recovery points. Raise OSError if that fails."""
         self._write(names.RECOVERY_POINT_CHECKPOINT, offsets)
 
     def forget_recovery_points(self) -> None:
@@ -181,15 +181,15 @@ class LogDir:
         self._ops.fsync_dir(str(self.path))
 
     def write_log_start_offsets(self, offsets: Offsets) -> None:
-        """Raises OSError."""
+        """Write the log start offsets. Raise OSError if that fails."""
         self._write(names.LOG_START_CHECKPOINT, offsets)
 
     def write_high_watermarks(self, offsets: Offsets) -> None:
-        """Raises OSError."""
+        """Write the high watermarks. Raise OSError if that fails."""
         self._write(names.HIGH_WATERMARK_CHECKPOINT, offsets)
 
     def write_cleaned_offsets(self, offsets: Offsets) -> None:
-        """Raises OSError."""
+        """Write the cleaned offsets. Raise OSError if that fails."""
         self._write(names.CLEANER_CHECKPOINT, offsets)
 
     def take_clean_shutdown(self) -> bool:
@@ -197,7 +197,7 @@ class LogDir:
         return checkpoints.take_clean_shutdown(str(self.path), self._ops)
 
     def write_clean_shutdown(self) -> None:
-        """Raises OSError."""
+        """Write the clean-shutdown marker. Raise OSError if that fails."""
         checkpoints.write_clean_shutdown(str(self.path), ops=self._ops)
 
     def _read(self, name: str) -> dict[tuple[str, int], int]:

@@ -1,8 +1,8 @@
 """The content of a log's files as text, as Apache Kafka's ``kafka-dump-log`` prints it.
 
-Knows ``.log``, ``.index``, ``.timeindex``, ``.txnindex`` and ``.snapshot`` files and the checkpoint files.
-Reads only. What the indexes claim is compared with the log beside them, and what does not fit is reported in
-the tool's words.
+This handles ``.log``, ``.index``, ``.timeindex``, ``.txnindex`` and ``.snapshot`` files and the checkpoint files, and
+only reads them. Index entries are compared with the log beside them; mismatches are reported in the words of Kafka's
+tool.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ def dump_file(
     max_bytes: int = (1 << 31) - 1,
     problems: list[str] | None = None,
 ) -> Iterator[str]:
-    """Lines that describe the file at ``path``.
+    """Yield lines that describe the file at ``path``.
 
     Args:
         deep_iteration: of a ``.log`` file, print every record of every batch.
-        print_data_log: print keys and values too; implies ``deep_iteration``.
+        print_data_log: print keys and values, too; implies ``deep_iteration``.
         skip_record_metadata: with ``print_data_log``, leave out offsets, timestamps and sizes.
-        verify_index_only: compare an index with its log, print only what does not fit.
-        index_sanity_check: only say whether an index could be one.
+        verify_index_only: compare an index with its log, and print mismatches only.
+        index_sanity_check: only say whether an index file looks valid.
         max_bytes: stop after so many bytes of a ``.log`` file.
-        problems: gets the lines about what does not fit, which are otherwise yielded last.
+        problems: gets the lines about mismatches, which are otherwise yielded last.
 
     Raises:
         OSError: the file, or the log beside an index, cannot be read.
-        CorruptCheckpointError: a checkpoint file does not read as one.
+        CorruptCheckpointError: a checkpoint file is damaged.
     """
     file = os.fspath(path)
     name = os.path.basename(file)
@@ -134,7 +134,7 @@ def _batch_line(header: BatchHeader, batch: bytes, position: int) -> str:
 
 
 def is_valid(batch: bytes, header: BatchHeader) -> bool:
-    """Whether the checksum is right."""
+    """Return whether the checksum is right."""
     try:
         verify_any_crc(batch, 0, header)
     except RecordsError:
@@ -158,7 +158,7 @@ def _record_line(header: BatchHeader, record: Record, more: str, contents: bool,
 
 
 def _more(header: BatchHeader, batch: bytes, records: list[Record]) -> Iterator[str]:
-    """What is told of each record besides what records of every format have."""
+    """Return the text about a record's fields that not every format has."""
     if header.magic < MAGIC:
         entries: list[tuple[int, BatchHeader]] = [(0, header)]
         data: Any = batch
@@ -211,12 +211,12 @@ def _read(file: str) -> bytes:
 
 
 def offset_index_entries(file: str) -> list[tuple[int, int]]:
-    """(relative offset, position) of the entries of a ``.index`` file."""
+    """Return (relative offset, position) of each entry of a ``.index`` file."""
     return offset_rows(_read(file))
 
 
 def time_index_entries(file: str) -> list[tuple[int, int]]:
-    """(timestamp, relative offset) of the entries of a ``.timeindex`` file."""
+    """Return (timestamp, relative offset) of each entry of a ``.timeindex`` file."""
     return time_rows(_read(file))
 
 
@@ -302,7 +302,7 @@ def _dump_time_index(file: str, verify_only: bool, sanity_only: bool, problems: 
 
 
 def _batch_reaching(fd: int, position: int, offset: int) -> tuple[int, int] | None:
-    """``(last offset, largest record timestamp)`` of the first batch that reaches ``offset``."""
+    """Return ``(last offset, largest record timestamp)`` of the first batch that reaches ``offset``."""
     try:
         for at, header in headers(fd, position, os.fstat(fd).st_size):
             if header.last_offset >= offset:

@@ -1,11 +1,11 @@
-"""Partition directories of Kafka 0.7: segments of messages without offsets, named by the byte they begin at.
+"""Partition directories of Kafka 0.7: segments of messages without offsets, named by the byte at which they begin.
 
-``my_topic-0`` (as 0.7 names it; ``my_topic_0`` in its design paper) holds ``00000000000000000000.kafka`` and, behind
-it, segments named by the bytes before them; 0.7 writes 20 digits, and any number of them is read. A segment is left for
-a new one once it has more than ``segment_bytes``. There are no indexes: an offset is a place.
+``my_topic-0`` (0.7's own name; ``my_topic_0`` in its design paper) holds ``00000000000000000000.kafka`` and further
+segments, each named by the number of bytes before it. 0.7 writes 20 digits; any number of digits is read. A new segment
+is begun once one has more than ``segment_bytes``. There are no indexes: an offset is a byte position.
 
-As 0.7 does at its start, the last segment's end is cut off where no whole, right message is; that segments do not
-follow one another is an error, for then data is lost.
+As 0.7 does when it starts, the last segment is cut where its valid messages end. A gap between segments is an error,
+because data is lost.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _DIRECTORY = re.compile(r"(.+)[-_](\d+)")
 
 
 class BrokenLogError(ValueError):
-    """Segments that do not follow one another, or a damaged one before the last; the message names them."""
+    """Segments do not follow one another, or one before the last is damaged; the message names them."""
 
 
 @dataclass(slots=True)
 class OldSegment:
-    """One ``.kafka`` file: the offset of its first byte, and how many of its bytes count."""
+    """Describe one ``.kafka`` file: the offset of its first byte, and how many of its bytes count."""
 
     path: Path
     base: int
@@ -68,16 +68,16 @@ def segment_name(base: int) -> str:
 
 
 def partition_of(directory: Path) -> tuple[str, int] | None:
-    """Topic and partition that a directory's name tells, ``topic-N`` or ``topic_N``; None where it tells none."""
+    """Return topic and partition of a directory named ``topic-N`` or ``topic_N``; None for another name."""
     match = _DIRECTORY.fullmatch(directory.name)
     return (match[1], int(match[2])) if match else None
 
 
 def partition_directories(path: Path) -> list[Path]:
-    """The directories of partitions with ``.kafka`` files: ``path`` itself, or those in it, by name.
+    """Return the directories of partitions with ``.kafka`` files: ``path`` itself, or those in it, by name.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: a directory cannot be read.
     """
     if any(_SEGMENT.fullmatch(entry.name) for entry in path.iterdir()):
         return [path]
@@ -86,9 +86,9 @@ def partition_directories(path: Path) -> list[Path]:
 
 
 class OldLog:
-    """The log of one partition of Kafka 0.7, to be read from any offset, and appended to.
+    """Read the log of one partition of Kafka 0.7 from any offset, and append to it.
 
-    Made by `open`. Not for use beside a broker that appends to it.
+    Made by `open`. It must not be used while a broker appends to the log.
     """
 
     def __init__(self, directory: Path, segments: list[OldSegment], segment_bytes: int, ops: FileOps) -> None:
@@ -107,9 +107,9 @@ class OldLog:
         segment_bytes: int = DEFAULT_SEGMENT_BYTES,
         ops: FileOps = OS,
     ) -> Self:
-        """Open the log in ``directory``, which is made where it is not there and ``writable`` is set.
+        """Open the log in ``directory``; with ``writable``, make the directory if it does not exist.
 
-        What follows the last right message of the last segment does not count; with ``writable`` it is cut off.
+        Bytes after the last valid message of the last segment do not count; with ``writable`` they are cut off.
 
         Raises:
             BrokenLogError: segments do not follow one another.
@@ -160,7 +160,7 @@ class OldLog:
 
     @property
     def start(self) -> int:
-        """The first offset, 0 unless older segments were deleted."""
+        """The first offset; 0 unless older segments were deleted."""
         return self._segments[0].base if self._segments else 0
 
     @property
@@ -173,7 +173,7 @@ class OldLog:
         return self._segments
 
     def messages(self, offset: int | None = None) -> Iterator[Message]:
-        """The messages from ``offset`` on (default: the first), as they were sent.
+        """Yield the messages from ``offset`` on (default: the first), as they were sent.
 
         Raises:
             ValueError: ``offset`` is not within the log.
@@ -200,7 +200,7 @@ class OldLog:
     # -- writing ---------------------------------------------------------------------------------------------
 
     def append(self, payloads: Sequence[Buffer], *, magic: int = 1, codec: int = Codec.NONE) -> int:
-        """Append messages, as one compressed message with a ``codec``; their offset (of the first).
+        """Append messages, with a ``codec`` as one compressed message; return the offset of the first.
 
         Raises:
             OSError: they could not be written; none of them is in the log.
@@ -216,7 +216,7 @@ class OldLog:
         try:
             write_all(self._ops, self._fd, memoryview(data), segment.size)
         except OSError:
-            # What was written may be whole messages, which the next start would take for appended ones.
+            # The bytes that were written may be whole messages, which the next start would take for appended ones.
             self._ops.ftruncate(self._fd, segment.size)
             raise
         offset = segment.end
@@ -230,13 +230,13 @@ class OldLog:
         return segment
 
     def flush(self) -> None:
-        """Force what was appended, and the directory's names, to the device."""
+        """Force the appended messages, and the names in the directory, to the device."""
         if self._fd >= 0:
             self._ops.fsync(self._fd)
             self._ops.fsync_dir(str(self.directory))
 
     def close(self) -> None:
-        """Flush, and close the file that is appended to."""
+        """Flush, and close the file that takes the appends."""
         self.flush()
         self._close()
 
@@ -247,9 +247,9 @@ class OldLog:
 
 
 def _chunks(path: Path, position: int, size: int) -> Iterator[tuple[memoryview, int]]:
-    """``(bytes, position)`` of whole messages of a file, READ_BYTES at a time or one message; the rest comes last.
+    """Yield ``(bytes, position)`` of whole messages of a file, READ_BYTES or one message at a time, and last the rest.
 
-    Sizes are believed only as far as the file goes.
+    A size is trusted only up to the end of the file.
     """
     with path.open("rb") as file:
         want = READ_BYTES
@@ -266,13 +266,13 @@ def _chunks(path: Path, position: int, size: int) -> Iterator[tuple[memoryview, 
             if len(data) < SIZE_BYTES + stated <= size - position:
                 want = SIZE_BYTES + stated
                 continue
-            # Whoever walks over it finds out what is wrong.
+            # A walk over it will show the damage.
             yield data, position
             return
 
 
 def _whole(data: memoryview) -> int:
-    """Bytes up to which ``data`` is whole messages, damaged or not."""
+    """Return how many bytes of ``data`` are whole messages, damaged or not."""
     end = 0
     try:
         while len(data) - end >= LEAST_BYTES and (message := read_message(data, end)) is not None:
@@ -283,7 +283,7 @@ def _whole(data: memoryview) -> int:
 
 
 def dump_lines(path: Path, *, deep: bool = False, payloads: bool = False) -> Iterator[str]:
-    """A ``.kafka`` file in words, as the dump of other logs: what is stored or, ``deep``, what was sent.
+    """Yield lines about a ``.kafka`` file, as `dump` does: the stored messages or, with ``deep``, the sent ones.
 
     Raises:
         ValueError: the file's name is not a segment's.

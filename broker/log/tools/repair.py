@@ -1,6 +1,7 @@
-"""Put a stopped broker's logs right. What is taken away is kept, in ``.repair-<time>`` within the partition's directory
-(directories there are no business of a broker's, ours or Apache Kafka's), and beside the file at the top of a log
-directory.
+"""Repairing the logs of a stopped broker.
+
+Removed files and bytes are kept in ``.repair-<time>`` within the partition's directory, where neither this broker nor
+Apache Kafka's looks at directories. For files at the top of a log directory they are kept beside the file.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from kafkalog.storage.checkpoints import CorruptCheckpointError
 
 COPY_BYTES = 4 << 20
 MOST_OFFSETS = (1 << 31) - 1
-"""Offsets that one batch can span."""
+"""How many offsets one batch can span."""
 
 
 class InUseError(Exception):
@@ -46,7 +47,7 @@ def locked(log_dirs: list[str]) -> Iterator[None]:
     """Hold the locks of the log directories, so that no broker starts meanwhile.
 
     Raises:
-        InUseError: a broker runs on one of them.
+        InUseError: a broker uses one of them.
         OSError: a lock file cannot be opened.
     """
     with ExitStack() as stack:
@@ -57,7 +58,7 @@ def locked(log_dirs: list[str]) -> Iterator[None]:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             stack.callback(os.close, fd)
             try:
-                # Of both kinds: ours is flock's, that of Apache Kafka is POSIX's.
+                # Take both kinds of lock: this broker uses flock, Apache Kafka a POSIX lock.
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -68,15 +69,15 @@ def locked(log_dirs: list[str]) -> Iterator[None]:
 
 
 def time_stamp() -> str:
-    """What the backups of a repair that begins now are named by."""
-    # Never digits alone: a directory named like a partition's would be taken for one.
+    """Return the text that names the backups of a repair which begins now."""
+    # Not only digits, because the directory's name would then look like a partition's.
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
 
 
 class Repairer:
-    """Carries out plans. ``say`` is told of each act before it is done.
+    """Carry out plans. ``say`` is called with each act before it is done.
 
-    Every method raises OSError where the disk fails; what was done until then stays, as does its backup.
+    Every method raises OSError if the disk fails; what was done until then stays, and so does its backup.
     """
 
     def __init__(self, stamp: str, say: Callable[[str], None]) -> None:
@@ -84,7 +85,7 @@ class Repairer:
         self._say = say
 
     def carry_out(self, plan: Plan) -> None:
-        """Do what the plan says, backups first."""
+        """Carry out the plan, after backups are made."""
         if not plan.actions:
             return
         backup = os.path.join(plan.partition.path, f".repair-{self._stamp}")
@@ -122,11 +123,11 @@ class Repairer:
                 os.rename(path, os.path.join(backup, os.path.basename(path)))
 
     def directory(self, log_dir: str, plans: list[Plan], ends: dict[tuple[str, int], int]) -> list[str]:
-        """What must be done to the checkpoints of a log directory (`apply_directory` does it), as text."""
+        """Return as text what `apply_directory` will do to the checkpoints of a log directory."""
         return [text for text, _ in self._directory(log_dir, plans, ends)]
 
     def apply_directory(self, log_dir: str, plans: list[Plan], ends: dict[tuple[str, int], int]) -> None:
-        """Have the checkpoints say nothing of what is not there, and a broker check what was changed.
+        """Remove from the checkpoints what no longer exists, and lower them so that a broker checks what was changed.
 
         ``ends`` are the log end offsets of the partitions after the repair.
         """
@@ -167,7 +168,7 @@ class Repairer:
 
 
 def _segments(log: str, upto: int) -> list[Segment]:
-    """The segments of the partition that ``log`` is of, up to the one at ``upto``."""
+    """Return the segments of the partition to which ``log`` belongs, up to the one at ``upto``."""
     directory = os.path.dirname(log)
     config = LogConfig()
     found = []
@@ -209,7 +210,7 @@ def _replace(action: ReplaceRanges, backup: str) -> None:
 
 
 def empty_batches(start: int, end: int, like: BatchHeader | None) -> Iterator[bytes]:
-    """Batches without records, as compaction leaves them, that span the offsets [start, end)."""
+    """Return batches without records, as compaction leaves them, that span the offsets [start, end)."""
     while start < end:
         span = min(end - start, MOST_OFFSETS)
         epoch = like.partition_leader_epoch if like is not None else -1
@@ -223,7 +224,7 @@ def empty_batches(start: int, end: int, like: BatchHeader | None) -> Iterator[by
 def _last_before(
     fd: int, position: int, end: int, last: BatchHeader | None, expected: int
 ) -> tuple[BatchHeader | None, int]:
-    """The last batch in [position, end), which are whole and sound, and the offset after it."""
+    """Return the last batch in [position, end), whose batches are valid, and the offset after it."""
     while position < end:
         header = read_any_header(os.pread(fd, HEADER_SIZE, position))
         last, expected = header, header.next_offset
@@ -235,7 +236,7 @@ def _first_offset(fd: int, position: int, size: int) -> int:
     header = read_any_header(os.pread(fd, HEADER_SIZE, position))
     if header.magic == 2:
         return header.base_offset
-    # A wrapper's own offset is that of the last message within.
+    # The offset of a wrapper message is that of the last message within.
     return decode_any(os.pread(fd, header.size, position))[0].base_offset
 
 

@@ -1,4 +1,4 @@
-"""From what the checks found to what a repair will do. Nothing is changed here."""
+"""Deciding what a repair will do about the findings of the checks. Nothing is changed here."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from kafkalog.storage import names
 
 
 class Choice(Enum):
-    """What to do where sound batches follow damaged ones."""
+    """Choose what to do when valid batches follow damaged ones."""
 
     ASK = "ask"
-    """Nothing: say so."""
+    """Do nothing, and ask the user to choose."""
     SKIP = "skip"
-    """Lose the damaged batches alone; batches without records take the place of their offsets."""
+    """Lose only the damaged batches; batches without records take their offsets."""
     TRUNCATE = "truncate"
     """Lose everything from the damage on, as a broker's own recovery does."""
 
 
 @dataclass(frozen=True)
 class Action(ABC):
-    """One change to one file of a partition; what it takes away is kept in the backup."""
+    """Describe one change to one file of a partition; the backup keeps what it removes."""
 
     path: str
 
     @property
     @abstractmethod
     def text(self) -> str:
-        """What it does, for the user."""
+        """What the action does, for the user."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class CutLog(Action):
 
 @dataclass(frozen=True)
 class ReplaceRanges(Action):
-    """Put batches without records in the place of damaged ranges of a ``.log`` file."""
+    """Replace damaged ranges of a ``.log`` file by batches without records."""
 
     ranges: tuple[tuple[int, int], ...]
     following: int
@@ -67,7 +67,7 @@ class ReplaceRanges(Action):
 
 @dataclass(frozen=True)
 class MoveAway(Action):
-    """Take a file out of the log."""
+    """Remove a file from the log."""
 
     why: str
 
@@ -111,20 +111,20 @@ class RewriteEpochs(Action):
 
 @dataclass
 class Plan:
-    """What will be done to a partition, in this order, and what will not."""
+    """Hold what will be done to a partition, in this order, and what will be left as it is."""
 
     partition: PartitionDir
     actions: list[Action]
     left: list[Finding]
-    """What stays as it is for want of a choice, or of a remedy."""
+    """Findings that stay because there is no remedy, or because the user has made no choice."""
     end: int
-    """Log end offset afterwards."""
+    """The log end offset afterwards."""
     recover_from: int | None
     """Base offset of the first segment whose ``.log`` file is changed, or None."""
 
 
 def plan_repair(report: PartitionReport, choice: Choice = Choice.ASK) -> Plan:
-    """What puts the partition right."""
+    """Return the plan that repairs the partition."""
     partition = report.partition
     plan = Plan(partition, [], [], report.next_offset, None)
     segments = _plan_logs(report, choice, plan)
@@ -134,7 +134,7 @@ def plan_repair(report: PartitionReport, choice: Choice = Choice.ASK) -> Plan:
         touched = any(isinstance(action, CutLog | ReplaceRanges) and action.path == path for action in plan.actions)
         if touched or segment.indexes_wrong:
             plan.actions.append(RebuildIndexes(path, segment.base))
-        # What was lost may have ended or begun transactions whose rows are in later segments.
+        # Lost batches may have begun or ended transactions whose rows are in later segments.
         after = changed is not None and segment.base > changed and segment.transactions
         if touched or after or segment.base in report.wrong_transaction_indexes:
             plan.actions.append(RebuildTransactions(path, segment.base))
@@ -155,7 +155,7 @@ def plan_repair(report: PartitionReport, choice: Choice = Choice.ASK) -> Plan:
 
 
 def _plan_logs(report: PartitionReport, choice: Choice, plan: Plan) -> list[SegmentReport]:
-    """Plan the changes of ``.log`` files; the segments that remain."""
+    """Plan the changes of ``.log`` files; return the segments that remain."""
     partition, segments = report.partition, report.segments
     for at, segment in enumerate(segments):
         path = partition.file(segment.base, names.LOG)
@@ -185,7 +185,7 @@ def _plan_logs(report: PartitionReport, choice: Choice, plan: Plan) -> list[Segm
 
 
 def _is_reserve(damage: Damage, is_last: bool) -> bool:
-    """Zeros at the end of a file that was made at its full size."""
+    """Return whether the damage is only the zeros at the end of a preallocated file."""
     return is_last and not damage.sound_after and damage.problem.endswith("that are zero")
 
 

@@ -1,4 +1,4 @@
-"""What is in a partition, in numbers: by batch headers alone, or with every record decompressed and looked at."""
+"""Numbers about the content of a partition: from batch headers alone, or from every record, decompressed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from kafkalog.storage import names
 from kafkalog.storage.batch_walk import stated_size
 
 CHUNK_BYTES = 1 << 20
-"""Read at once: what is checked is still in the processor's cache then."""
+"""Bytes that are read at once: so few that they are still in the processor's cache when they are counted."""
 MOST_KEYS = 1_000_000
-"""Keys that are counted at once; beyond them the rare half is forgotten."""
+"""How many keys are counted at once. Beyond that the rarer half is forgotten."""
 
 
 @dataclass
 class Stats:
-    """Of one segment or of several. Sizes in bytes, times in ms since the epoch, -1 where there is none."""
+    """Hold the numbers of one segment or of several. Sizes are bytes, times ms since the epoch; -1 means none."""
 
     segments: int = 0
     size: int = 0
@@ -37,7 +37,7 @@ class Stats:
     batches: int = 0
     records: int = 0
     uncounted_batches: int = 0
-    """Wrappers of v0 and v1, whose records are not counted unless all are looked at."""
+    """Wrapper messages of v0 and v1, whose records are counted only if every record is read."""
     first_offset: int = -1
     next_offset: int = -1
     min_timestamp: int = -1
@@ -52,13 +52,13 @@ class Stats:
     transactional_batches: int = 0
     control_batches: int = 0
     unreadable: list[str] = field(default_factory=list)
-    """Where reading stopped short of a segment's end, and why."""
+    """Where reading ended before the end of a segment, and why."""
     uncompressed_size: int = 0
     counts: checking.Counts = field(default_factory=checking.Counts)
     keys: Counter[bytes] = field(default_factory=Counter)
 
     def add(self, other: Stats) -> None:
-        """Take in the next segment's."""
+        """Add the numbers of the next segment."""
         for name in ("segments", "size", "index_size", "batches", "records", "uncounted_batches", "uncompressed_size"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.transactional_batches += other.transactional_batches
@@ -79,12 +79,12 @@ class Stats:
 
     @property
     def density(self) -> float:
-        """Records to offsets: 1 where nothing was compacted away and no markers were written."""
+        """Records per offset: 1 if nothing was compacted away and no markers were written."""
         span = self.next_offset - self.first_offset
         return self.records / span if span > 0 else 1.0
 
     def row(self, *, deep: bool, top_keys: int = 0) -> dict[str, Any]:
-        """As JSON shows it."""
+        """Return the values for JSON."""
         found: dict[str, Any] = {
             "segments": self.segments,
             "bytes": self.size,
@@ -157,9 +157,12 @@ def segment_stats(
     count_keys: bool = False,
     progress: Callable[[int], None] = lambda size: None,
 ) -> Stats:
-    """The numbers of one segment; `deep` looks at every record, `count_keys` counts the records of each key.
+    """Count what is in one segment; `deep` reads every record, `count_keys` counts the records of each key.
 
-    What does not read as a batch ends it, and is noted. Raises OSError.
+    Counting ends at the first bytes that are no batch, and notes them.
+
+    Raises:
+        OSError: the segment cannot be read.
     """
     path = partition.file(base, names.LOG)
     stats = Stats(segments=1, next_offset=base)

@@ -1,6 +1,6 @@
-"""The last records of a partition's log, and those that a broker adds to it meanwhile, read from its files.
+"""Reading the last records of a partition's log from its files, and those that a broker appends meanwhile.
 
-Segments that a broker begins are followed; a batch that is not all there yet is waited for.
+New segments are followed. A batch that is not completely written yet is waited for.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from kafkalog.storage.batch_walk import headers, stated_size
 
 CHUNK_BYTES = 64 << 10
 PATIENCE = 20
-"""Looks at a batch with a wrong checksum at the end of a file before it is damage, not one that is being written."""
+"""How often a batch at the end of a file has a wrong checksum before it counts as damaged, not as being written."""
 
 
 class Batch(NamedTuple):
-    """A batch of the log, whole and with the right checksum."""
+    """Hold a whole batch of the log with the right checksum."""
 
     header: BatchHeader
     records: list[Record]
@@ -38,10 +38,10 @@ class Batch(NamedTuple):
 
 
 class Tail:
-    """Reads a log from `start_last` on.
+    """Read a log from the place on that `start_last` finds.
 
     Args:
-        path: a partition's directory, or a ``.log`` file, of which alone is read then.
+        path: a partition's directory, or a ``.log`` file, which is then the only one to be read.
     """
 
     def __init__(self, path: str) -> None:
@@ -70,9 +70,11 @@ class Tail:
             self._fd = -1
 
     def start_last(self, count: int) -> None:
-        """Go to where the last ``count`` records begin, or a few before them: where a batch does.
+        """Go to the batch in which the last ``count`` records begin.
 
-        Raises OSError, RecordsError where the log does not read as batches.
+        Raises:
+            OSError: a file cannot be read.
+            RecordsError: the log does not read as batches.
         """
         wanted = count
         for base in reversed(self._bases):
@@ -86,7 +88,7 @@ class Tail:
                 held += records
                 end = position + header.size
                 self.next_offset = header.next_offset
-                # Older batches than are wanted need not be remembered.
+                # Forget batches that are older than the wanted records.
                 while len(starts) > 1 and held - starts[0][1] >= wanted:
                     held -= starts.popleft()[1]
             self._position = starts[0][0] if starts and wanted else end
@@ -95,9 +97,11 @@ class Tail:
                 return
 
     def read(self) -> Iterator[Batch]:
-        """Batches from here to the end of what is there now; call it again for what has come since.
+        """Yield the batches from here to the present end; call it again for later ones.
 
-        Raises CorruptRecordError for damage, OSError.
+        Raises:
+            CorruptRecordError: a batch is damaged.
+            OSError: a file cannot be read.
         """
         while True:
             batch = self._next()
@@ -109,7 +113,7 @@ class Tail:
     def _next(self) -> Batch | None:
         head = os.pread(self._fd, HEADER_SIZE, self._position)
         if len(head) <= MAGIC_AT or not any(head[: MAGIC_AT + 1]):
-            # Nothing, or the zeros of a file that was made at its full size.
+            # Nothing, or the zeros of a preallocated file.
             self._follow_truncation()
             return None
         if len(head) < HEADER_SIZES[min(head[MAGIC_AT], MAGIC)]:
@@ -140,14 +144,14 @@ class Tail:
             raise CorruptRecordError(f"{self._log} was cut to {size} bytes, behind which records were printed already")
 
     def _advance(self) -> bool:
-        """Go on to the next segment, where the log goes on there."""
+        """Go on to the next segment if the log continues there."""
         if self._alone:
             return False
         self._look()
         following = next((base for base in self._bases if base > self._base), None)
         if following is None:
             return False
-        # What was written here before that segment was begun has been read: the end was seen twice.
+        # The end was seen twice, so everything that was written here before the next segment was begun has been read.
         if self._unread():
             return False
         self._open(following)
@@ -157,7 +161,7 @@ class Tail:
         head = os.pread(self._fd, LOG_OVERHEAD, self._position)
         if not any(head):
             return False
-        # Less than the length is there: it is cut off, too.
+        # Even the length field is incomplete, so the batch is cut off, too.
         size = stated_size(head) or LOG_OVERHEAD
         left = os.fstat(self._fd).st_size - self._position
         if size <= left and self._refused <= PATIENCE:
@@ -180,7 +184,7 @@ class Tail:
         self._refused = 0
 
     def _headers(self) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of the whole batches of the open file."""
+        """Yield position and header of the whole batches of the open file."""
         end = os.fstat(self._fd).st_size
         position = 0
         try:
@@ -188,13 +192,13 @@ class Tail:
                 yield position, header
                 position += header.size
         except RecordsError as error:
-            # Zeros are those of a file that was made at its full size.
+            # Zeros belong to a preallocated file.
             if any(os.pread(self._fd, MAGIC_AT + 1, position)):
                 raise type(error)(f"{self._log}, position {position}: {error}") from None
 
 
 def last_records(batches: Iterator[Batch], count: int) -> list[tuple[Batch, Record]]:
-    """The last ``count`` records of the batches that are no markers, each with its batch."""
+    """Return the last ``count`` records, each with its batch, leaving out transaction markers."""
     kept: deque[tuple[Batch, Record]] = deque(maxlen=count)
     for batch in batches:
         if not (batch.header.magic == MAGIC and batch.header.is_control):
@@ -203,7 +207,7 @@ def last_records(batches: Iterator[Batch], count: int) -> list[tuple[Batch, Reco
 
 
 def follow(tail: Tail, wait: Callable[[], None]) -> Iterator[Batch]:
-    """Batches for ever; ``wait`` is called whenever there is nothing to read."""
+    """Yield batches for ever; call ``wait`` whenever there is nothing to read."""
     while True:
         yield from tail.read()
         wait()

@@ -15,12 +15,12 @@ PARTITION_FILES = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)
 
 
 class NotALogError(Exception):
-    """A path at which there is nothing of a log; the message names it."""
+    """There are no files of a log at a path; the message names it."""
 
 
 @dataclass(frozen=True)
 class PartitionDir:
-    """A partition's directory as it was listed: base offsets of its segments and the names of all of its files."""
+    """Describe a partition's directory: the base offsets of its segments and the names of all of its files."""
 
     path: str
     bases: tuple[int, ...]
@@ -32,34 +32,34 @@ class PartitionDir:
 
     @property
     def key(self) -> tuple[str, int] | None:
-        """Topic and partition of its name."""
+        """Topic and partition, from the directory's name."""
         return names.parse_partition_dir(self.name)
 
     @property
     def log_dir(self) -> str:
-        """The log directory it lies in."""
+        """The log directory that holds it."""
         return os.path.dirname(os.path.abspath(self.path))
 
     def file(self, base: int, kind: str) -> str:
-        """Path of a segment's file."""
+        """Return the path of a segment's file."""
         return os.path.join(self.path, names.segment_name(base, kind))
 
 
 @dataclass
 class Targets:
-    """What was found; each list in the order of the names."""
+    """Hold what was found; each list is in the order of the names."""
 
     log_dirs: list[str] = field(default_factory=list)
     partitions: list[PartitionDir] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
-    """Files that were named themselves."""
+    """Files that the user named."""
 
 
 def find(paths: Iterable[str]) -> Targets:
-    """What lies at ``paths``; trees are searched for log directories.
+    """Find the files of logs at ``paths``; trees are searched for log directories.
 
     Raises:
-        NotALogError: there is nothing of a log at one of them.
+        NotALogError: there are no files of a log at one of the paths.
         OSError: a directory cannot be read.
     """
     targets = Targets()
@@ -86,7 +86,7 @@ def _search(path: str, targets: Targets, depth: int) -> bool:
     if found:
         targets.log_dirs.append(path)
     for name in sorted(directories):
-        # Hidden are backups of repairs, and what others keep beside their data.
+        # Hidden directories are backups of repairs, or belong to other programs.
         if not name.startswith("."):
             found |= _search(os.path.join(path, name), targets, depth + 1)
     return found
@@ -97,23 +97,23 @@ def _partition(path: str, files: list[str]) -> PartitionDir:
 
 
 def partition_at(path: str) -> PartitionDir:
-    """The partition's directory at ``path`` as it is now."""
+    """List the partition's directory at ``path`` as it is now."""
     return _partition(path, [entry.name for entry in os.scandir(path) if not entry.is_dir()])
 
 
 def is_segment_file(name: str) -> bool:
-    """Whether ``name`` is that of a segment's file or a leftover of one."""
+    """Return whether ``name`` is that of a segment's file or of a leftover of one."""
     return names.parse_segment_name(name) is not None
 
 
 def is_in_use(log_dir: str) -> bool:
-    """Whether a running broker holds the lock of the log directory."""
+    """Return whether a running broker holds the lock of the log directory."""
     try:
         fd = os.open(os.path.join(log_dir, names.LOCK), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        # Java's locks are of the other kind, which flock does not see.
+        # Java uses POSIX locks, which flock does not see.
         return not (_free(fd, fcntl.flock) and _free(fd, _posix))
     finally:
         os.close(fd)
@@ -132,9 +132,9 @@ def _posix(fd: int, operation: int) -> None:
 
 
 def dump_files(found: Targets, *, with_identity: bool) -> Iterator[str]:
-    """The files of partitions, of log directories and those named, each in the order of the names.
+    """Return the files of partitions, of log directories and the files named, each in the order of the names.
 
-    ``with_identity``: partition.metadata and meta.properties of directories too.
+    ``with_identity`` includes partition.metadata and meta.properties of directories.
     """
     wanted = PARTITION_FILES if with_identity else (names.LEADER_EPOCH_CHECKPOINT,)
     for partition in found.partitions:

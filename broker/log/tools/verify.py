@@ -1,4 +1,4 @@
-"""Check everything that lies at some paths: segments by many threads, then partitions, then log directories."""
+"""Running the checks of everything at some paths: segments by many threads, then partitions, then log directories."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from kafkalog.storage import names
 from kafkalog.storage.snapshots import CorruptSnapshotError
 
 SMALL_BYTES = 8 << 20
-"""Of no more than this plain Python is through before the kernels are loaded."""
+"""Plain Python checks so many bytes in less time than it takes to load the kernels."""
 
 
 @dataclass
 class Report:
-    """Everything that was found, by path of partition and in the order of the names."""
+    """Hold everything that was found, by path of partition and in the order of the names."""
 
     partitions: dict[str, PartitionReport] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
-    """Of log directories, and of files that could not be read."""
+    """Findings about log directories, and about files that could not be read."""
 
     @property
     def all_findings(self) -> Iterator[Finding]:
@@ -39,7 +39,7 @@ class Report:
 
     @property
     def wrong(self) -> bool:
-        """Whether there is more than notes."""
+        """Whether there are findings other than notes."""
         return any(finding.level is Level.ERROR for finding in self.all_findings)
 
 
@@ -64,13 +64,13 @@ def verify(
     progress: Callable[[int], None] = lambda size: None,
     done: Callable[[PartitionReport], None] = lambda report: None,
 ) -> Report:
-    """Check what was found; ``done`` is told of each partition as soon as it is through.
+    """Check the targets; ``done`` is called with each partition as soon as it is checked.
 
     Args:
-        threads: as many as there are processors unless given.
-        records: decompress and look at every record, not at checksums and headers alone.
-        live: whether a broker may be writing; found out by the directories' locks unless given.
-        progress: told, on any thread, of bytes as they are read.
+        threads: the number of threads; by default that of the processors.
+        records: decompress and check every record, not only checksums and headers.
+        live: whether a broker may be writing; by default the locks of the directories tell.
+        progress: called on any thread with the number of bytes read.
     """
     if total_bytes(found) > SMALL_BYTES:
         checking.load()
@@ -98,7 +98,7 @@ def verify(
 
 
 def check_file(path: str, *, records: bool = True) -> list[Finding]:
-    """What is wrong with one file: a segment's by itself (an index with its log), a checkpoint."""
+    """Return what is wrong with one file: a segment's file by itself (an index with its log), or a checkpoint."""
     name = os.path.basename(path)
     directory = os.path.dirname(path) or "."
     if not targets.is_segment_file(name):
@@ -157,7 +157,7 @@ def _judge(partition: PartitionDir, segments: list[Future[SegmentReport]], live:
         except OSError as error:
             path = partition.file(base, names.LOG)
             if live and not os.path.exists(path):
-                # Retention took it meanwhile.
+                # Retention has deleted it meanwhile.
                 continue
             unreadable.append(Finding(path, f"cannot be read: {error.strerror}", Remedy.RESTORE))
     try:

@@ -1,4 +1,4 @@
-"""The files at the top of a log directory: checkpoints against the logs, identity."""
+"""Checking the files at the top of a log directory: the checkpoints against the logs, and the identity."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Key = tuple[str, int]
 def check_directory(
     path: str, reports: Mapping[Key, PartitionReport], *, live: bool | None = None
 ) -> Iterator[Finding]:
-    """What is wrong with the files of the log directory; ``reports`` are those of its partitions.
+    """Return what is wrong with the files of the log directory; ``reports`` are those of its partitions.
 
-    ``live``: whether a broker may be writing there; found out by the directory's lock unless given.
+    ``live`` says whether a broker may be writing there; by default the directory's lock tells.
     """
     live = is_in_use(path) if live is None else live
     if live:
@@ -30,7 +30,7 @@ def check_directory(
     for name in names.OFFSET_CHECKPOINTS:
         file = os.path.join(path, name)
         if os.path.exists(file) and not os.path.getsize(file):
-            # Apache Kafka makes the files before it has anything to write.
+            # Apache Kafka makes these files before it has anything to write.
             yield Finding(file, "the file is empty: nothing was noted yet", level=Level.NOTE)
             continue
         try:
@@ -63,7 +63,7 @@ def _identity(path: str) -> Iterator[Finding]:
 
 
 def by_key(log_dir: str, reports: Mapping[str, PartitionReport]) -> dict[Key, PartitionReport]:
-    """The reports of the partitions that lie in ``log_dir`` and are in service there."""
+    """Return the reports of the partitions that lie in ``log_dir`` and are in service there."""
     found = {}
     for report in reports.values():
         partition = report.partition
@@ -73,5 +73,5 @@ def by_key(log_dir: str, reports: Mapping[str, PartitionReport]) -> dict[Key, Pa
 
 
 def in_service(partition: PartitionDir) -> bool:
-    """Whether the directory is named as that of a partition that is served."""
+    """Return whether the directory has the name of a partition in service."""
     return partition.key is not None and partition.name == names.partition_dir(*partition.key)

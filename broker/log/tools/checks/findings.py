@@ -1,4 +1,4 @@
-"""What a check found: where, what, and what to do about it."""
+"""The findings of a check: the place, the problem, and the remedy."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 
 class Level(Enum):
-    """How much a finding matters."""
+    """Say how much a finding matters."""
 
     ERROR = "error"
-    """Something is lost, or a broker must repair it before it serves the partition."""
+    """Data is lost, or a broker must make a repair before it serves the partition."""
     NOTE = "note"
-    """Worth knowing; a broker takes it as it is."""
+    """Worth knowing; a broker accepts it as it is."""
 
 
 class Remedy(Enum):
-    """What puts a finding right; the text is what a user is told."""
+    """Name what repairs a finding; the value is the text for the user."""
 
     REBUILD_INDEX = "`kafkalog log repair` builds it anew from the log"
     CUT_TAIL = "`kafkalog log repair` cuts it off, as a broker does at its next start"
@@ -32,7 +32,7 @@ class Remedy(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong. ``position`` in bytes and ``offset`` in records, where they are known."""
+    """Describe one problem, with ``position`` in bytes and the record's ``offset`` if they are known."""
 
     file: str
     problem: str
@@ -51,5 +51,5 @@ class Finding:
         return f"{self.level.value}: {where}: {self.problem}{remedy}"
 
     def row(self) -> dict[str, Any]:
-        """As JSON shows it."""
+        """Return the values for JSON."""
         return {key: value.value if isinstance(value, Enum) else value for key, value in asdict(self).items()}

@@ -1,4 +1,4 @@
-"""A segment's sparse indexes against the batches that they point to."""
+"""Checking a segment's offset and time index against the batches to which they point."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from broker.log.tools.checks.findings import Finding, Level, Remedy
 from kafkalog.storage.index_arrays import OFFSET_ROW, TIME_ROW
 
 SHOWN = 3
-"""How many wrong entries of one file are told one by one."""
+"""How many wrong entries of one file are reported one by one."""
 
 
 class _IndexCheck:
-    """Entries of an index file, compared with batches in the order of the log."""
+    """Compare the entries of an index file with batches in the order of the log."""
 
     entry: np.dtype[Any]
     what: str
-    """The column beside the relative offset."""
+    """Column of an entry that is not the relative offset."""
 
     def __init__(self, path: str, base: int, *, may_have_zeros: bool) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class _IndexCheck:
         entries = np.frombuffer(data, self.entry, len(data) // size)
         used = np.flatnonzero((entries["relative"] != 0) | (entries[self.what] != 0))
         count = int(used[-1]) + 1 if len(used) else 0
-        # While a segment is written its indexes have their full size; one entry of zeros may be meant.
+        # While a segment is written, its indexes are preallocated; a single entry of zeros may be valid.
         if len(entries) - count > 1 and not may_have_zeros:
             text = f"{len(entries) - count} entries of zeros at the end of an index whose segment is complete"
             self._notes.append(Finding(path, text, Remedy.REBUILD_INDEX))
@@ -51,7 +51,7 @@ class _IndexCheck:
         self._done = 0
 
     def _wrong(self, damages: Sequence[Any], what: str) -> Iterator[Finding]:
-        # An entry that points into damage is as right as can be told.
+        # An entry that points into damage cannot be proved wrong.
         bad = [int(row) for row in np.flatnonzero(~self._matched) if not damages]
         for row in bad[:SHOWN]:
             yield Finding(
@@ -71,14 +71,14 @@ class _IndexCheck:
 
 
 class OffsetIndexCheck(_IndexCheck):
-    """Each entry must be a batch's position and last offset, and both must grow."""
+    """Check that each entry is a batch's position and last offset, and that both grow."""
 
     entry = OFFSET_ROW
     what = "position"
 
     @property
     def positions(self) -> list[int]:
-        """Where batches begin, says the index."""
+        """Return the positions at which batches begin according to the index."""
         positions: list[int] = self.values[self.values > 0].tolist()
         return positions
 
@@ -101,7 +101,7 @@ class OffsetIndexCheck(_IndexCheck):
 
 
 class TimeIndexCheck(_IndexCheck):
-    """Each entry must be the largest timestamp so far and an offset of the batch that has it, and both must grow."""
+    """Check that each entry is the largest timestamp so far and an offset of its batch, and that both grow."""
 
     entry = TIME_ROW
     what = "timestamp"

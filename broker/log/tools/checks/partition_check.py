@@ -1,4 +1,4 @@
-"""The segments of a partition against each other, and the files beside them: what one segment alone cannot tell."""
+"""Checking the segments of a partition against each other, and the files beside them."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from kafkalog.storage.transaction_entries import ENTRY_SIZE
 
 @dataclass
 class PartitionReport:
-    """What was found of a partition; ``findings`` has the segments' too."""
+    """Hold what was found of a partition; ``findings`` includes those of the segments."""
 
     partition: PartitionDir
     segments: list[SegmentReport] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     wrong_transaction_indexes: list[int] = field(default_factory=list)
-    """Base offsets of the segments whose transaction index is not what the log says."""
+    """Base offsets of the segments whose transaction index does not match the log."""
     wrong_snapshots: list[str] = field(default_factory=list)
     wrong_epochs: bool = False
 
     @property
     def next_offset(self) -> int:
-        """Offset after the last sound batch; 0 where there is no segment."""
+        """The offset after the last valid batch; 0 if there is no segment."""
         return self.segments[-1].next_offset if self.segments else 0
 
     @property
@@ -43,16 +43,17 @@ class PartitionReport:
 
     @property
     def damaged(self) -> bool:
-        """Whether a ``.log`` file is."""
+        """Whether a ``.log`` file is damaged."""
         return any(segment.damages for segment in self.segments)
 
 
 def check_partition(partition: PartitionDir, segments: list[SegmentReport], *, live: bool = False) -> PartitionReport:
-    """Judge a partition by the reports of its segments, which are in the order of their offsets.
+    """Check a partition by the reports of its segments, which are in the order of their offsets.
 
-    With ``live``, what is about the last segment is left out, since a broker writes there.
+    With ``live``, findings about the last segment are left out, because a broker writes there.
 
-    Raises OSError where a file cannot be read.
+    Raises:
+        OSError: a file cannot be read.
     """
     report = PartitionReport(partition, segments)
     for segment in segments:
@@ -61,7 +62,7 @@ def check_partition(partition: PartitionDir, segments: list[SegmentReport], *, l
     report.findings += _metadata(partition)
     report.findings += _epochs(report, live)
     report.findings += _leftovers(partition)
-    # What producers did cannot be told from a log with holes, or one without its first segments' batches.
+    # A log with holes, or without the batches of its first segments, does not show what producers did.
     if not report.damaged:
         _Producers(report, live).check()
     return report
@@ -95,7 +96,10 @@ def _gaps(partition: PartitionDir, segments: list[SegmentReport]) -> Iterator[Fi
 
 
 def _may_be_compacted(partition: PartitionDir) -> bool:
-    """Whether the log directory knows a compaction of it; a directory on its own knows of nothing."""
+    """Return whether the partition may have been compacted.
+
+    The cleaner's checkpoint of its log directory tells; without a checkpoint that can be read, it may have been.
+    """
     top = partition.log_dir
     if not any(os.path.exists(os.path.join(top, name)) for name in names.OFFSET_CHECKPOINTS):
         return True
@@ -162,7 +166,7 @@ def _is_index(name: str) -> bool:
 
 
 class _Producers:
-    """Follows producers through the segments and compares with what the files say of them."""
+    """Follow the producers through the segments, and compare them with snapshots and transaction indexes."""
 
     def __init__(self, report: PartitionReport, live: bool) -> None:
         self._report = report
@@ -186,7 +190,7 @@ class _Producers:
             self._compare(report.next_offset)
 
     def _follow(self, segment: SegmentReport) -> list[tuple[int, int, int]]:
-        """Take the segment's batches; the transactions aborted in it as (producer, first, last offset)."""
+        """Take the segment's batches; return the transactions aborted in it as (producer, first, last offset)."""
         self._last.update(segment.producers)
         aborted = []
         for event in segment.transactions:
@@ -212,7 +216,7 @@ class _Producers:
         for (producer_id, last), first in found.items():
             if said.get((producer_id, last)) != first:
                 return f"the transaction of producer {producer_id} from {first} to {last}, aborted, is not in it"
-        # Markers of transactions whose data is gone, by retention or compaction, cannot be known for what they are.
+        # Markers of transactions whose data was removed by retention or compaction cannot be recognized.
         markers = {(event.producer_id, event.last_offset) for event in segment.transactions if event.aborted}
         for (producer_id, last), first in said.items():
             if (producer_id, last) not in markers and not segment.thinned and not segment.missing_offsets:
@@ -220,7 +224,7 @@ class _Producers:
         return None
 
     def _compare(self, offset: int) -> None:
-        """Compare the snapshot of this offset, if there is one, with what the log said up to it."""
+        """Compare the snapshot of this offset, if there is one, with the log up to it."""
         partition = self._report.partition
         name = names.segment_name(offset, names.SNAPSHOT)
         if name not in partition.files:
@@ -252,5 +256,5 @@ class _Producers:
 
 
 def _of(error: Exception, path: str) -> str:
-    """What an error says, without the path that a finding tells itself."""
+    """Return the text of an error without the path, which the finding has already."""
     return str(error).removeprefix(f"{path}: ")

@@ -1,7 +1,7 @@
-"""One segment, read whole: every batch of its ``.log`` file, and its indexes against them.
+"""Checking one segment: every batch of its ``.log`` file, and its indexes against the batches.
 
-Damage does not end a check: what comes behind a damaged batch is found by the batch's length where that can be
-believed, else by the offset index, so that a report says how much is lost and how much is not.
+Damage does not end a check. The batch after a damaged one is found by the damaged batch's length if that is plausible,
+else by the offset index. So a report says how much is lost and how much is not.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from kafkalog.storage import names
 from kafkalog.storage.batch_walk import stated_size
 
 CHUNK_BYTES = 1 << 20
-"""Read at once: what is checked is still in the processor's cache then."""
+"""Bytes that are read at once: so few that they are still in the processor's cache when they are checked."""
 GAPS_KEPT = 100
 
 
 class Damage(NamedTuple):
-    """Bytes [position, end) of a ``.log`` file that hold no sound batch; offsets from ``offset`` on were there."""
+    """Describe bytes [position, end) of a ``.log`` file without a valid batch; they had offsets from ``offset`` on."""
 
     position: int
     end: int
     offset: int
     problem: str
     sound_after: bool = False
-    """Whether sound batches follow in the file."""
+    """Whether valid batches follow in the file."""
 
 
 class LastBatch(NamedTuple):
-    """The last sound batch so far. ``expected``: the offset after the one before it."""
+    """Describe the last valid batch so far. ``expected`` is the offset after the batch before it."""
 
     position: int
     base_offset: int
@@ -52,18 +52,18 @@ class LastBatch(NamedTuple):
 
 
 class Transactional(NamedTuple):
-    """A batch of a transaction, or the marker that ends one."""
+    """Describe a batch of a transaction, or the marker that ends one."""
 
     producer_id: int
     first_offset: int
     last_offset: int
     aborted: bool | None
-    """Of a marker: whether it aborts; None of data."""
+    """Whether a marker aborts the transaction; None for a batch of data."""
 
 
 @dataclass
 class SegmentReport:
-    """What was read of a segment, as far as the checks of the whole partition need it."""
+    """Hold what the checks of the whole partition need to know of a segment."""
 
     base: int
     size: int
@@ -72,32 +72,32 @@ class SegmentReport:
     batches: int = 0
     next_offset: int = 0
     valid_end: int = 0
-    """Where the last sound batch ends."""
+    """Position at which the last valid batch ends."""
     last: LastBatch | None = None
     max_timestamp: int = -1
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    """Offsets [from, to) that no batch has, the first hundred."""
+    """Ranges of offsets [from, to) that no batch has; the first hundred."""
     missing_offsets: int = 0
     thinned: bool = False
     """Whether batches have fewer records than offsets, as compaction leaves them."""
     epochs: list[tuple[int, int]] = field(default_factory=list)
-    """(leader epoch, base offset of its first batch), where it changes."""
+    """(leader epoch, base offset of its first batch), for each change of the epoch."""
     producers: dict[int, int] = field(default_factory=dict)
     """Last offset of the last batch of each producer."""
     transactions: list[Transactional] = field(default_factory=list)
-    """Markers, and of data the first batch of a producer since its last marker."""
+    """Markers, and the first batch of data of each producer since its last marker."""
     in_transaction: set[int] = field(default_factory=set)
     counts: checking.Counts = field(default_factory=checking.Counts)
     indexes_wrong: bool = False
 
 
 class Options(NamedTuple):
-    """How a check goes about it."""
+    """Hold the options of a check."""
 
     records: bool = True
-    """Look at every record, decompressed; without it at checksums and headers alone."""
+    """Decompress and check every record; otherwise only checksums and headers."""
     live: bool = False
-    """A broker is writing: what is at the end may not be all there."""
+    """A broker is writing, so the end of the file may be incomplete."""
 
 
 DEFAULTS = Options()
@@ -111,9 +111,10 @@ def check_segment(
     options: Options = DEFAULTS,
     progress: Callable[[int], None] = lambda size: None,
 ) -> SegmentReport:
-    """Read the segment and compare its indexes with it; ``progress`` is told of bytes as they are read.
+    """Read the segment and compare its indexes with it; ``progress`` is called with the number of bytes read.
 
-    Raises OSError where the ``.log`` file cannot be read.
+    Raises:
+        OSError: the ``.log`` file cannot be read.
     """
     path = partition.file(base, names.LOG)
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -139,7 +140,7 @@ def check_segment(
 
 
 class _Reader:
-    """Walks over the file in chunks, checks their batches, and notes damage."""
+    """Walk over the file in chunks, check the batches, and note damage."""
 
     def __init__(
         self,
@@ -159,7 +160,7 @@ class _Reader:
         self._buffer = bytearray(min(CHUNK_BYTES, report.size))
 
     def chunks(self) -> Iterator[tuple[memoryview, int, Any]]:
-        """(bytes, position of the first, rows of sound batches in them)."""
+        """Yield (bytes, position of the first byte, rows of the valid batches in them)."""
         report = self._report
         position, end = 0, report.size
         while position < end:
@@ -170,14 +171,14 @@ class _Reader:
                 yield view, position, self._sound(position, scan.table, wrong)
                 self._progress(scan.position)
                 position += scan.position
-                # What a damaged batch says of its offsets is no reason to doubt the next: look at that again.
+                # The offsets of a damaged batch do not discredit the next batch: check that one again.
                 if scan.error is None or (wrong and wrong[-1][0] == len(scan.table) - 1):
                     continue
                 view = view[scan.position :]
             if scan.error is None:
                 size = stated_size(view)
                 if position + size <= end and size > len(view):
-                    # A batch larger than a chunk.
+                    # The batch is larger than a chunk.
                     self._buffer = bytearray(size)
                     continue
             elif self._base_offset_was_wrong(position, end):
@@ -200,7 +201,7 @@ class _Reader:
         return view
 
     def _sound(self, position: int, table: Any, wrong: list[tuple[int, RecordsError]]) -> Any:
-        """The rows that are right; damage is noted of the others."""
+        """Return the rows of valid batches, and note damage for the others."""
         if not wrong:
             return table
         rows = table.tolist()
@@ -212,9 +213,10 @@ class _Reader:
         return table[keep]
 
     def _base_offset_was_wrong(self, position: int, end: int) -> bool:
-        """Whether the batch before `position` leapt, and the one here follows on what was before the leap.
+        """Return whether the batch before `position` has a base offset that is too large.
 
-        No checksum covers a base offset. If so, that batch is damage, and the one here is to be looked at again.
+        It has if the batch at `position` continues the offsets from before that batch. No checksum covers a base
+        offset. Then that batch counts as damage, and the one at `position` is checked again.
         """
         report = self._report
         last = report.last
@@ -241,7 +243,7 @@ class _Reader:
         return f"a batch of {stated_size(view)} bytes of which {left} are there"
 
     def _resume(self, view: memoryview, position: int, end: int) -> int:
-        """Where the next sound batch begins: behind this one by its length, or where the offset index says."""
+        """Return where the next valid batch begins: after this one by its length, or where the offset index points."""
         candidates = []
         size = stated_size(view)
         if size > LOG_OVERHEAD:
@@ -265,7 +267,7 @@ class _Reader:
 
 
 def _take(report: SegmentReport, view: memoryview, position: int, table: Any) -> None:
-    """Note what the checks of the partition need of sound batches; `position` is that of the view."""
+    """Note what the checks of the partition need of valid batches; `position` is that of the view."""
     if not len(table):
         return
     report.batches += len(table)
@@ -274,7 +276,7 @@ def _take(report: SegmentReport, view: memoryview, position: int, table: Any) ->
     expected = np.concatenate(([report.next_offset], after[:-1]))
     data = np.frombuffer(view, np.uint8)
     new = data[table[:, t.POSITION] + MAGIC_AT] == MAGIC
-    # A wrapper of v0 or v1 is known by its last offset alone.
+    # A wrapper message of v0 or v1 carries its last offset only.
     gaps = np.flatnonzero((first > expected) & (new | (table[:, t.COUNT] == 1)))
     for row in gaps[: GAPS_KEPT - len(report.gaps)].tolist():
         report.gaps.append((int(expected[row]), int(first[row])))
@@ -343,6 +345,6 @@ def _judge_damages(report: SegmentReport, path: str, is_last: bool, options: Opt
         if tail and options.live:
             level, remedy = Level.NOTE, Remedy.WAIT
         elif tail and damage.problem.endswith("that are zero"):
-            # A file that was made at its full size (preallocate=true).
+            # The file was preallocated (preallocate=true).
             level = Level.NOTE
         report.findings.append(Finding(path, problem, remedy, level, damage.position, damage.offset))
