@@ -24,7 +24,7 @@ from broker.controller.adoption import FoundLog, adopt
 from broker.controller.configs import effective_config
 from broker.controller.leadership import new_epochs
 from broker.controller.requests import roles_of
-from broker.coordinator.transaction.shard import largest_producer_id_in
+from broker.coordinator.transaction.partition_transactions import largest_producer_id_in
 from broker.log.alter_dirs.startup import read_topic_id
 from broker.log.cleaner.log_cleaner import LogCleaner
 from broker.log.directories.log_dir import LogDirUnusableError

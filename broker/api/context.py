@@ -17,7 +17,7 @@ from broker.controller.configs import ConfigController
 from broker.controller.producer_ids import ProducerIds
 from broker.controller.quotas import QuotaController
 from broker.controller.topics import TopicController
-from broker.coordinator.group.consumer_service import ConsumerGroups
+from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
 from broker.coordinator.group.service import GroupCoordinator
 from broker.coordinator.transaction.service import Transactions
 from broker.counters import RequestCounter

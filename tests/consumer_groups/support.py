@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from itertools import count
 from uuid import UUID
 
-from broker.coordinator.group.modern.config import ConsumerGroupConfig
-from broker.coordinator.group.modern.context import Context, Matched, Outcome, Timer, TimerKind
-from broker.coordinator.group.modern.group import ConsumerGroup
-from broker.coordinator.group.modern.heartbeat import check_request, heartbeat, is_leaving, leave
-from broker.coordinator.group.modern.log_records import GroupRecord, decode_record
-from broker.coordinator.group.modern.membership import remove
-from broker.coordinator.group.modern.model import Assignment, TopicMetadata
-from broker.coordinator.group.modern.topic_regex import matching
+from broker.coordinator.group.kip848.config import ConsumerGroupConfig
+from broker.coordinator.group.kip848.context import Context, Matched, Outcome, Timer, TimerKind
+from broker.coordinator.group.kip848.formats.log_records import GroupRecord, decode_record
+from broker.coordinator.group.kip848.group import ConsumerGroup
+from broker.coordinator.group.kip848.member_changes import remove
+from broker.coordinator.group.kip848.model import Assignment, TopicMetadata
+from broker.coordinator.group.kip848.requests.heartbeat import check_request, heartbeat, is_leaving, leave
+from broker.coordinator.group.kip848.topics.topic_regex import matching
 from kafkalog.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from broker.coordinator.group.modern import group_records
-from broker.coordinator.group.modern.assignors import ASSIGNORS, GroupSpec, MemberSpec
-from broker.coordinator.group.modern.log_records import decode_record
-from broker.coordinator.group.modern.model import Assignment, ClassicMetadata, Member, MemberState, TopicMetadata
+from broker.coordinator.group.kip848.assignors import ASSIGNORS, GroupSpec, MemberSpec
+from broker.coordinator.group.kip848.formats import group_records
+from broker.coordinator.group.kip848.formats.log_records import decode_record
+from broker.coordinator.group.kip848.model import Assignment, ClassicMetadata, Member, MemberState, TopicMetadata
 from peers import MissingPeerError, java, kafka, require
 from tests.consumer_groups.support import topic_id
 

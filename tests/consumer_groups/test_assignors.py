@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.group.modern.assignors import ASSIGNORS, AssignorError, GroupSpec, MemberSpec, uniform
-from broker.coordinator.group.modern.model import Assignment, count_partitions
+from broker.coordinator.group.kip848.assignors import ASSIGNORS, AssignorError, GroupSpec, MemberSpec, uniform
+from broker.coordinator.group.kip848.model import Assignment, count_partitions
 from tests.consumer_groups.support import topic_id
 
 

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from broker.coordinator.group import cluster_topics
-from broker.coordinator.group.cluster_topics import ClusterTopics
-from broker.coordinator.group.modern.context import Matched
-from broker.coordinator.group.turns import Turns
+from broker.coordinator.group.kip848.context import Matched
+from broker.coordinator.group.kip848.topics import cluster_topics
+from broker.coordinator.group.kip848.topics.cluster_topics import ClusterTopics
+from broker.coordinator.group.kip848.topics.turns import Turns
 from broker.metadata.cache import MetadataCache
 from broker.metadata.local import LocalStore
 from broker.metadata.model import PartitionState, TopicState

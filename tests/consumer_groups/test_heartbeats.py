@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.coordinator.group.modern import log_records
-from broker.coordinator.group.modern.context import TimerKind
-from broker.coordinator.group.modern.group import ASSIGNING, EMPTY, RECONCILING, STABLE
-from broker.coordinator.group.modern.log_records import decode_record
-from broker.coordinator.group.modern.model import Assignment, MemberState, assignment_of
+from broker.coordinator.group.kip848.context import TimerKind
+from broker.coordinator.group.kip848.formats import log_records
+from broker.coordinator.group.kip848.formats.log_records import decode_record
+from broker.coordinator.group.kip848.group import ASSIGNING, EMPTY, RECONCILING, STABLE
+from broker.coordinator.group.kip848.model import Assignment, MemberState, assignment_of
 from kafkalog.protocol.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,

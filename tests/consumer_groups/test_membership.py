@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group.consumer_membership import FENCE_AGAIN_MS, ConsumerMembership
-from broker.coordinator.group.conversion import can_downgrade
+from broker.coordinator.group.kip848.config import ConsumerGroupConfig, MigrationPolicy
+from broker.coordinator.group.kip848.consumer_membership import FENCE_AGAIN_MS, ConsumerMembership
+from broker.coordinator.group.kip848.context import Context
+from broker.coordinator.group.kip848.conversion import can_downgrade
+from broker.coordinator.group.kip848.formats import group_records
+from broker.coordinator.group.kip848.group import EMPTY, ConsumerGroup
+from broker.coordinator.group.kip848.model import ClassicMetadata, Member
+from broker.coordinator.group.kip848.requests.heartbeat import heartbeat
 from broker.coordinator.group.membership import Answer, CommitRequest, Moment, Store
-from broker.coordinator.group.modern import group_records
-from broker.coordinator.group.modern.config import ConsumerGroupConfig, MigrationPolicy
-from broker.coordinator.group.modern.context import Context
-from broker.coordinator.group.modern.group import EMPTY, ConsumerGroup
-from broker.coordinator.group.modern.heartbeat import heartbeat
-from broker.coordinator.group.modern.model import ClassicMetadata, Member
 from kafkalog.protocol.errors import (
     ErrorCode,
     KafkaError,
@@ -26,7 +26,7 @@ from kafkalog.protocol.errors import (
 from tests.consumer_groups.support import GROUP, FakeTopics, beat, join
 
 
-class Shard:
+class PartitionGroups:
     """Stands where the shard stands: it takes what the membership wants done."""
 
     def __init__(self) -> None:
@@ -66,11 +66,11 @@ class Shard:
 
 
 @pytest.fixture
-def shard() -> Shard:
-    return Shard()
+def shard() -> PartitionGroups:
+    return PartitionGroups()
 
 
-def test_nobody_is_told_of_what_is_not_stored(shard: Shard) -> None:
+def test_nobody_is_told_of_what_is_not_stored(shard: PartitionGroups) -> None:
     shard.request("joins", join("a", "t0"))
     shard.request("beats", beat("a", 1))
     assert not shard.answers
@@ -87,7 +87,7 @@ def test_nobody_is_told_of_what_is_not_stored(shard: Shard) -> None:
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_cannot_be_stored_was_not(shard: Shard, error: ErrorCode, told: ErrorCode) -> None:
+def test_what_cannot_be_stored_was_not(shard: PartitionGroups, error: ErrorCode, told: ErrorCode) -> None:
     shard.request("a", join("a", "t0"))
     shard.stored()
     before = shard.membership.group
@@ -105,14 +105,14 @@ def test_what_cannot_be_stored_was_not(shard: Shard, error: ErrorCode, told: Err
     assert shard.answers["b again"].member_epoch == 2
 
 
-def test_what_may_have_been_stored_is_kept(shard: Shard) -> None:
+def test_what_may_have_been_stored_is_kept(shard: PartitionGroups) -> None:
     shard.request("a", join("a", "t0"))
     shard.stored(ErrorCode.REQUEST_TIMED_OUT)
     assert shard.answers["a"].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert set(shard.membership.group.members) == {"a"}
 
 
-def test_a_session_ends(shard: Shard) -> None:
+def test_a_session_ends(shard: PartitionGroups) -> None:
     shard.request("a", join("a", "t0"))
     shard.stored()
     shard.pass_time(44_000)
@@ -126,7 +126,7 @@ def test_a_session_ends(shard: Shard) -> None:
     assert shard.membership.wake_at is None
 
 
-def expire(shard: Shard, *members: str) -> None:
+def expire(shard: PartitionGroups, *members: str) -> None:
     """The members join, and their sessions end at the same time."""
     for member in members:
         shard.request(member, join(member, "t0"))
@@ -138,7 +138,7 @@ def expire(shard: Shard, *members: str) -> None:
     shard.pass_time(45_001)
 
 
-def test_sessions_that_end_together_are_one_change(shard: Shard) -> None:
+def test_sessions_that_end_together_are_one_change(shard: PartitionGroups) -> None:
     expire(shard, "a", "b", "c")
     epoch = shard.membership.group.group_epoch
     [store] = shard.stores
@@ -149,7 +149,7 @@ def test_sessions_that_end_together_are_one_change(shard: Shard) -> None:
     assert shard.membership.wake_at is None
 
 
-def test_who_could_not_be_fenced_is_fenced_later(shard: Shard) -> None:
+def test_who_could_not_be_fenced_is_fenced_later(shard: PartitionGroups) -> None:
     expire(shard, "a", "b")
     shard.stored(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert set(shard.membership.group.members) == {"a", "b"}
@@ -179,7 +179,7 @@ def test_a_group_becomes_classic_without_the_last_others(leaving: set[str], beco
     assert can_downgrade(group, leaving, config) is becomes_classic
 
 
-def test_a_member_that_gives_nothing_back_is_fenced(shard: Shard) -> None:
+def test_a_member_that_gives_nothing_back_is_fenced(shard: PartitionGroups) -> None:
     shard.request("a", join("a", "t0"))
     shard.request("b", join("b", "t0"))
     shard.request("a", beat("a", 1))
@@ -192,7 +192,7 @@ def test_a_member_that_gives_nothing_back_is_fenced(shard: Shard) -> None:
     assert set(shard.membership.group.members) == {"b"}
 
 
-def test_who_moves_away_answers_first(shard: Shard) -> None:
+def test_who_moves_away_answers_first(shard: PartitionGroups) -> None:
     shard.request("a", join("a", "t0"))
     shard.request("beats", beat("a", 1))
     shard.membership.unload()
@@ -201,7 +201,7 @@ def test_who_moves_away_answers_first(shard: Shard) -> None:
     assert shard.answers.keys() == {"a", "beats"}
 
 
-def test_who_may_commit_and_fetch(shard: Shard) -> None:
+def test_who_may_commit_and_fetch(shard: PartitionGroups) -> None:
     membership = shard.membership
     membership.check_commit(CommitRequest("", None, -1, 9), shard.now)
     shard.request("a", join("a", "t0"))

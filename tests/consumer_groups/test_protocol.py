@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from broker.coordinator.group.modern.group import EMPTY, STABLE, ConsumerGroup
-from broker.coordinator.group.modern.model import Assignment, assignment_of
+from broker.coordinator.group.kip848.group import EMPTY, STABLE, ConsumerGroup
+from broker.coordinator.group.kip848.model import Assignment, assignment_of
 from kafkalog.protocol.errors import FencedMemberEpochError, UnknownMemberIdError
 from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from tests.consumer_groups.support import Coordinator, FakeTopics, beat, join

@@ -14,7 +14,7 @@ import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.group.modern.topic_regex import MAX_BYTES, MAX_SECONDS, matching
+from broker.coordinator.group.kip848.topics.topic_regex import MAX_BYTES, MAX_SECONDS, matching
 from kafkalog.protocol.errors import InvalidRegularExpressionError
 
 # Expressions in which Python's syntax and RE2's are the same.

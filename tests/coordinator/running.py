@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver, SyncRequest
+from broker.coordinator.group.coordinator_parts import LoadState
 from broker.coordinator.group.membership import CommitRequest
 from broker.coordinator.group.offsets import Committed
 from broker.coordinator.group.service import GroupCoordinator
-from broker.coordinator.group.shard_parts import ShardState
 from broker.coordinator.transaction.markers import Marker, MarkerWriter
 from kafkalog.protocol.errors import ErrorCode
 from tests.coordinator.classic_world import RANGE, SESSION_MS
@@ -46,11 +46,11 @@ class Running:
         return self.parts.loop.run_until_complete(bounded())
 
     def ready(self) -> None:
-        """The topic is there, and every shard is loaded."""
+        """The topic is there, and the groups of every partition are loaded."""
 
         async def work() -> None:
             await self.groups.ready()
-            while any(shard.state is ShardState.LOADING for shard in self.groups.shards()):
+            while any(each.state is LoadState.LOADING for each in self.groups.all_partition_groups()):
                 await asyncio.sleep(0.001)
 
         self.run(work())

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from broker.coordinator.group.classic.requests import JoinResult, Leaver
-from broker.coordinator.group.consumer_membership import ConsumerMembership
-from broker.coordinator.group.consumer_service import ConsumerGroups
-from broker.coordinator.group.modern.model import JOIN_EPOCH, LEAVE_EPOCH
+from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
+from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
+from broker.coordinator.group.kip848.model import JOIN_EPOCH, LEAVE_EPOCH
 from kafkalog.protocol.errors import CoordinatorNotAvailableError, ErrorCode, NotCoordinatorError
 from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.broker.groups_support import subscription
@@ -22,7 +22,7 @@ NONE = ErrorCode.NONE
 
 
 class Changing:
-    """A group ``g`` of one shard, which may change both ways."""
+    """A group ``g`` of one partition_groups, which may change both ways."""
 
     def __init__(self, start: Start, **settings: str) -> None:
         self.running = start(
@@ -39,8 +39,8 @@ class Changing:
     @property
     def in_log(self) -> set[tuple[str, str]]:
         """The kind and state of the groups that a reload finds."""
-        (shard,) = self.running.groups.shards()
-        begin_epoch(shard.partition)
+        (partition_groups,) = self.running.groups.all_partition_groups()
+        begin_epoch(partition_groups.partition)
         self.running.ready()
         return {(group.membership.kind, group.membership.state_name) for group in self.running.groups.groups()}
 
@@ -81,8 +81,8 @@ class Changing:
 
     def refuse(self, refuse: bool) -> None:
         """Whether appends are refused from now on."""
-        (shard,) = self.running.groups.shards()
-        refuse_appends(shard.partition, refuse)
+        (partition_groups,) = self.running.groups.all_partition_groups()
+        refuse_appends(partition_groups.partition, refuse)
 
 
 def test_an_upgrade_that_cannot_be_appended_is_undone(start: Start) -> None:

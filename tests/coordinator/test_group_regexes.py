@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from broker.coordinator.group import cluster_topics
-from broker.coordinator.group.consumer_membership import ConsumerMembership
-from broker.coordinator.group.consumer_service import ConsumerGroups
-from broker.coordinator.group.modern.config import ConsumerGroupConfig
+from broker.coordinator.group.kip848.config import ConsumerGroupConfig
+from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
+from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
+from broker.coordinator.group.kip848.topics import cluster_topics
 from broker.metadata.model import PartitionState, TopicState
 from broker.metadata.operations import CreateTopic
 from kafkalog.protocol.errors import ErrorCode
@@ -57,7 +57,7 @@ class Matching:
         return response
 
     def membership(self, group: str) -> ConsumerMembership:
-        membership = self.running.groups.shard_of(group).groups[group].membership
+        membership = self.running.groups.partition_groups_for(group).groups[group].membership
         assert isinstance(membership, ConsumerMembership)
         return membership
 

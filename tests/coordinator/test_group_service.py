@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group import service
-from broker.coordinator.group import shard as shard_module
+from broker.coordinator.group import partition_groups as partition_groups_module
 from broker.coordinator.group.classic.classic_group import ClassicGroup
 from broker.coordinator.group.classic.requests import JoinResult, Leaver, SyncRequest
-from broker.coordinator.group.consumer_membership import ConsumerMembership
+from broker.coordinator.group.coordinator_parts import Group, LoadState
+from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
+from broker.coordinator.group.kip848.context import Outcome
+from broker.coordinator.group.kip848.formats import group_records
+from broker.coordinator.group.kip848.group import ConsumerGroup
 from broker.coordinator.group.membership import CommitRequest, Moment
-from broker.coordinator.group.modern import group_records
-from broker.coordinator.group.modern.context import Outcome
-from broker.coordinator.group.modern.group import ConsumerGroup
 from broker.coordinator.group.offsets import GroupOffsets
-from broker.coordinator.group.shard_parts import Group, ShardState
 from broker.coordinator.state_log import StateRecord
 from broker.metadata.model import PartitionState
 from broker.replica.partition import Partition
@@ -160,7 +159,7 @@ def test_sessions_end_by_the_clock_of_the_loop(start: Start) -> None:
 
 
 def test_a_group_whose_timer_fails_gets_another(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_module, "WAKE_AGAIN_S", 0.01)
+    monkeypatch.setattr(partition_groups_module, "WAKE_AGAIN_S", 0.01)
     running = start(group_min_session_timeout_ms="1")
     failures: list[Moment] = []
     wake = ClassicGroup.wake
@@ -190,20 +189,20 @@ def test_groups_that_are_loaded_begin_their_sessions_in_turns(start: Start, monk
     for number in range(5):
         first.run(first.member(f"g{number}"))
     first.parts.close()
-    monkeypatch.setattr(shard_module, "GROUPS_AT_ONCE", 1)
+    monkeypatch.setattr(partition_groups_module, "GROUPS_AT_ONCE", 1)
     second = start()
     armed: set[int] = set()
 
     async def work() -> None:
         second.groups.start()
-        [shard] = second.groups.shards()
-        while shard.state is ShardState.LOADING:
-            armed.add(sum(group.timer is not None for group in shard.groups.values()))
+        [partition_groups] = second.groups.all_partition_groups()
+        while partition_groups.state is LoadState.LOADING:
+            armed.add(sum(group.timer is not None for group in partition_groups.groups.values()))
             await asyncio.sleep(0)
 
     second.run(work())
     assert {1, 2, 3, 4} <= armed
-    assert all(group.timer is not None for group in second.groups.shards()[0].groups.values())
+    assert all(group.timer is not None for group in second.groups.all_partition_groups()[0].groups.values())
     second.groups.stop()
 
 
@@ -247,7 +246,7 @@ def test_deleted_groups_and_topics_stay_away(start: Start) -> None:
     running.commit("topic", 2)
     assert running.run(running.groups.delete_group("deleted")) is ErrorCode.NONE
     assert running.run(running.groups.delete_group("deleted")) is ErrorCode.GROUP_ID_NOT_FOUND
-    assert running.run(running.groups.shards()[0].forget_topic("t")) == 1
+    assert running.run(running.groups.all_partition_groups()[0].removal.forget_topic("t")) == 1
     assert not list(running.groups.list_groups()[1])
     running.groups.stop()
     running.parts.close()
@@ -258,22 +257,22 @@ def test_deleted_groups_and_topics_stay_away(start: Start) -> None:
 
 
 def test_a_topic_is_not_forgotten_for_groups_that_were_read_anew(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_module, "GROUPS_AT_ONCE", 1)
+    monkeypatch.setattr(partition_groups_module, "GROUPS_AT_ONCE", 1)
     running = start(offsets_topic_num_partitions="1")
     running.ready()
     names = [f"g{number}" for number in range(4)]
     for name in names:
         running.commit(name, 1)
-    [shard] = running.groups.shards()
+    [partition_groups] = running.groups.all_partition_groups()
 
     async def work() -> None:
-        forgetting = asyncio.ensure_future(shard.forget_topic("t"))
+        forgetting = asyncio.ensure_future(partition_groups.removal.forget_topic("t"))
         await asyncio.sleep(0)
-        begin_epoch(shard.partition)
-        [again] = running.groups.shards()
-        assert again is not shard
+        begin_epoch(partition_groups.partition)
+        [again] = running.groups.all_partition_groups()
+        assert again is not partition_groups
         assert await forgetting < len(names)
-        while again.state is ShardState.LOADING:
+        while again.state is LoadState.LOADING:
             await asyncio.sleep(0.001)
 
     running.run(work())
@@ -283,7 +282,7 @@ def test_a_topic_is_not_forgotten_for_groups_that_were_read_anew(start: Start, m
     later = start()
     later.ready()
     assert later.committed(names[-1]) == 2
-    # What was there when the shard was unloaded is.
+    # What was there when the partition was unloaded is.
     assert [later.committed(name) for name in names[1:-1]] == [1, 1]
     later.groups.stop()
 
@@ -292,22 +291,22 @@ def test_a_topic_is_not_forgotten_for_groups_that_were_read_anew(start: Start, m
 def test_who_waits_for_a_group_that_is_replaced_is_answered(start: Callable[..., Running], ends: str) -> None:
     running = start()
     running.ready()
-    shard = running.groups.shard_of("g")
-    shard.partition.log.config = running.parts.config.log_config({"flush.messages": 1})
+    partition_groups = running.groups.partition_groups_for("g")
+    partition_groups.partition.log.config = running.parts.config.log_config({"flush.messages": 1})
 
     async def work() -> object:
         context: Any = None
         membership = ConsumerMembership(ConsumerGroup("g"), context)
-        group = shard.groups["g"] = Group("g", membership, GroupOffsets())
+        group = partition_groups.groups["g"] = Group("g", membership, GroupOffsets())
         token = running.parts.loop.create_future()
         outcome = Outcome("left", [group_records.group_epoch("g", 1)])
         membership.apply(outcome, token, running.groups.now())
-        shard.settle(group)
+        partition_groups.settle(group)
         assert not token.done()
         if ends == "deleted":
-            await shard.delete_group("g")
+            await partition_groups.removal.delete_group("g")
         else:
-            shard.classic("g", create=True)
+            partition_groups.classic("g", create=True)
         return await token
 
     assert isinstance(running.run(work()), NotCoordinatorError)
@@ -317,23 +316,23 @@ def test_who_waits_for_a_group_that_is_replaced_is_answered(start: Callable[...,
 def test_changes_that_the_disk_loses_are_forgotten(start: Start, fails: str) -> None:
     running = start(offsets_topic_num_partitions="1")
     running.ready()
-    shard = running.groups.shard_of("g")
-    log = shard.partition.log
+    partition_groups = running.groups.partition_groups_for("g")
+    log = partition_groups.partition.log
     running.hold_replication()
 
     async def work() -> None:
         context: Any = None
         membership = ConsumerMembership(ConsumerGroup("g"), context)
-        group = shard.groups["g"] = Group("g", membership, GroupOffsets())
+        group = partition_groups.groups["g"] = Group("g", membership, GroupOffsets())
         tokens = [running.parts.loop.create_future() for _ in range(3)]
         commit = asyncio.ensure_future(running.groups.commit("other", ANYBODY, {T0: at(2)}))
         await asyncio.sleep(0)
         for epoch, token in enumerate(tokens, 1):
             if fails == "at once" and epoch == 3:
-                refuse_appends(shard.partition)
+                refuse_appends(partition_groups.partition)
             outcome = Outcome("done", [group_records.group_epoch("g", epoch)])
             membership.apply(outcome, token, running.groups.now())
-            shard.settle(group)
+            partition_groups.settle(group)
         await asyncio.sleep(0)
         if fails == "at once":
             # The one that was not appended is undone; the others are under way.
@@ -347,28 +346,28 @@ def test_changes_that_the_disk_loses_are_forgotten(start: Start, fails: str) -> 
         assert [type(await token) for token in tokens] == [NotCoordinatorError] * len(tokens)
 
     running.run(work())
-    assert shard.state is ShardState.FAILED
-    assert not shard.groups
+    assert partition_groups.state is LoadState.FAILED
+    assert not partition_groups.groups
     with pytest.raises(NotCoordinatorError):
         running.groups.offsets_of("g")
     running.groups.stop()
 
 
-def test_the_groups_of_a_failed_shard_are_read_anew(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_groups_of_a_failed_partition_are_read_anew(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     running = start(offsets_topic_num_partitions="1")
     running.ready()
     running.commit("g", 1)
-    [shard] = running.groups.shards()
-    shard.fail("are unloaded by a test")
+    [partition_groups] = running.groups.all_partition_groups()
+    partition_groups.fail("are unloaded by a test")
     with pytest.raises(NotCoordinatorError):
         running.groups.offsets_of("g")
-    monkeypatch.setattr(service, "RETRY_LOAD_MS", 0)
+    monkeypatch.setattr(partition_groups_module, "RETRY_LOAD_MS", 0)
     running.ready()
     assert running.committed("g") == 1
     running.groups.stop()
 
 
-def test_who_asks_for_a_coordinator_does_not_wait_for_a_look_at_every_shard(
+def test_who_asks_for_a_coordinator_does_not_wait_for_a_look_at_every_partition(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = start(offsets_topic_num_partitions="3")

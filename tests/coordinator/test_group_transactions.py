@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group.shard_parts import ShardState
+from broker.coordinator.group.coordinator_parts import LoadState
 from kafkalog.protocol.errors import (
     CoordinatorNotAvailableError,
     ErrorCode,
@@ -57,7 +57,7 @@ def test_a_marker_that_comes_while_groups_are_loaded_is_not_lost(start: Start) -
     async def work() -> None:
         second.groups.start()
         await second.mark(0, True)
-        assert second.groups.shards()[0].state is ShardState.LOADING
+        assert second.groups.all_partition_groups()[0].state is LoadState.LOADING
 
     second.run(work())
     second.ready()
@@ -143,11 +143,11 @@ def test_what_cannot_be_removed_from_the_log_stays(start: Start) -> None:
     assert running.run(running.groups.delete_group("h")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(CoordinatorNotAvailableError):
         running.run(running.groups.delete_offsets("g", [T0]))
-    assert running.run(running.groups.shards()[0].forget_topic("t")) == 0
+    assert running.run(running.groups.all_partition_groups()[0].removal.forget_topic("t")) == 0
     assert running.committed("g") == 1
     assert {group.id for group in running.groups.groups()} == {"g", "h"}
     refuse_appends(partition, False)
-    assert running.run(running.groups.shards()[0].forget_topic("t")) == 1
+    assert running.run(running.groups.all_partition_groups()[0].removal.forget_topic("t")) == 1
     assert running.run(running.groups.delete_group("h")) is ErrorCode.NONE
     assert running.groups.groups() == []
     running.groups.stop()

@@ -12,10 +12,10 @@ import pytest
 from broker.api import consumer_groups, coordinators, group_offsets, groups, large
 from broker.api.context import Request
 from broker.assembly import assemble
-from broker.coordinator.group import service, shard
+from broker.coordinator.group import removal, service
+from broker.coordinator.group.coordinator_parts import LoadState
 from broker.coordinator.group.membership import CommitRequest
 from broker.coordinator.group.offsets import Committed
-from broker.coordinator.group.shard_parts import ShardState
 from broker.metadata.model import PartitionState, TopicState
 from broker.metadata.operations import CreateTopic
 from broker.replica.applier import ReplicaApplier
@@ -81,7 +81,7 @@ class Serving:
             topic = TopicState("t", UUID(int=1), partitions, {})
             await parts.store.commit(lambda state: [CreateTopic(topic)])
             await self.broker.groups.ready()
-            while any(shard.state is ShardState.LOADING for shard in self.broker.groups.shards()):
+            while any(each.state is LoadState.LOADING for each in self.broker.groups.all_partition_groups()):
                 await asyncio.sleep(0.001)
 
         self.run(prepare())
@@ -386,7 +386,7 @@ def test_a_member_is_subscribed_to_what_a_record_can_hold(serving: Serving, dist
 
 def tombstones_in_turns(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The turn of each batch that is written from now on; offsets are removed one at a time."""
-    monkeypatch.setattr(shard, "TOMBSTONES_AT_ONCE", 1)
+    monkeypatch.setattr(removal, "TOMBSTONES_AT_ONCE", 1)
     turns = []
     write = serving.broker.groups.log.write
 
@@ -450,7 +450,7 @@ def test_what_is_committed_while_offsets_are_removed_stays(
 ) -> None:
     async def work() -> None:
         await serving.commit(1)
-        [owner] = [each for each in serving.broker.groups.shards() if "g" in each.groups]
+        [owner] = [each for each in serving.broker.groups.all_partition_groups() if "g" in each.groups]
         offsets = owner.groups["g"].offsets
         # The one that is removed last; the order of a set is another one in each process.
         _, last = list(offsets.committed if why == "expired" else offsets.known())[-1]
@@ -458,7 +458,7 @@ def test_what_is_committed_while_offsets_are_removed_stays(
             serving.parts.now += 100 * 24 * 3600 * 1000
         turns = tombstones_in_turns(serving, monkeypatch)
         removing = asyncio.ensure_future(
-            serving.broker.groups.expire_offsets() if why == "expired" else owner.forget_topic("t")
+            serving.broker.groups.expire_offsets() if why == "expired" else owner.removal.forget_topic("t")
         )
         while not turns:
             await asyncio.sleep(0)

@@ -1,16 +1,18 @@
 """The group coordinator.
 
-``records`` has the formats of ``__consumer_offsets``, ``classic`` and ``modern`` the groups of the two protocols, and
-``offsets`` what a group has committed: these are pure. ``replay`` makes groups of records, `shard` holds those of one
-partition, stores what they want stored and wakes them when their time has come, and `service` answers for all of them.
+Requests of both protocols come to `service` (KIP-848's heartbeats to `kip848.consumer_groups`). It finds the groups of
+the partition of ``__consumer_offsets`` that the group id hashes to. `partition_groups` holds them, stores their changes
+in the log and wakes them when a deadline has passed. `classic` and `kip848` decide what a group does: they are pure,
+and leave what has to be done as data.
 
-- ``classic``              groups of the classic protocol
-- ``cluster_topics``       the cluster's topics, as groups of the consumer protocol see them
-- ``consumer_membership``  a group of the consumer protocol in a shard
-- ``consumer_service``     requests to groups of the consumer protocol
-- ``conversion``           groups that change their protocol
-- ``membership``           what the coordinator asks of a group of either protocol
-- ``modern``               groups of the consumer protocol (KIP-848)
-- ``shard_parts``          what all shards share
-- ``turns``                work that is done one piece at a time
+- ``service``            requests to groups, and which partitions are loaded
+- ``partition_groups``   the groups of one partition: loading, storing, timers, committed offsets
+- ``removal``            deletion of groups and offsets, and expiry of offsets
+- ``coordinator_parts``  what the groups of all partitions share
+- ``membership``         what the coordinator asks of a group of either protocol
+- ``offsets``            the committed offsets of a group, also those of open transactions (pure)
+- ``records``            the formats of ``__consumer_offsets`` (pure)
+- ``replay``             groups from the records of a partition (pure)
+- ``classic``            groups of the classic protocol (pure)
+- ``kip848``             groups of the consumer protocol
 """

@@ -1,8 +1,9 @@
 """What the coordinator asks of a group, whichever protocol its members speak.
 
-A shard holds groups of either kind: classic ones (`classic.classic_group`) and those of the consumer protocol of
-KIP-848. What a group has committed is beside it (`offsets.GroupOffsets`), the same for both. A kind of group is a
-class with these methods; how it is loaded says a `shard_parts.GroupKind`.
+A partition of ``__consumer_offsets`` holds groups of either kind: classic ones (`classic.classic_group`) and those of
+the consumer protocol (`kip848.consumer_membership`). The committed offsets of a group are beside it
+(`offsets.GroupOffsets`) and the same for both. A kind of group is a class with these methods; a
+`coordinator_parts.GroupKind` says how it is loaded.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class Answer:
 class Store:
     """Records to be stored in one batch. ``done`` is called with the error, or None, once they are replicated.
 
-    An error other than REQUEST_TIMED_OUT is told before anything else happens, and nothing of the batch is in the log
-    then; after REQUEST_TIMED_OUT all of it is. What is lost after it was appended is never told: the shard is unloaded.
+    An error other than REQUEST_TIMED_OUT comes before anything else happens, and nothing of the batch is in the log
+    then; after REQUEST_TIMED_OUT all of it is. When records are lost after they were appended, ``done`` is not called:
+    the groups of the partition are unloaded.
     """
 
     records: list[StateRecord]
@@ -99,7 +101,7 @@ class Membership(Protocol):
     """See the module. Errors are Kafka's, typed.
 
     Attributes:
-        out: what is to be done, in order: the shard does it after each call, and empties it.
+        out: what is to be done, in order. `PartitionGroups.settle` does it after each call, and empties the list.
     """
 
     out: list[Answer | Store]

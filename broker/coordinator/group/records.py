@@ -8,7 +8,7 @@ encoding, in which ``string`` has an int16 length (compact in flexible versions)
 | 0, 1 | group string, topic string, partition int32| `OffsetCommitValue` 0 to 4: an offset; 3 is what is written, 1 |
 |      |                                            | where the client named a retention (OffsetCommit 2 to 4)       |
 | 2    | group string                               | `GroupMetadataValue` 0 to 4: a classic group; 3 is written     |
-| 3-8  | groups of the consumer protocol (KIP-848)  | read by their own module, `modern.log_records`                 |
+| 3-8  | groups of the consumer protocol (KIP-848)  | read by `kip848.formats.log_records`                           |
 
 A value of null is a tombstone: the offset or the group is gone. Apache Kafka writes a group when a generation has its
 assignments, when it has become empty, and when a static member was replaced. Source: Kafka's

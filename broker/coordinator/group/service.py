@@ -1,11 +1,12 @@
-"""The group coordinator of a broker: the shards it leads, and what requests ask of the groups in them.
+"""The group coordinator of a broker: the partitions it leads, and what requests ask of the groups in them.
 
 A group belongs to the partition of ``__consumer_offsets`` that its id hashes to, and the leader of that partition
-coordinates it. Shards are loaded when the broker starts, and else when they are first asked for; what is asked of one
-that is not there (yet) fails as Apache Kafka has it fail.
+coordinates it. The groups of a partition are loaded when the broker starts, or when a request first needs them.
+Requests about groups that are not there (yet) fail with Apache Kafka's errors.
 
-The consumer protocol (KIP-848) uses `GroupCoordinator.shard_of` and `shard.Shard` as the classic one does: it finds or
-makes a `shard.Group`, changes its `membership.Membership`, and calls `shard.Shard.settle`.
+The consumer protocol (`kip848.consumer_groups`) works as the classic one does: it finds or makes a
+`coordinator_parts.Group` in what `GroupCoordinator.partition_groups_for` returns, changes its `membership.Membership`,
+and calls `partition_groups.PartitionGroups.settle`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from broker.config.server import BrokerConfig
 from broker.controller.topics import TopicController
 from broker.coordinator.group.classic.classic_group import ClassicGroup, ClassicSettings
 from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver, SyncRequest, SyncResult
-from broker.coordinator.group.consumer_membership import ConsumerMembership
+from broker.coordinator.group.coordinator_parts import CoordinatorParts, Group, GroupCounters, GroupKind, LoadState
+from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
 from broker.coordinator.group.membership import CommitRequest, GroupSummary, Moment
 from broker.coordinator.group.offsets import Committed, OffsetsView, TopicPartition
-from broker.coordinator.group.shard import TOMBSTONES_AT_ONCE, Shard
-from broker.coordinator.group.shard_parts import Group, GroupCounters, GroupKind, ShardParts, ShardState
-from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateLog, StateRecord
+from broker.coordinator.group.partition_groups import PartitionGroups
+from broker.coordinator.group.removal import TOMBSTONES_AT_ONCE
+from broker.coordinator.state_log import LOADS_AT_ONCE, StateLog, StateRecord
 from broker.coordinator.state_topic import consumer_offsets_topic
 from broker.metadata.model import TopicState
 from broker.replica.manager import ReplicaManager
@@ -49,7 +51,6 @@ T = TypeVar("T")
 Admit = Callable[[Partition], None]
 """Lets a transactional append to a partition pass, or raises a KafkaError; called in the turn of the append."""
 
-
 OFFSETS_AT_ONCE = 500
 """Offsets whose records are made before other requests get their turn."""
 LEAVING_AT_ONCE = 500
@@ -69,16 +70,11 @@ class GroupCoordinator:
     """See the module. Used on the event loop's thread only.
 
     Attributes:
-        kinds: of groups beside classic ones; to be added before the first shard is loaded.
-        counters: what was counted since the start.
+        kinds: the kinds of groups other than the classic one; to be added before the first partition is loaded.
+        counters: counts since the start.
     """
 
-    def __init__(
-        self,
-        *,
-        replicas: ReplicaManager,
-        topics: TopicController,
-    ) -> None:
+    def __init__(self, *, replicas: ReplicaManager, topics: TopicController) -> None:
         self.runtime = replicas.runtime
         self._loop = self.runtime.loop
         self._replicas = replicas
@@ -91,7 +87,7 @@ class GroupCoordinator:
             topics=topics,
             now_ms=now_ms,
         )
-        self._parts = ShardParts(
+        self._parts = CoordinatorParts(
             loop=self._loop,
             log=self.log,
             settings=lambda: ClassicSettings(
@@ -103,7 +99,7 @@ class GroupCoordinator:
             counters=self.counters,
             kinds=self.kinds,
         )
-        self._shards: dict[int, Shard] = {}
+        self._partitions: dict[int, PartitionGroups] = {}
         self._looked_at: TopicState | None = None
         """The topic when all of its partitions were looked at last."""
         self._loading = asyncio.Semaphore(LOADS_AT_ONCE)
@@ -131,9 +127,9 @@ class GroupCoordinator:
         self._stopped = True
         for task in self._tasks:
             task.cancel()
-        shards, self._shards = self._shards, {}
-        for shard in shards.values():
-            shard.unload()
+        partitions, self._partitions = self._partitions, {}
+        for partition_groups in partitions.values():
+            partition_groups.unload()
 
     async def ready(self) -> int:
         """Make ``__consumer_offsets`` if there is none; its number of partitions.
@@ -159,27 +155,27 @@ class GroupCoordinator:
         for index in range(self.log.partitions or 0):
             self._current(index)
 
-    # -- shards
+    # -- partitions
 
     def most_stored(self, group_id: str) -> int:
         """Return how many bytes one change of a group may have in the group's log.
 
         Raises:
-            KafkaError: see `shard_of`.
+            KafkaError: see `partition_groups_for`.
         """
-        self.shard_of(group_id)
+        self.partition_groups_for(group_id)
         return self.log.most_bytes(self.log.partition_for(group_id))
 
-    def shard_of(self, group_id: str, *, may_be_nameless: bool = False) -> Shard:
-        """The shard of a group, which can be asked.
+    def partition_groups_for(self, group_id: str, *, may_be_nameless: bool = False) -> PartitionGroups:
+        """Return the groups of the partition that a group belongs to, when they can serve requests.
 
         Args:
             may_be_nameless: the API takes groups whose id is empty, which only have offsets.
 
         Raises:
             InvalidGroupIdError: the id is empty.
-            CoordinatorLoadInProgressError: the shard is being loaded, or the group is being deleted.
-            NotCoordinatorError: it is led elsewhere, or could not be loaded.
+            CoordinatorLoadInProgressError: the partition is being loaded, or the group is being deleted.
+            NotCoordinatorError: the partition is led elsewhere, or could not be loaded.
             CoordinatorNotAvailableError: the broker is stopping.
         """
         if not group_id and not may_be_nameless:
@@ -188,55 +184,57 @@ class GroupCoordinator:
             raise CoordinatorNotAvailableError
         if self.log.partitions is None:
             raise NotCoordinatorError
-        shard = self._current(self.log.partition_for(group_id))
-        if shard is None or shard.state in (ShardState.FAILED, ShardState.CLOSED):
+        partition_groups = self._current(self.log.partition_for(group_id))
+        if partition_groups is None or partition_groups.state in (LoadState.FAILED, LoadState.CLOSED):
             raise NotCoordinatorError
-        if shard.state is ShardState.LOADING:
+        if partition_groups.state is LoadState.LOADING:
             raise CoordinatorLoadInProgressError
-        if group_id in shard.deleting:
+        if group_id in partition_groups.deleting:
             # As good as one that is being loaded: a moment later it can be asked.
             raise CoordinatorLoadInProgressError
-        return shard
+        return partition_groups
 
-    def shards(self) -> list[Shard]:
+    def all_partition_groups(self) -> list[PartitionGroups]:
         """Those that can be asked, or will be."""
         found = [self._current(index) for index in range(self.log.partitions or 0)]
-        return [shard for shard in found if shard is not None]
+        return [each for each in found if each is not None]
 
-    def _current(self, index: int) -> Shard | None:
-        """The partition's shard under its present leadership, being loaded if it is new; None where it is not ours."""
+    def _current(self, index: int) -> PartitionGroups | None:
+        """Return a partition's groups under its present leadership, or None where it is not led here.
+
+        The groups begin to load where the leadership is new.
+        """
         partition = self.log.leads(index)
-        shard = self._shards.get(index)
-        if shard is not None:
-            same = shard.partition is partition and shard.leader_epoch == partition.leader_epoch
-            failed = shard.state is ShardState.FAILED and self.now().ms - shard.failed_ms >= RETRY_LOAD_MS
-            if same and not failed:
-                return shard
-            del self._shards[index]
-            shard.unload()
+        partition_groups = self._partitions.get(index)
+        if partition_groups is not None:
+            if partition_groups.is_of(partition) and not partition_groups.is_to_be_loaded_again(self.now().ms):
+                return partition_groups
+            del self._partitions[index]
+            partition_groups.unload()
         if partition is None or self._stopped:
             return None
-        shard = self._shards[index] = Shard(index, partition, self._parts)
+        partition_groups = self._partitions[index] = PartitionGroups(index, partition, self._parts)
         if partition.log.log_end_offset == partition.log.log_start_offset:
-            shard.activate_empty()
+            partition_groups.activate_empty()
         else:
-            self.spawn(self._load(shard))
-        return shard
+            self.spawn(self._load(partition_groups))
+        return partition_groups
 
-    async def _load(self, shard: Shard) -> None:
+    async def _load(self, partition_groups: PartitionGroups) -> None:
         async with self._loading:
-            await shard.load()
+            await partition_groups.load()
 
     def _topic_deleted(self, topic: str) -> None:
         if topic == CONSUMER_OFFSETS:
-            shards, self._shards = self._shards, {}
-            for shard in shards.values():
-                shard.unload()
+            partitions, self._partitions = self._partitions, {}
+            for partition_groups in partitions.values():
+                partition_groups.unload()
         elif self.log.partitions is not None and not self._stopped:
             self.spawn(self._forget_topic(topic))
 
     async def _forget_topic(self, topic: str) -> None:
-        counts = [await shard.forget_topic(topic) for shard in self.shards() if shard.state is ShardState.ACTIVE]
+        active = [each for each in self.all_partition_groups() if each.state is LoadState.ACTIVE]
+        counts = [await each.removal.forget_topic(topic) for each in active]
         if sum(counts):
             logger.info("removed %d offsets of the deleted topic %s", sum(counts), topic)
 
@@ -252,9 +250,9 @@ class GroupCoordinator:
         """Forget offsets whose time is over (``offsets.retention.minutes``); how many."""
         retention_ms = self.config["offsets.retention.minutes"] * 60_000
         count = 0
-        for shard in self.shards():
-            if shard.state is ShardState.ACTIVE:
-                count += await shard.expire(retention_ms)
+        for partition_groups in self.all_partition_groups():
+            if partition_groups.state is LoadState.ACTIVE:
+                count += await partition_groups.removal.expire(retention_ms)
         if count:
             logger.info("removed %d expired offsets", count)
         return count
@@ -274,33 +272,33 @@ class GroupCoordinator:
     async def join(self, group_id: str, request: JoinRequest) -> JoinResult:
         """JoinGroup; the answer comes when the group has its next generation."""
         low, high = self.config["group.min.session.timeout.ms"], self.config["group.max.session.timeout.ms"]
-        shard = self.shard_of(group_id)
+        partition_groups = self.partition_groups_for(group_id)
         if not low <= request.session_timeout_ms <= high:
             raise InvalidSessionTimeoutError
-        found = shard.classic(group_id, create=request.member_id == "")
+        found = partition_groups.classic(group_id, create=request.member_id == "")
         if found is None:
             return JoinResult(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         group, classic = found
         token: asyncio.Future[JoinResult | KafkaError] = self._loop.create_future()
         classic.join(request, token, self.now())
-        shard.settle(group)
+        partition_groups.settle(group)
         return _result(await token)
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncResult:
         """SyncGroup; the answer comes when the assignments are stored."""
         try:
-            shard = self.shard_of(group_id)
+            partition_groups = self.partition_groups_for(group_id)
         except CoordinatorLoadInProgressError:
             # The rebalance is lost with the coordinator: join anew. Old clients do not know the error here.
             return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
-        found = shard.classic(group_id, create=False)
+        found = partition_groups.classic(group_id, create=False)
         if found is None:
             return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
         group, classic = found
         assigns = isinstance(classic, ClassicGroup) and classic.awaits_assignments_of(request.member_id)
         token: asyncio.Future[SyncResult | KafkaError] = self._loop.create_future()
         classic.sync(request, token, self.now())
-        shard.settle(group)
+        partition_groups.settle(group)
         result = _result(await token)
         self.counters.completed_rebalances += assigns and result.error is ErrorCode.NONE
         return result
@@ -308,16 +306,16 @@ class GroupCoordinator:
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Heartbeat."""
         try:
-            shard = self.shard_of(group_id)
+            partition_groups = self.partition_groups_for(group_id)
         except CoordinatorLoadInProgressError:
             # The member's session begins when its group is loaded.
             return ErrorCode.NONE
-        found = shard.classic(group_id, create=False)
+        found = partition_groups.classic(group_id, create=False)
         if found is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         group, classic = found
         error = classic.heartbeat(member_id, instance_id, generation, self.now())
-        shard.settle(group)
+        partition_groups.settle(group)
         return error
 
     async def leave(self, group_id: str, members: Sequence[Leaver]) -> list[ErrorCode]:
@@ -343,8 +341,8 @@ class GroupCoordinator:
         return errors
 
     async def _leave(self, group_id: str, members: Sequence[Leaver]) -> list[ErrorCode]:
-        shard = self.shard_of(group_id)
-        found = shard.classic(group_id, create=False)
+        partition_groups = self.partition_groups_for(group_id)
+        found = partition_groups.classic(group_id, create=False)
         if found is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID for _ in members]
         group, classic = found
@@ -352,10 +350,10 @@ class GroupCoordinator:
         if isinstance(classic, ConsumerMembership):
             token: asyncio.Future[list[ErrorCode] | KafkaError] = self._loop.create_future()
             classic.leave(members, token, now)
-            shard.settle(group)
+            partition_groups.settle(group)
             return _result(await token)
         errors = [classic.leave(*member, now) for member in members]
-        shard.settle(group)
+        partition_groups.settle(group)
         return errors
 
     # -- offsets
@@ -377,7 +375,7 @@ class GroupCoordinator:
             KafkaError: none of it was stored.
         """
         may_be_nameless = producer is None
-        self.shard_of(group_id, may_be_nameless=may_be_nameless)
+        self.partition_groups_for(group_id, may_be_nameless=may_be_nameless)
         limit = self.config["offset.metadata.max.bytes"]
         fitting: dict[TopicPartition, Committed] = {}
         records: list[StateRecord] = []
@@ -391,10 +389,10 @@ class GroupCoordinator:
             if number % OFFSETS_AT_ONCE == 0:
                 await asyncio.sleep(0)
         # Nothing is awaited between what is checked now and the append: it is one batch, of a member that may commit.
-        shard = self.shard_of(group_id, may_be_nameless=may_be_nameless)
+        partition_groups = self.partition_groups_for(group_id, may_be_nameless=may_be_nameless)
         if admit is not None:
-            admit(shard.partition)
-        await shard.commit(group_id, request, fitting, records, producer)
+            admit(partition_groups.partition)
+        await partition_groups.commit(group_id, request, fitting, records, producer)
         return errors
 
     def offsets_of(
@@ -410,7 +408,7 @@ class GroupCoordinator:
         Raises:
             KafkaError: the group cannot be asked, or not by this member.
         """
-        group = self.shard_of(group_id, may_be_nameless=True).groups.get(group_id)
+        group = self.partition_groups_for(group_id, may_be_nameless=True).groups.get(group_id)
         if group is None:
             return OffsetsView(None)
         group.membership.check_fetch(member_id, member_epoch)
@@ -424,15 +422,15 @@ class GroupCoordinator:
         Partitions are removed some at a time, and others have their turn in between.
 
         Raises:
-            GroupIdNotFoundError, NonEmptyGroupError, and what `shard_of` raises.
+            GroupIdNotFoundError, NonEmptyGroupError, and what `partition_groups_for` raises.
         """
         errors: dict[TopicPartition, ErrorCode] = {}
         for first in range(0, max(len(partitions), 1), TOMBSTONES_AT_ONCE):
             some = partitions[first : first + TOMBSTONES_AT_ONCE]
             if first:
                 await asyncio.sleep(0)
-            shard = self.shard_of(group_id)
-            group = shard.groups.get(group_id)
+            partition_groups = self.partition_groups_for(group_id)
+            group = partition_groups.groups.get(group_id)
             if group is None:
                 if first:
                     # It was removed meanwhile, and with it all that it had committed.
@@ -440,7 +438,7 @@ class GroupCoordinator:
                 raise GroupIdNotFoundError
             # Asked each time: members may have come that read the topics.
             read = {topic for topic in {topic for topic, _ in some} if group.membership.is_subscribed(topic)}
-            await shard.delete_offsets(group_id, [partition for partition in some if partition[0] not in read])
+            await partition_groups.removal.delete_offsets(group_id, [each for each in some if each[0] not in read])
             errors |= {partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for partition in some if partition[0] in read}
         return errors
 
@@ -449,15 +447,15 @@ class GroupCoordinator:
 
         To be called by whoever wrote it, before anything else is appended.
         """
-        shard = self._shards.get(written.partition.index)
-        if shard is not None:
-            shard.on_marker(producer_id, committed, written)
+        partition_groups = self._partitions.get(written.partition.index)
+        if partition_groups is not None:
+            partition_groups.on_marker(producer_id, committed, written)
 
     # -- administration
 
     def groups(self) -> list[Group]:
         """Every group that is here; may be asked for on any thread."""
-        return [group for shard in list(self._shards.values()) for group in list(shard.groups.values())]
+        return [group for each in list(self._partitions.values()) for group in list(each.groups.values())]
 
     def list_groups(self) -> tuple[ErrorCode, Iterable[ListedGroup]]:
         """ListGroups: the groups that are here now, each as it is when it is taken.
@@ -466,7 +464,7 @@ class GroupCoordinator:
         """
         if self._stopped:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        loading = any(shard.state is ShardState.LOADING for shard in self.shards())
+        loading = any(each.state is LoadState.LOADING for each in self.all_partition_groups())
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, map(_listed, self.groups())
 
     def describe(self, group_id: str) -> GroupSummary:
@@ -475,14 +473,14 @@ class GroupCoordinator:
         Raises:
             KafkaError: the group cannot be asked.
         """
-        group = self.shard_of(group_id, may_be_nameless=True).groups.get(group_id)
+        group = self.partition_groups_for(group_id, may_be_nameless=True).groups.get(group_id)
         summary = None if group is None else group.membership.summary()
         return GroupSummary("Dead", "", "", []) if summary is None else summary
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         """DeleteGroups of one group; how it went."""
         try:
-            await self.shard_of(group_id, may_be_nameless=True).delete_group(group_id)
+            await self.partition_groups_for(group_id, may_be_nameless=True).removal.delete_group(group_id)
         except KafkaError as error:
             return error.code
         return ErrorCode.NONE

@@ -1,6 +1,7 @@
 """Carrying out a stored decision: a marker in every partition of the transaction, and then the Complete state.
 
-Whatever fails is tried again until it succeeds or the shard moves on. A partition that was deleted needs no marker.
+Whatever fails is tried again until it succeeds or the partition moves to another leader. A partition that was deleted
+needs no marker.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Callable, Iterable
 from broker.coordinator.state_log import StateRecord
 from broker.coordinator.transaction.machine import TopicPartition, Transaction, TransactionMachine, TransactionState
 from broker.coordinator.transaction.markers import Marker
+from broker.coordinator.transaction.partition_transactions import PartitionTransactions
 from broker.coordinator.transaction.records import encode_key, encode_value
-from broker.coordinator.transaction.shard import TransactionShard
 from kafkalog.protocol.errors import (
     InvalidProducerEpochError,
     TransactionCoordinatorFencedError,
@@ -60,18 +61,19 @@ class Completion:
 
     async def run(
         self,
-        shard: TransactionShard,
+        transactions: PartitionTransactions,
         machine: TransactionMachine,
         change: Transaction,
         is_current: Callable[[], bool],
     ) -> None:
-        """Carry out the decision of ``machine``, and store ``change``, its Complete state; given up once the shard is
-        no longer the current one of its partition.
+        """Carry out the decision of ``machine``, and store ``change``, its Complete state.
+
+        Give up once ``transactions`` are no longer those of the present leadership.
         """
         self.under_way.add(machine)
         try:
-            if await self._mark_all(shard, machine, is_current) and await self._store(
-                shard, machine, change, is_current
+            if await self._mark_all(transactions, machine, is_current) and await self._store(
+                transactions, machine, change, is_current
             ):
                 machine.stored(change)
         except TransactionCoordinatorFencedError as error:
@@ -81,12 +83,12 @@ class Completion:
             self.under_way.discard(machine)
 
     async def _mark_all(
-        self, shard: TransactionShard, machine: TransactionMachine, is_current: Callable[[], bool]
+        self, transactions: PartitionTransactions, machine: TransactionMachine, is_current: Callable[[], bool]
     ) -> bool:
-        """Whether every partition has its marker by now: else the shard is not current any more."""
+        """Write the markers; return False when the partition is no longer led here in the same epoch."""
         decided = machine.current
         committed = decided.state is TransactionState.PREPARE_COMMIT
-        marker = Marker(decided.producer_id, decided.producer_epoch, committed, shard.epoch)
+        marker = Marker(decided.producer_id, decided.producer_epoch, committed, transactions.epoch)
         delay = FIRST_RETRY_SECONDS
         while is_current():
             await self._mark(machine, marker, level=logging.WARNING if delay == FIRST_RETRY_SECONDS else logging.DEBUG)
@@ -141,19 +143,19 @@ class Completion:
 
     async def _store(
         self,
-        shard: TransactionShard,
+        transactions: PartitionTransactions,
         machine: TransactionMachine,
         change: Transaction,
         is_current: Callable[[], bool],
     ) -> bool:
-        """Whether the Complete state is stored by now: else the shard is not current any more."""
+        """Store the Complete state; return False when the partition is no longer led here in the same epoch."""
         record = StateRecord(encode_key(machine.transactional_id), encode_value(change))
         delay = FIRST_RETRY_SECONDS
         self.unstored += 1
         try:
             while is_current():
                 try:
-                    await self._append(shard.index, [record])
+                    await self._append(transactions.index, [record])
                 except Exception as error:
                     logger.log(
                         logging.WARNING if delay == FIRST_RETRY_SECONDS else logging.DEBUG,

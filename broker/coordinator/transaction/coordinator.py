@@ -1,7 +1,7 @@
-"""The transaction coordinator of this broker: shards loaded from ``__transaction_state``, and their changes stored.
+"""The transaction coordinator of this broker: partitions loaded from ``__transaction_state``, and their changes stored.
 
 A request computes a change (``machine``), stores it, and puts it in force. A stored decision is answered at once, and
-carried out behind the answer (``completion``). A shard is loaded when its partition is led here, and what was decided
+carried out behind the answer (``completion``). A partition is loaded when it is led here, and what was decided
 in it before is carried on with. Its coordinator epoch is the partition's leader epoch.
 """
 
@@ -24,9 +24,9 @@ from broker.coordinator.transaction.machine import (
     TransactionState,
 )
 from broker.coordinator.transaction.markers import Marker
+from broker.coordinator.transaction.partition_transactions import PartitionTransactions
 from broker.coordinator.transaction.records import encode_key, encode_value
 from broker.coordinator.transaction.settings import TransactionSettings
-from broker.coordinator.transaction.shard import TransactionShard
 from kafkalog.protocol.errors import (
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
@@ -86,11 +86,11 @@ class TransactionCoordinator:
         self._reserve = reserve_producer_ids
         self._settings = settings
         self._now_ms = now_ms
-        self._shards: dict[int, TransactionShard] = {}
+        self._partitions: dict[int, PartitionTransactions] = {}
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._turns = asyncio.Semaphore(LOADS_AT_ONCE)
         self._failed: dict[int, tuple[Any, int, int]] = {}
-        """Shards that could not be loaded: the owner, its leader epoch, and when that was."""
+        """Partitions that could not be loaded: the owner, its leader epoch, and when that was."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._active = False
         self.loads, self.load_ms = 0, 0
@@ -104,7 +104,7 @@ class TransactionCoordinator:
         self._active = True
         for index in range(self._log.partitions or 0):
             with contextlib.suppress(KafkaError):
-                self._shard(index)
+                self._partition(index)
         self._spawn(self._every(lambda: self._settings().abort_interval_ms, self.abort_timed_out))
         self._spawn(self._every(lambda: self._settings().remove_expired_interval_ms, self.remove_expired))
 
@@ -151,10 +151,10 @@ class TransactionCoordinator:
         """
         return self._log.partition_for(transactional_id)
 
-    # -- shards
+    # -- partitions
 
-    def _shard(self, index: int) -> TransactionShard:
-        """The loaded shard of a partition.
+    def _partition(self, index: int) -> PartitionTransactions:
+        """Return the loaded transactions of a partition.
 
         Raises:
             CoordinatorNotAvailableError: the broker is starting or stopping.
@@ -164,20 +164,22 @@ class TransactionCoordinator:
         if not self._active:
             raise CoordinatorNotAvailableError
         owner: Any = self._log.leads(index)
-        shard = self._shards.get(index)
+        transactions = self._partitions.get(index)
         if owner is None:
-            self._shards.pop(index, None)
+            self._partitions.pop(index, None)
             raise NotCoordinatorError
-        if shard is not None and shard.owner is owner and shard.epoch == owner.leader_epoch:
-            return shard
-        self._shards.pop(index, None)
+        if transactions is not None and transactions.owner is owner and transactions.epoch == owner.leader_epoch:
+            return transactions
+        self._partitions.pop(index, None)
         if owner.log.log_end_offset == owner.log.log_start_offset and index not in self._loading:
-            shard = self._shards[index] = TransactionShard(index, owner.leader_epoch, owner)
-            return shard
+            transactions = self._partitions[index] = PartitionTransactions(index, owner.leader_epoch, owner)
+            return transactions
         if self._has_failed(index, owner):
             raise NotCoordinatorError
         if index not in self._loading:
-            task = self._loading[index] = self._spawn(self._load(TransactionShard(index, owner.leader_epoch, owner)))
+            task = self._loading[index] = self._spawn(
+                self._load(PartitionTransactions(index, owner.leader_epoch, owner))
+            )
             task.add_done_callback(lambda _: self._loading.pop(index, None))
         raise CoordinatorLoadInProgressError
 
@@ -193,55 +195,59 @@ class TransactionCoordinator:
         del self._failed[index]
         return False
 
-    def _is_current(self, shard: TransactionShard) -> bool:
-        owner: Any = self._log.leads(shard.index)
-        return self._shards.get(shard.index) is shard and owner is shard.owner and owner.leader_epoch == shard.epoch
+    def _is_current(self, transactions: PartitionTransactions) -> bool:
+        owner: Any = self._log.leads(transactions.index)
+        return (
+            self._partitions.get(transactions.index) is transactions
+            and owner is transactions.owner
+            and owner.leader_epoch == transactions.epoch
+        )
 
-    async def _load(self, shard: TransactionShard) -> None:
+    async def _load(self, transactions: PartitionTransactions) -> None:
         try:
             async with self._turns:
                 began = self._now_ms()
-                async for _ in self._log.replay(shard.index, shard.replay):
-                    # On a worker: nobody else has the shard before it is loaded.
+                async for _ in self._log.replay(transactions.index, transactions.replay):
+                    # On a worker: nothing else uses these transactions before they are loaded.
                     pass
             # Another registry may have given them, such as that of the Apache Kafka whose directory this was.
-            await self._reserve(shard.largest_producer_id)
+            await self._reserve(transactions.largest_producer_id)
         except Exception as error:
-            self._failed[shard.index] = shard.owner, shard.epoch, self._now_ms()
-            logger.error("transactions of __transaction_state-%d could not be loaded: %s", shard.index, error)
+            self._failed[transactions.index] = transactions.owner, transactions.epoch, self._now_ms()
+            logger.error("transactions of __transaction_state-%d could not be loaded: %s", transactions.index, error)
             return
-        owner: Any = self._log.leads(shard.index)
-        if owner is not shard.owner or owner.leader_epoch != shard.epoch:
+        owner: Any = self._log.leads(transactions.index)
+        if owner is not transactions.owner or owner.leader_epoch != transactions.epoch:
             return
         now = self._now_ms()
         self.loads += 1
         self.load_ms += now - began
-        self._shards[shard.index] = shard
+        self._partitions[transactions.index] = transactions
         logger.info(
             "loaded %d transactional ids from __transaction_state-%d in %d ms",
-            len(shard.machines),
-            shard.index,
+            len(transactions.machines),
+            transactions.index,
             now - began,
         )
-        for machine in shard.decided():
-            self._carry_out(shard, machine)
+        for machine in transactions.decided():
+            self._carry_out(transactions, machine)
 
-    def _find(self, transactional_id: str) -> tuple[TransactionShard, TransactionMachine | None]:
+    def _find(self, transactional_id: str) -> tuple[PartitionTransactions, TransactionMachine | None]:
         try:
             index = self._log.partition_for(transactional_id)
         except CoordinatorNotAvailableError as error:
             raise NotCoordinatorError from error
-        shard = self._shard(index)
-        return shard, shard.machines.get(transactional_id)
+        transactions = self._partition(index)
+        return transactions, transactions.machines.get(transactional_id)
 
-    def _require(self, transactional_id: str) -> tuple[TransactionShard, TransactionMachine]:
-        """Raises InvalidRequestError, InvalidProducerIdMappingError, and what `_shard` raises."""
+    def _require(self, transactional_id: str) -> tuple[PartitionTransactions, TransactionMachine]:
+        """Raises InvalidRequestError, InvalidProducerIdMappingError, and what `_partition` raises."""
         if not transactional_id:
             raise InvalidRequestError
-        shard, machine = self._find(transactional_id)
+        transactions, machine = self._find(transactional_id)
         if machine is None:
             raise InvalidProducerIdMappingError
-        return shard, machine
+        return transactions, machine
 
     # -- requests
 
@@ -262,25 +268,25 @@ class TransactionCoordinator:
             raise InvalidRequestError
         if not 0 < timeout_ms <= self._settings().max_timeout_ms:
             raise InvalidTransactionTimeoutError
-        shard, machine = self._find(transactional_id)
+        transactions, machine = self._find(transactional_id)
         fresh_id = NO_PRODUCER_ID
         if machine is None or machine.needs_producer_id(expected):
             fresh_id = await self._allocate()
-            shard, machine = self._find(transactional_id)
+            transactions, machine = self._find(transactional_id)
             if machine is None:
                 machine = TransactionMachine.new(transactional_id, fresh_id, timeout_ms, self._now_ms())
-                shard.machines[transactional_id] = machine
+                transactions.machines[transactional_id] = machine
         change = machine.init(timeout_ms, expected, fresh_id, self._now_ms())
         if change.state is TransactionState.PREPARE_ABORT:
-            await self._decide(shard, machine, change)
+            await self._decide(transactions, machine, change)
             raise ConcurrentTransactionsError
-        await self._store(shard, machine, change)
+        await self._store(transactions, machine, change)
         logger.info(
             "initialized transactional id %s with producer id %d and epoch %d on __transaction_state-%d",
             transactional_id,
             change.producer_id,
             change.producer_epoch,
-            shard.index,
+            transactions.index,
         )
         return Producer(change.producer_id, change.producer_epoch)
 
@@ -293,10 +299,10 @@ class TransactionCoordinator:
             InvalidRequestError, InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError.
             NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: not here, or not now.
         """
-        shard, machine = self._require(transactional_id)
+        transactions, machine = self._require(transactional_id)
         change = machine.add(producer, partitions, self._now_ms())
         if change is not None:
-            await self._store(shard, machine, change)
+            await self._store(transactions, machine, change)
 
     async def end(self, transactional_id: str, producer: Producer, *, committed: bool) -> None:
         """Decide the producer's transaction; its markers are written after that.
@@ -306,10 +312,10 @@ class TransactionCoordinator:
             InvalidTxnStateError: there is no transaction, or it was decided the other way.
             NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: not here, or not now.
         """
-        shard, machine = self._require(transactional_id)
+        transactions, machine = self._require(transactional_id)
         change = machine.end(producer, committed=committed, now_ms=self._now_ms())
         if change is not None:
-            await self._decide(shard, machine, change)
+            await self._decide(transactions, machine, change)
 
     def verify(self, transactional_id: str, producer: Producer, partition: TopicPartition) -> None:
         """Check that the producer's transaction covers a partition; see `TransactionMachine.verify`.
@@ -346,11 +352,18 @@ class TransactionCoordinator:
             raise CoordinatorNotAvailableError
         if self._loading:
             raise CoordinatorLoadInProgressError
-        return [machine for shard in self._shards.values() if self._is_current(shard) for machine in shard]
+        return [
+            machine
+            for transactions in self._partitions.values()
+            if self._is_current(transactions)
+            for machine in transactions
+        ]
 
     # -- storing
 
-    async def _store(self, shard: TransactionShard, machine: TransactionMachine, change: Transaction) -> None:
+    async def _store(
+        self, transactions: PartitionTransactions, machine: TransactionMachine, change: Transaction
+    ) -> None:
         """Store a change, and put it in force.
 
         Raises:
@@ -360,7 +373,7 @@ class TransactionCoordinator:
         """
         key = encode_key(machine.transactional_id)
         try:
-            await self._log.append(shard.index, [StateRecord(key, encode_value(change))])
+            await self._log.append(transactions.index, [StateRecord(key, encode_value(change))])
         except Exception as error:
             machine.failed()
             logger.info(
@@ -371,27 +384,29 @@ class TransactionCoordinator:
             if isinstance(error, MessageTooLargeError | RecordListTooLargeError):
                 raise UnknownServerError from error
             raise
-        if not self._is_current(shard):
+        if not self._is_current(transactions):
             # What was stored is found by whoever loads it.
             raise NotCoordinatorError
         machine.stored(change)
 
-    async def _decide(self, shard: TransactionShard, machine: TransactionMachine, change: Transaction) -> None:
-        await self._store(shard, machine, change)
-        self._carry_out(shard, machine)
+    async def _decide(
+        self, transactions: PartitionTransactions, machine: TransactionMachine, change: Transaction
+    ) -> None:
+        await self._store(transactions, machine, change)
+        self._carry_out(transactions, machine)
 
-    def _carry_out(self, shard: TransactionShard, machine: TransactionMachine) -> None:
+    def _carry_out(self, transactions: PartitionTransactions, machine: TransactionMachine) -> None:
         """Have the markers of a stored decision written, behind other work."""
         change = machine.complete(self._now_ms())
-        self._spawn(self.completion.run(shard, machine, change, lambda: self._is_current(shard)))
+        self._spawn(self.completion.run(transactions, machine, change, lambda: self._is_current(transactions)))
 
     # -- time
 
     async def abort_timed_out(self) -> None:
         """Abort the transactions that are open for longer than their time-out, fencing their producers."""
-        for shard in list(self._shards.values()):
-            for machine in shard.timed_out(self._now_ms()):
-                if not self._is_current(shard):
+        for transactions in list(self._partitions.values()):
+            for machine in transactions.timed_out(self._now_ms()):
+                if not self._is_current(transactions):
                     break
                 if not machine.has_timed_out(self._now_ms()):
                     continue
@@ -399,15 +414,15 @@ class TransactionCoordinator:
                     "transactional id %s: its transaction has timed out and is aborted", machine.transactional_id
                 )
                 try:
-                    await self._decide(shard, machine, machine.fence(self._now_ms()))
+                    await self._decide(transactions, machine, machine.fence(self._now_ms()))
                 except KafkaError as error:
                     logger.warning("transactional id %s could not be aborted: %s", machine.transactional_id, error)
 
     async def remove_expired(self) -> None:
         """Forget transactional ids that were not used for ``transactional.id.expiration.ms``."""
         expiration_ms = self._settings().expiration_ms
-        for shard in list(self._shards.values()):
-            expired = shard.expired(self._now_ms(), expiration_ms)
+        for transactions in list(self._partitions.values()):
+            expired = transactions.expired(self._now_ms(), expiration_ms)
             for first in range(0, len(expired), TOMBSTONES_AT_ONCE):
                 now = self._now_ms()
                 some = [
@@ -415,20 +430,20 @@ class TransactionCoordinator:
                     for machine in expired[first : first + TOMBSTONES_AT_ONCE]
                     if machine.has_expired(now, expiration_ms)
                 ]
-                if not some or not self._is_current(shard):
+                if not some or not self._is_current(transactions):
                     continue
-                await self._forget(shard, some)
+                await self._forget(transactions, some)
 
-    async def _forget(self, shard: TransactionShard, machines: list[TransactionMachine]) -> None:
+    async def _forget(self, transactions: PartitionTransactions, machines: list[TransactionMachine]) -> None:
         for machine in machines:
             machine.bury()
         tombstones = [StateRecord(encode_key(machine.transactional_id), None) for machine in machines]
         try:
-            await self._log.append(shard.index, tombstones)
+            await self._log.append(transactions.index, tombstones)
         except Exception as error:
             logger.warning("%d expired transactional ids could not be removed: %s", len(machines), error)
             for machine in machines:
                 machine.failed()
             return
         for machine in machines:
-            shard.put(machine.transactional_id, None)
+            transactions.put(machine.transactional_id, None)

@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup, ClassicSettings
 from broker.coordinator.group.classic.member import Member as ClassicMember
+from broker.coordinator.group.kip848.config import ConsumerGroupConfig
+from broker.coordinator.group.kip848.context import Timer, TimerKind, Topics
+from broker.coordinator.group.kip848.formats import embedded, group_records
+from broker.coordinator.group.kip848.formats.log_records import GroupRecord
+from broker.coordinator.group.kip848.group import ConsumerGroup
+from broker.coordinator.group.kip848.model import NO_PARTITIONS, ClassicMetadata, Member
 from broker.coordinator.group.membership import Moment
-from broker.coordinator.group.modern import embedded, group_records
-from broker.coordinator.group.modern.config import ConsumerGroupConfig
-from broker.coordinator.group.modern.context import Timer, TimerKind, Topics
-from broker.coordinator.group.modern.group import ConsumerGroup
-from broker.coordinator.group.modern.log_records import GroupRecord
-from broker.coordinator.group.modern.model import NO_PARTITIONS, ClassicMetadata, Member
 from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE, decode_subscription, version_of
 from kafkalog.protocol.errors import GroupIdNotFoundError
 from kafkalog.protocol.primitives import ProtocolError

@@ -10,8 +10,8 @@ from __future__ import annotations
 import heapq
 from uuid import UUID
 
-from broker.coordinator.group.modern.assignors.spec import GroupSpec, Partition, grouped, partitions_of
-from broker.coordinator.group.modern.model import Assignment
+from broker.coordinator.group.kip848.assignors.spec import GroupSpec, Partition, grouped, partitions_of
+from broker.coordinator.group.kip848.model import Assignment
 
 
 def assign_uniform(group: GroupSpec) -> dict[str, Assignment]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from broker.coordinator.group.modern.context import Topics
-from broker.coordinator.group.modern.model import Assignment
+from broker.coordinator.group.kip848.context import Topics
+from broker.coordinator.group.kip848.model import Assignment
 from kafkalog.protocol.embedded import consumer
 from kafkalog.protocol.embedded.consumer import ConsumerAssignment, TopicPartitions
 

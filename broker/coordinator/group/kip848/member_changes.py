@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from broker.coordinator.group.modern import group_records
-from broker.coordinator.group.modern.advance import dropped_regexes, refresh
-from broker.coordinator.group.modern.context import Context, Timer, TimerKind
-from broker.coordinator.group.modern.group import ConsumerGroup
-from broker.coordinator.group.modern.log_records import GroupRecord
-from broker.coordinator.group.modern.model import NO_PARTITIONS, STATIC_LEAVE_EPOCH, Assignment, Member, MemberState
+from broker.coordinator.group.kip848.advance import dropped_regexes, refresh
+from broker.coordinator.group.kip848.context import Context, Timer, TimerKind
+from broker.coordinator.group.kip848.formats import group_records
+from broker.coordinator.group.kip848.formats.log_records import GroupRecord
+from broker.coordinator.group.kip848.group import ConsumerGroup
+from broker.coordinator.group.kip848.model import NO_PARTITIONS, STATIC_LEAVE_EPOCH, Assignment, Member, MemberState
 from kafkalog.protocol.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,

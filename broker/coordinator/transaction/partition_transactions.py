@@ -18,7 +18,7 @@ logger = logging.getLogger("kafkalog.broker.transaction")
 NO_EPOCH = -1
 
 
-class TransactionShard:
+class PartitionTransactions:
     """See the module.
 
     Attributes:
@@ -92,10 +92,10 @@ def largest_producer_id_in(index: int, log: Log, piece_bytes: int) -> int:
 
     An unreadable rest is left out, with an error in the log of this broker.
     """
-    shard = TransactionShard(index, NO_EPOCH, None)
+    transactions = PartitionTransactions(index, NO_EPOCH, None)
     try:
         for batches in read_batches(log, piece_bytes):
-            shard.replay(batches)
+            transactions.replay(batches)
     except (KafkaError, RecordsError, OSError) as error:
         logger.error("__transaction_state-%d cannot be read for the producer ids that it names: %s", index, error)
-    return shard.largest_producer_id
+    return transactions.largest_producer_id

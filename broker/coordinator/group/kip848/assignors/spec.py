@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
-from broker.coordinator.group.modern.model import Assignment
+from broker.coordinator.group.kip848.model import Assignment
 
 Partition: TypeAlias = tuple[UUID, int]
 

@@ -1,23 +1,25 @@
 """The groups of one partition of ``__consumer_offsets``: loaded from it, kept while it is led here, stored in it.
 
-What a group wants done (`membership.Answer`, `membership.Store`) is done here, after each call: records are appended
-at once, so that their order in the log is that of the changes, and who waits is answered once they are replicated.
+A group leaves what has to be done as data (`membership.Answer`, `membership.Store`). `PartitionGroups.settle` does it
+after each call. Records are appended at once, so that their order in the log is the order of the changes. Requests are
+answered once the records are replicated.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TypeVar
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup, ClassicSettings
-from broker.coordinator.group.consumer_membership import ConsumerMembership
+from broker.coordinator.group.coordinator_parts import CoordinatorParts, Group, LoadState
+from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
 from broker.coordinator.group.membership import Answer, CommitRequest, Membership, Store
-from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicPartition, placed, tombstones
+from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicPartition, placed
+from broker.coordinator.group.removal import Removal, tombstone_batches
 from broker.coordinator.group.replay import Replay
-from broker.coordinator.group.shard_parts import Group, ShardParts, ShardState
-from broker.coordinator.state_log import DEFAULT_TIMEOUT_MS, StateRecord
+from broker.coordinator.state_log import DEFAULT_TIMEOUT_MS, RETRY_LOAD_MS, StateRecord
 from broker.replica.partition import Appended, Partition
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -36,70 +38,78 @@ logger = logging.getLogger("kafkalog.broker.groups")
 T = TypeVar("T")
 
 GROUPS_AT_ONCE = 500
-"""Groups that are loaded or looked through before requests get their turn."""
-TOMBSTONES_AT_ONCE = 1000
-"""Records of a batch that removes: a group may have more than fit in one."""
+"""So many groups are loaded or looked through before requests get their turn."""
 WAKE_AGAIN_S = 1.0
-"""When a group is woken again, if an error kept it from doing what was due."""
+"""A group is woken again after this time, in seconds, when an error kept it from doing what was due."""
 MEMBER_EPOCH_VERSION = 9
-"""The version of OffsetCommit that tells GROUP_ID_NOT_FOUND, for the consumer protocol."""
+"""From this version on, OffsetCommit answers GROUP_ID_NOT_FOUND (consumer protocol), before it ILLEGAL_GENERATION."""
 
 
-class Shard:
-    """See the module. Used on the event loop's thread only.
+class PartitionGroups:
+    """The groups of one partition. Used on the event loop's thread only.
 
     Attributes:
-        partition: of the log.
-        leader_epoch: in which this broker leads it.
-        groups: by id.
-        failed_ms: when it became FAILED, of the clock of timers.
+        partition: the partition of ``__consumer_offsets``.
+        leader_epoch: the leader epoch in which this broker leads it.
+        groups: the groups by id.
+        removal: deletes groups and offsets, and lets offsets expire.
+        failed_ms: when the state became FAILED, in ms of the monotonic clock.
     """
 
-    def __init__(self, index: int, partition: Partition, parts: ShardParts) -> None:
+    def __init__(self, index: int, partition: Partition, parts: CoordinatorParts) -> None:
         self.index = index
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
-        self.state = ShardState.LOADING
+        self.state = LoadState.LOADING
         self.failed_ms = 0
         self.groups: dict[str, Group] = {}
         self.deleting: set[str] = set()
-        """Groups that are being deleted: nothing may be asked of them until that is done."""
+        """Groups that are being deleted; requests about them are refused until that is done."""
+        self.removal = Removal(self, parts)
         self._parts = parts
         self._producers: dict[int, set[str]] = {}
         """Groups that a producer's transaction has committed offsets of."""
         self._markers: list[tuple[int, bool, Appended]] = []
-        """Of transactions that ended while the shard was loading."""
+        """Markers of transactions that ended while the groups were being loaded: producer id, committed, marker."""
+
+    def is_of(self, partition: Partition | None) -> bool:
+        """Return whether these are the groups of ``partition`` under its present leadership."""
+        return self.partition is partition and self.leader_epoch == partition.leader_epoch
+
+    def is_to_be_loaded_again(self, now_ms: int) -> bool:
+        """Return whether they could not be loaded, and the time for another attempt has come."""
+        return self.state is LoadState.FAILED and now_ms - self.failed_ms >= RETRY_LOAD_MS
 
     def settings(self) -> ClassicSettings:
-        """Of classic groups."""
+        """Return the settings of classic groups."""
         return self._parts.settings()
 
     def new_member_id(self, start: str) -> str:
-        """An id that nobody has, which begins with ``start``."""
+        """Return an id that no member has, which begins with ``start``."""
         return self._parts.new_member_id(start)
 
     # -- loading and unloading
 
     async def load(self) -> None:
-        """Read the groups; the state afterwards says how it went."""
+        """Read the groups from the log; afterwards the state is ACTIVE, or FAILED where that was not possible."""
         parts = self._parts
         began = parts.now().ms
         replay = Replay(parts.readers())
         try:
             async for _ in parts.log.replay(self.index, replay.apply):
-                if self.state is not ShardState.LOADING:
+                if self.state is not LoadState.LOADING:
                     return
             await self._take(replay)
             await self._resume()
         except Exception as error:
-            if self.state is ShardState.LOADING:
+            if self.state is LoadState.LOADING:
                 self.fail(f"cannot be loaded: {error}")
             return
-        if self.state is not ShardState.LOADING:
+        if self.state is not LoadState.LOADING:
             return
         for marker in self._markers:
             self._decided(*marker)
-        self.state = ShardState.ACTIVE
+        self.state = LoadState.ACTIVE
         took_ms = parts.now().ms - began
         parts.counters.loads += 1
         parts.counters.load_ms += took_ms
@@ -114,8 +124,8 @@ class Shard:
             )  # fmt: skip
 
     def activate_empty(self) -> None:
-        """There is nothing to be loaded."""
-        self.state = ShardState.ACTIVE
+        """Become ACTIVE at once: the partition is empty, so there is nothing to load."""
+        self.state = LoadState.ACTIVE
 
     async def _take(self, replay: Replay) -> None:
         replay.finish()
@@ -138,9 +148,9 @@ class Shard:
                 await asyncio.sleep(0)
 
     async def _resume(self) -> None:
-        """Begin the members' sessions."""
+        """Start the session timers of all members."""
         for number, group in enumerate(list(self.groups.values()), 1):
-            if self.state is not ShardState.LOADING:
+            if self.state is not LoadState.LOADING:
                 return
             if isinstance(group.membership, ClassicGroup):
                 group.membership.resume(self._parts.now())
@@ -149,8 +159,8 @@ class Shard:
                 await asyncio.sleep(0)
 
     def unload(self) -> None:
-        """The partition is led here no more: who waits is answered NOT_COORDINATOR, and the groups are forgotten."""
-        self.state = ShardState.CLOSED
+        """Forget the groups, because the partition is no longer led here; waiting requests get NOT_COORDINATOR."""
+        self.state = LoadState.CLOSED
         groups, self.groups = self.groups, {}
         for group in groups.values():
             if group.timer is not None:
@@ -161,10 +171,10 @@ class Shard:
     # -- groups
 
     def classic(self, group_id: str, *, create: bool) -> tuple[Group, ClassicGroup | ConsumerMembership] | None:
-        """The group that classic members belong to, made if it is not there and ``create`` says so; else None.
+        """Return the group that classic members join, or None where there is none and ``create`` is false.
 
-        An empty group of the consumer protocol becomes a classic one when it is to be made. One with members serves
-        classic members beside its own.
+        With ``create``, an empty group of the consumer protocol becomes a classic one. A group of the consumer protocol
+        that has members serves classic members as well (KIP-848, migration).
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -181,19 +191,19 @@ class Shard:
         return group, membership
 
     def convert(self, group: Group, membership: Membership) -> None:
-        """Let an empty group speak another protocol from now on; what it has committed stays.
+        """Give an empty group the membership of the other protocol; its committed offsets stay.
 
         Raises:
-            KafkaError: that cannot be stored.
+            KafkaError: the change cannot be stored.
         """
-        self._bury(group)
+        self.bury(group)
         _release(group)
         group.membership = membership
         self.settle(group)
 
     def settle(self, group: Group) -> None:
-        """Do what the group wants done, and see to it that it is woken in time. To be called after every change."""
-        # What cannot be stored may bring back the membership that was there before.
+        """Carry out what the group left in ``membership.out``, and set its timer. Call this after every change."""
+        # A failed store may put back the membership that was there before, with effects of its own.
         while group.membership.out:
             effect = group.membership.out.pop(0)
             if isinstance(effect, Answer):
@@ -227,7 +237,7 @@ class Shard:
         else:
             future.add_done_callback(done)
 
-    async def _acknowledged(self, written: Appended, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+    async def acknowledged(self, written: Appended, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
         try:
             await self._parts.log.acknowledged(written, timeout_ms)
         except KafkaError as error:
@@ -235,15 +245,15 @@ class Shard:
             raise
 
     def _lost(self, error: BaseException) -> None:
-        """What was appended is not replicated, and may be lost: unless that may yet come, the groups are read anew."""
-        if self.state is ShardState.ACTIVE and not isinstance(error, RequestTimedOutError):
+        """Read the groups anew, because appended records may be lost; after a time-out they may still be replicated."""
+        if self.state is LoadState.ACTIVE and not isinstance(error, RequestTimedOutError):
             self.fail(f"are read anew, for what was appended may be lost: {error}")
 
     def fail(self, reason: str) -> None:
-        """Forget the groups, of which it is not known what the log says, until they are loaded again."""
+        """Forget the groups until they are loaded again, because they may differ from the log."""
         parts = self._parts
         self.unload()
-        self.state = ShardState.FAILED
+        self.state = LoadState.FAILED
         self.failed_ms = parts.now().ms
         logger.error("the groups of %s-%d %s", parts.log.topic, self.index, reason)
 
@@ -286,13 +296,13 @@ class Shard:
         records: Sequence[StateRecord],
         producer: tuple[int, int] | None = None,
     ) -> None:
-        """Store offsets of a group, plainly or in a ``producer``'s (id, epoch) transaction.
+        """Store offsets of a group, in the transaction of ``producer`` (id, epoch) where one is given.
 
         Args:
-            records: those of the offsets, in the same order.
+            records: the records of ``offsets``, in the same order.
 
         Raises:
-            KafkaError: the member may not commit, or they could not be stored.
+            KafkaError: the member may not commit, or the offsets could not be stored.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -307,7 +317,7 @@ class Shard:
             written = self._write_offsets(group, offsets, records, producer)
         except (MessageTooLargeError, RecordListTooLargeError) as error:
             raise InvalidCommitOffsetSizeError from error
-        await self._acknowledged(written, self._parts.commit_timeout_ms())
+        await self.acknowledged(written, self._parts.commit_timeout_ms())
         self._parts.counters.offset_commits += len(offsets)
 
     def _write_offsets(
@@ -317,7 +327,7 @@ class Shard:
         records: Sequence[StateRecord],
         producer: tuple[int, int] | None,
     ) -> Appended:
-        """Append offsets; the group knows of them, in the order of the log, also if nobody awaits their replicas."""
+        """Append offsets and note them in the group, in the order of the log, whether or not a request still waits."""
         log = self._parts.log
         if producer is None:
             written = log.write(self.index, records)
@@ -331,11 +341,11 @@ class Shard:
         return written
 
     def on_marker(self, producer_id: int, committed: bool, written: Appended) -> None:
-        """The end of a producer's transaction was appended to the partition."""
-        if self.state is ShardState.LOADING:
-            # It may or may not have been read; twice is as good as once.
+        """Commit or drop the offsets of a producer's transaction, whose marker was appended to the partition."""
+        if self.state is LoadState.LOADING:
+            # The marker may or may not have been read from the log; applying it twice does no harm.
             self._markers.append((producer_id, committed, written))
-        elif self.state is ShardState.ACTIVE:
+        elif self.state is LoadState.ACTIVE:
             self._decided(producer_id, committed, written)
 
     def _decided(self, producer_id: int, committed: bool, written: Appended) -> None:
@@ -345,82 +355,13 @@ class Shard:
                 group.offsets.decided(producer_id, committed, written.last_offset)
                 self._parts.log.when_replicated(written, group.offsets.replicated)
 
-    # -- removal
+    # -- forgetting groups
 
-    async def delete_group(self, group_id: str) -> None:
-        """Forget an empty group and all that it has committed.
+    async def in_turns(self) -> AsyncIterator[Group]:
+        """Yield the groups, letting requests have their turn in between; groups removed meanwhile are left out.
 
-        Raises:
-            GroupIdNotFoundError, NonEmptyGroupError.
-            KafkaError: that could not be stored.
-        """
-        group = self.groups.get(group_id)
-        if group is None:
-            raise GroupIdNotFoundError
-        group.membership.check_deletable()
-        removed = list(group.offsets.known())
-        self._parts.counters.offset_deletions += len(removed)
-        written: list[Appended] = []
-        # Others have their turn meanwhile. No member comes and nothing is committed: it would be removed in part.
-        self.deleting.add(group_id)
-        try:
-            async for some in self._pieces_of(group, removed):
-                written += self._remove_offsets(group, sorted(some))
-            if self.state is not ShardState.ACTIVE:
-                raise NotCoordinatorError
-            written += self._drop(group)
-        finally:
-            self.deleting.discard(group_id)
-        for each in written:
-            await self._acknowledged(each)
-
-    async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget offsets of a group.
-
-        Raises:
-            KafkaError: that could not be stored.
-        """
-        group = self.groups.get(group_id)
-        if group is None:
-            raise GroupIdNotFoundError
-        removed = [partition for partition in dict.fromkeys(partitions) if group.offsets.knows(partition)]
-        self._parts.counters.offset_deletions += len(removed)
-        for written in [*self._remove_offsets(group, removed), *self._drop_if_done(group)]:
-            await self._acknowledged(written)
-
-    async def forget_topic(self, topic: str) -> int:
-        """Forget what was committed of a topic that was deleted; how many offsets."""
-        count = 0
-        async for group in self._in_turns():
-            committed = group.offsets.committed
-            found = {at: committed.get(at) for at in group.offsets.known() if at[0] == topic}
-            async for some in self._pieces_of(group, list(found)):
-                # Unless it was committed since, of a topic that is there again.
-                same = sorted(at for at in some if found[at] is None or committed.get(at) is found[at])
-                if same and self._clear(group, same):
-                    count += len(same)
-        return count
-
-    async def expire(self, retention_ms: int) -> int:
-        """Forget offsets whose time is over, and empty groups that have none left; how many offsets."""
-        count = 0
-        async for group in self._in_turns():
-            async for some in self._pieces_of(group, list(group.offsets.committed)):
-                # Asked each time: members may have come, and what was committed since has not expired.
-                retention = group.membership.retention()
-                expired: list[TopicPartition] = []
-                if retention is not None:
-                    expired = group.offsets.expired(retention, retention_ms, self._parts.now().wall_ms, some)
-                if self._clear(group, expired):
-                    count += len(expired)
-        self._parts.counters.offset_expirations += count
-        return count
-
-    async def _in_turns(self) -> AsyncIterator[Group]:
-        """The groups, with turns for requests in between; what was removed meanwhile is left out.
-
-        A group that was forgotten may be back as another one, which has committed since: nothing may be written then
-        that is about the one before.
+        A group may have been removed and created again under the same id, and have committed offsets since. It is left
+        out as well, so that nothing is written about the new one that was meant for the old one.
         """
         for number, group in enumerate(list(self.groups.values()), 1):
             if number % GROUPS_AT_ONCE == 0:
@@ -428,75 +369,28 @@ class Shard:
             if self.groups.get(group.id) is group:
                 yield group
 
-    async def _pieces_of(
-        self, group: Group, partitions: Sequence[TopicPartition]
-    ) -> AsyncIterator[Sequence[TopicPartition]]:
-        """Some partitions of a group at a time, at least once, with turns for requests in between.
-
-        It ends where the group is forgotten meanwhile.
-        """
-        yield partitions[:TOMBSTONES_AT_ONCE]
-        for first in range(TOMBSTONES_AT_ONCE, len(partitions), TOMBSTONES_AT_ONCE):
-            await asyncio.sleep(0)
-            if self.groups.get(group.id) is not group:
-                return
-            yield partitions[first : first + TOMBSTONES_AT_ONCE]
-
-    def _clear(self, group: Group, partitions: Sequence[TopicPartition]) -> bool:
-        """Forget offsets of a group, and the group if there is nothing else of it; whether that could be stored."""
-        try:
-            self._remove_offsets(group, partitions)
-            self._drop_if_done(group)
-        except Exception as error:
-            logger.warning("offsets of group %s could not be removed; it is tried again: %s", group.id, error)
-            return False
-        return True
-
-    def _remove_offsets(self, group: Group, partitions: Sequence[TopicPartition]) -> list[Appended]:
-        """Forget offsets, and have the log forget them.
+    def drop(self, group: Group) -> list[Appended]:
+        """Remove a group, with tombstones in the log.
 
         Raises:
-            KafkaError: the tombstones cannot be appended, and what they are about stays.
-        """
-        written = []
-        for some in _pieces(partitions):
-            written.append(self._parts.log.write(self.index, tombstones(group.id, some)))
-            group.offsets.remove(some)
-        return written
-
-    def _drop_if_done(self, group: Group) -> list[Appended]:
-        """Forget a group that has neither members nor offsets."""
-        if not group.membership.is_empty or not group.offsets.is_empty:
-            return []
-        return self._drop(group)
-
-    def _drop(self, group: Group) -> list[Appended]:
-        """Forget a group, and have the log forget it.
-
-        Raises:
-            KafkaError: its tombstones cannot be appended, and it stays.
+            KafkaError: the tombstones cannot be appended; the group stays.
         """
         if self.groups.get(group.id) is not group:
             return []
-        written = self._bury(group)
+        written = self.bury(group)
         del self.groups[group.id]
         _release(group)
         self._arm(group)
         return written
 
-    def _bury(self, group: Group) -> list[Appended]:
+    def bury(self, group: Group) -> list[Appended]:
+        """Append the tombstones of a group, except those of its offsets."""
         records = group.membership.tombstones(group.id)
-        return [self._parts.log.write(self.index, some) for some in _pieces(records)]
-
-
-def _pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Of `TOMBSTONES_AT_ONCE`, the records of a batch."""
-    for first in range(0, len(items), TOMBSTONES_AT_ONCE):
-        yield items[first : first + TOMBSTONES_AT_ONCE]
+        return [self._parts.log.write(self.index, some) for some in tombstone_batches(records)]
 
 
 def _release(group: Group) -> None:
-    """The group's membership is done with: who still waits, such as one that left, is answered NOT_COORDINATOR."""
+    """End a group's membership; requests that still wait, such as a member's that left, get NOT_COORDINATOR."""
     group.membership.unload()
     for effect in group.membership.out:
         if isinstance(effect, Answer):

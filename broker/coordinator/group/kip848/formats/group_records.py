@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from broker.coordinator.group.modern import log_records as log
-from broker.coordinator.group.modern.log_records import GroupRecord
-from broker.coordinator.group.modern.model import Assignment, Member, ResolvedRegex, TopicMetadata, topic_partitions
+from broker.coordinator.group.kip848.formats import log_records as log
+from broker.coordinator.group.kip848.formats.log_records import GroupRecord
+from broker.coordinator.group.kip848.model import Assignment, Member, ResolvedRegex, TopicMetadata, topic_partitions
 
 
 def group_epoch(group_id: str, epoch: int) -> GroupRecord:

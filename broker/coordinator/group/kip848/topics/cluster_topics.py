@@ -1,4 +1,4 @@
-"""The cluster's topics as groups of the consumer protocol see them (`modern.context.Topics`).
+"""The cluster's topics as groups of the consumer protocol see them (`context.Topics`).
 
 Regular expressions are matched on a worker, one at a time: one from a hostile member may take some tenths of a second,
 and so may a good one where there are many topics. Groups take turns (`turns.Turns`), so that one with many expressions
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from broker.coordinator.group.modern.context import Matched
-from broker.coordinator.group.modern.model import TopicMetadata
-from broker.coordinator.group.modern.topic_regex import matching
-from broker.coordinator.group.turns import Turns
+from broker.coordinator.group.kip848.context import Matched
+from broker.coordinator.group.kip848.model import TopicMetadata
+from broker.coordinator.group.kip848.topics.topic_regex import matching
+from broker.coordinator.group.kip848.topics.turns import Turns
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import TopicState
 from broker.system.workers import Workers

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.coordinator.group.modern.assignors.range import assign_range
-from broker.coordinator.group.modern.assignors.spec import Assignor, AssignorError, GroupSpec, MemberSpec
-from broker.coordinator.group.modern.assignors.uniform import assign_uniform
+from broker.coordinator.group.kip848.assignors.range import assign_range
+from broker.coordinator.group.kip848.assignors.spec import Assignor, AssignorError, GroupSpec, MemberSpec
+from broker.coordinator.group.kip848.assignors.uniform import assign_uniform
 
 __all__ = ["ASSIGNORS", "Assignor", "AssignorError", "GroupSpec", "MemberSpec"]
 

@@ -20,12 +20,13 @@ from broker.coordinator.group.classic.requests import (
     SyncRequest,
     SyncResult,
 )
-from broker.coordinator.group.modern import embedded, membership
-from broker.coordinator.group.modern.advance import advance
-from broker.coordinator.group.modern.context import Context, Outcome, Timer, TimerKind
-from broker.coordinator.group.modern.group import ConsumerGroup
-from broker.coordinator.group.modern.log_records import GroupRecord
-from broker.coordinator.group.modern.model import ClassicMetadata, Member, MemberState
+from broker.coordinator.group.kip848 import member_changes
+from broker.coordinator.group.kip848.advance import advance
+from broker.coordinator.group.kip848.context import Context, Outcome, Timer, TimerKind
+from broker.coordinator.group.kip848.formats import embedded
+from broker.coordinator.group.kip848.formats.log_records import GroupRecord
+from broker.coordinator.group.kip848.group import ConsumerGroup
+from broker.coordinator.group.kip848.model import ClassicMetadata, Member, MemberState
 from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE, decode_subscription, version_of
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -46,7 +47,7 @@ def join(group: ConsumerGroup, request: JoinRequest, context: Context) -> Outcom
     """
     is_unknown = request.member_id == UNKNOWN_MEMBER_ID
     member_id = context.new_member_id() if is_unknown else request.member_id
-    membership.check_size(group, member_id, context.config.max_size)
+    member_changes.check_size(group, member_id, context.config.max_size)
     if not _supports(group, request):
         raise InconsistentGroupProtocolError(f"Member {member_id}'s protocols are not supported.")
     if is_unknown and request.require_known_id:
@@ -91,8 +92,8 @@ def _joining(group: ConsumerGroup, member_id: str, request: JoinRequest, records
         return group.members.get(member_id) or Member(member_id)
     if request.member_id == UNKNOWN_MEMBER_ID:
         # A static member's place is its own: the old id is fenced.
-        return membership.static_joiner(group, member_id, request.instance_id, records)
-    return membership.known_static_member(group, member_id, request.instance_id)
+        return member_changes.static_joiner(group, member_id, request.instance_id, records)
+    return member_changes.known_static_member(group, member_id, request.instance_id)
 
 
 def _supports(group: ConsumerGroup, request: JoinRequest) -> bool:
@@ -168,15 +169,15 @@ def leave(
             errors.append(error.code)
     if not leaving:
         return Outcome(errors)
-    timers = [timer for member_id in leaving for timer in membership.stop_timers(member_id)]
-    return Outcome(errors, membership.remove(group, list(leaving.values()), context), timers)
+    timers = [timer for member_id in leaving for timer in member_changes.stop_timers(member_id)]
+    return Outcome(errors, member_changes.remove(group, list(leaving.values()), context), timers)
 
 
 def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> tuple[Member, ClassicMetadata]:
     if instance_id is None:
-        member = membership.known_member(group, member_id)
+        member = member_changes.known_member(group, member_id)
     else:
-        member = membership.known_static_member(group, member_id, instance_id)
+        member = member_changes.known_static_member(group, member_id, instance_id)
     if member.classic is None:
         raise UnknownMemberIdError(f"Member {member.member_id} does not use the classic protocol.")
     return member, member.classic

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from broker.coordinator.group.modern.assignors.spec import GroupSpec
-from broker.coordinator.group.modern.model import Assignment
+from broker.coordinator.group.kip848.assignors.spec import GroupSpec
+from broker.coordinator.group.kip848.model import Assignment
 
 
 def assign_range(group: GroupSpec) -> dict[str, Assignment]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
-from broker.coordinator.group.modern.model import Assignment, Member, MemberState
+from broker.coordinator.group.kip848.model import Assignment, Member, MemberState
 from kafkalog.protocol.errors import FencedMemberEpochError
 
 IsOwned = Callable[[UUID, int], bool]

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from broker.coordinator.group.modern import log_records as log
-from broker.coordinator.group.modern.log_records import GroupRecord
-from broker.coordinator.group.modern.model import (
+from broker.coordinator.group.kip848.formats import log_records as log
+from broker.coordinator.group.kip848.formats.log_records import GroupRecord
+from broker.coordinator.group.kip848.model import (
     LEAVE_EPOCH,
     NO_PARTITIONS,
     Assignment,

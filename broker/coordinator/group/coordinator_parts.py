@@ -1,4 +1,4 @@
-"""What shards of groups consist of, and what all of them share."""
+"""What the groups of all partitions share: counters, settings, clocks, and how groups are loaded."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from broker.coordinator.group.replay import Reader
 from broker.coordinator.state_log import StateLog
 
 
-class ShardState(Enum):
-    """Whether a shard's groups can be asked for."""
+class LoadState(Enum):
+    """Whether the groups of a partition can serve requests."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -24,7 +24,7 @@ class ShardState(Enum):
 
 
 class Group:
-    """A group: its members, of either protocol, and what they have committed."""
+    """A group: its members, of either protocol, and its committed offsets."""
 
     __slots__ = ("id", "membership", "offsets", "timer")
 
@@ -37,7 +37,7 @@ class Group:
 
 @dataclass(slots=True)
 class GroupCounters:
-    """What is counted over all shards since the broker started."""
+    """Counts over all partitions since the broker started; times in ms."""
 
     offset_commits: int = 0
     offset_deletions: int = 0
@@ -52,9 +52,9 @@ class GroupKind:
     """How groups of a kind other than the classic one are loaded.
 
     Attributes:
-        types: of its records in ``__consumer_offsets``.
-        value: what ``read`` keeps of a group in `Replay.others`.
-        read: reads such a record while a shard is loaded.
+        types: the types of its records in ``__consumer_offsets``.
+        value: the class of what ``read`` keeps of a group in `Replay.others`.
+        read: reads such a record while a partition is loaded.
         load: makes a membership of what ``read`` kept.
     """
 
@@ -65,14 +65,14 @@ class GroupKind:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardParts:
-    """What shards share.
+class CoordinatorParts:
+    """What the groups of all partitions share.
 
     Attributes:
-        settings: of classic groups.
-        new_member_id: an id that nobody has, which begins with the text given.
-        commit_timeout_ms: how long a commit waits for its replicas.
-        kinds: of groups beside classic ones.
+        settings: returns the settings of classic groups.
+        new_member_id: returns an id that no member has, which begins with the text given.
+        commit_timeout_ms: returns how long a commit waits for replication.
+        kinds: the kinds of groups other than the classic one.
     """
 
     loop: asyncio.AbstractEventLoop

@@ -13,25 +13,25 @@ from typing import Any
 from broker.config.group import GROUP_CONFIG
 from broker.config.server import BrokerConfig
 from broker.coordinator.group.classic.classic_group import ClassicGroup
-from broker.coordinator.group.cluster_topics import ClusterTopics
-from broker.coordinator.group.consumer_membership import ConsumerMembership
-from broker.coordinator.group.conversion import can_downgrade, can_upgrade, downgraded, upgraded
+from broker.coordinator.group.coordinator_parts import Group, GroupKind
+from broker.coordinator.group.kip848.advance import matched_anew, stale_regexes
+from broker.coordinator.group.kip848.assignors import ASSIGNORS
+from broker.coordinator.group.kip848.config import ConsumerGroupConfig, MigrationPolicy
+from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
+from broker.coordinator.group.kip848.context import Context, Matched
+from broker.coordinator.group.kip848.conversion import can_downgrade, can_upgrade, downgraded, upgraded
+from broker.coordinator.group.kip848.formats.log_records import TYPES, decode_record
+from broker.coordinator.group.kip848.group import ConsumerGroup
+from broker.coordinator.group.kip848.model import JOIN_EPOCH, LEAVE_EPOCH, Member, ResolvedRegex
+from broker.coordinator.group.kip848.requests.describe import describe
+from broker.coordinator.group.kip848.requests.heartbeat import check_request, heartbeat, is_leaving, leave, leaver
+from broker.coordinator.group.kip848.topics.cluster_topics import ClusterTopics
 from broker.coordinator.group.membership import Answer, Membership, Moment, Store
-from broker.coordinator.group.modern.advance import matched_anew, stale_regexes
-from broker.coordinator.group.modern.assignors import ASSIGNORS
-from broker.coordinator.group.modern.config import ConsumerGroupConfig, MigrationPolicy
-from broker.coordinator.group.modern.context import Context, Matched
-from broker.coordinator.group.modern.describe import describe
-from broker.coordinator.group.modern.group import ConsumerGroup
-from broker.coordinator.group.modern.heartbeat import check_request, heartbeat, is_leaving, leave, leaver
-from broker.coordinator.group.modern.log_records import TYPES, decode_record
-from broker.coordinator.group.modern.model import JOIN_EPOCH, LEAVE_EPOCH, Member, ResolvedRegex
 from broker.coordinator.group.offsets import GroupOffsets
+from broker.coordinator.group.partition_groups import PartitionGroups
 from broker.coordinator.group.records import UnreadableRecordError
 from broker.coordinator.group.replay import Replay
 from broker.coordinator.group.service import GroupCoordinator
-from broker.coordinator.group.shard import Shard
-from broker.coordinator.group.shard_parts import Group, GroupKind
 from broker.metadata.cache import MetadataCache
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -86,18 +86,18 @@ class ConsumerGroups:
         """ConsumerGroupHeartbeat.
 
         Raises:
-            KafkaError: see `modern.heartbeat`, and what `GroupCoordinator.shard_of` raises.
+            KafkaError: see `requests.heartbeat`, and what `GroupCoordinator.partition_groups_for` raises.
         """
         self._check_enabled()
-        shard = self._coordinator.shard_of(request.group_id)
+        partition_groups = self._coordinator.partition_groups_for(request.group_id)
         now = self._coordinator.now()
         context = self._context(request.group_id, now, client_id, client_host)
         check_request(request, version, context.config)
-        if await self._match(request, shard):
-            shard = self._coordinator.shard_of(request.group_id)
+        if await self._match(request, partition_groups):
+            partition_groups = self._coordinator.partition_groups_for(request.group_id)
             now = self._coordinator.now()
             context = self._context(request.group_id, now, client_id, client_host)
-        group = shard.groups.get(request.group_id)
+        group = partition_groups.groups.get(request.group_id)
         present = group.membership if group is not None else None
         if isinstance(present, ConsumerMembership):
             context = self._match_anew(present, context)
@@ -112,17 +112,17 @@ class ConsumerGroups:
                 membership.apply(outcome, token, now)
         elif request.member_epoch == JOIN_EPOCH and isinstance(present, ClassicGroup) and not present.is_empty:
             assert group is not None
-            self._upgrade(shard, group, present, request, context, token, now)
+            self._upgrade(partition_groups, group, present, request, context, token, now)
         else:
             membership = self._found(request, present)
             outcome = heartbeat(membership.group, request, context)
             if group is None:
-                group = shard.groups[request.group_id] = Group(request.group_id, membership, GroupOffsets())
+                group = partition_groups.groups[request.group_id] = Group(request.group_id, membership, GroupOffsets())
             elif present is not membership:
-                shard.convert(group, membership)
+                partition_groups.convert(group, membership)
             membership.apply(outcome, token, now)
         assert group is not None
-        shard.settle(group)
+        partition_groups.settle(group)
         result = await token
         if isinstance(result, Exception):
             raise result
@@ -133,10 +133,10 @@ class ConsumerGroups:
         """ConsumerGroupDescribe of one group.
 
         Raises:
-            GroupIdNotFoundError, and what `GroupCoordinator.shard_of` raises.
+            GroupIdNotFoundError, and what `GroupCoordinator.partition_groups_for` raises.
         """
         self._check_enabled()
-        group = self._coordinator.shard_of(group_id).groups.get(group_id)
+        group = self._coordinator.partition_groups_for(group_id).groups.get(group_id)
         if group is None:
             raise GroupIdNotFoundError(f"Group {group_id} not found.")
         membership = self._existing(group_id, group.membership)
@@ -144,13 +144,13 @@ class ConsumerGroups:
 
     # -- regular expressions
 
-    async def _match(self, request: ConsumerGroupHeartbeatRequest, shard: Shard) -> bool:
+    async def _match(self, request: ConsumerGroupHeartbeatRequest, partition_groups: PartitionGroups) -> bool:
         """Match an expression that the group does not know; whether that took time.
 
         A request that is refused for it finds so by itself.
         """
         regex = request.subscribed_topic_regex
-        group = shard.groups.get(request.group_id)
+        group = partition_groups.groups.get(request.group_id)
         membership = None if group is None else group.membership
         if not regex or (isinstance(membership, ConsumerMembership) and regex in membership.group.regexes):
             return False
@@ -194,7 +194,7 @@ class ConsumerGroups:
 
     def _upgrade(
         self,
-        shard: Shard,
+        partition_groups: PartitionGroups,
         group: Group,
         classic: ClassicGroup,
         request: ConsumerGroupHeartbeatRequest,
@@ -219,7 +219,7 @@ class ConsumerGroups:
         outcome.timers[:0] = timers
         logger.info("group %s becomes one of the consumer protocol", group.id)
         classic.release(ErrorCode.REBALANCE_IN_PROGRESS)
-        shard.settle(group)
+        partition_groups.settle(group)
         membership = self._membership(made)
 
         def undo(answers: list[Answer]) -> None:
@@ -237,21 +237,28 @@ class ConsumerGroups:
         Also where the group has become one since: then nothing is left to be done for the members.
         """
         group_id = membership.group.group_id
-        shard = self._coordinator.shard_of(group_id)
-        group = shard.groups.get(group_id)
+        partition_groups = self._coordinator.partition_groups_for(group_id)
+        group = partition_groups.groups.get(group_id)
         if group is None or group.membership is not membership:
             return True
         leaving = {member.member_id for member in gone}
         if not can_downgrade(membership.group, leaving, self.config(group_id)):
             return False
         try:
-            classic = downgraded(membership.group, leaving, self._topics, shard.settings(), shard.new_member_id, now)
+            classic = downgraded(
+                membership.group,
+                leaving,
+                self._topics,
+                partition_groups.settings(),
+                partition_groups.new_member_id,
+                now,
+            )
         except ProtocolError as error:
             logger.warning("group %s cannot become a classic one: %s", group_id, error)
             return False
         logger.info("group %s becomes a classic one", group_id)
         membership.refuse(NotCoordinatorError())
-        shard.settle(group)
+        partition_groups.settle(group)
 
         def done(error: ErrorCode | None, then: Moment) -> None:
             told = [] if answer is None else [answer if error is None else Answer(answer.token, error_for(error))]
@@ -267,7 +274,7 @@ class ConsumerGroups:
         group.membership = classic
         classic.out.append(Store(records, done))
         classic.take_over(now)
-        shard.settle(group)
+        partition_groups.settle(group)
         return True
 
     def _membership(self, group: ConsumerGroup) -> ConsumerMembership:

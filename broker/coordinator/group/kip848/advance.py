@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from broker.coordinator.group.modern import group_records
-from broker.coordinator.group.modern.assignors import ASSIGNORS, AssignorError, GroupSpec, MemberSpec
-from broker.coordinator.group.modern.context import Context, Matched, Timer, TimerKind
-from broker.coordinator.group.modern.group import ConsumerGroup, subscribed_names
-from broker.coordinator.group.modern.log_records import GroupRecord
-from broker.coordinator.group.modern.model import (
+from broker.coordinator.group.kip848.assignors import ASSIGNORS, AssignorError, GroupSpec, MemberSpec
+from broker.coordinator.group.kip848.context import Context, Matched, Timer, TimerKind
+from broker.coordinator.group.kip848.formats import group_records
+from broker.coordinator.group.kip848.formats.log_records import GroupRecord
+from broker.coordinator.group.kip848.group import ConsumerGroup, subscribed_names
+from broker.coordinator.group.kip848.model import (
     NO_PARTITIONS,
     Assignment,
     Member,
@@ -21,7 +21,7 @@ from broker.coordinator.group.modern.model import (
     ResolvedRegex,
     TopicMetadata,
 )
-from broker.coordinator.group.modern.reconcile import next_step
+from broker.coordinator.group.kip848.reconcile import next_step
 from kafkalog.protocol.errors import CoordinatorNotAvailableError, InvalidRegularExpressionError, UnknownServerError
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.coordinator.group.modern import membership
-from broker.coordinator.group.modern.advance import advance
-from broker.coordinator.group.modern.config import ConsumerGroupConfig
-from broker.coordinator.group.modern.context import Context, Outcome, Timer, TimerKind
-from broker.coordinator.group.modern.group import ConsumerGroup
-from broker.coordinator.group.modern.log_records import GroupRecord
-from broker.coordinator.group.modern.model import (
+from broker.coordinator.group.kip848 import member_changes
+from broker.coordinator.group.kip848.advance import advance
+from broker.coordinator.group.kip848.config import ConsumerGroupConfig
+from broker.coordinator.group.kip848.context import Context, Outcome, Timer, TimerKind
+from broker.coordinator.group.kip848.formats.log_records import GroupRecord
+from broker.coordinator.group.kip848.group import ConsumerGroup
+from broker.coordinator.group.kip848.model import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
@@ -76,7 +76,7 @@ def heartbeat(
         owned = assignment_of(request.topic_partitions)  # type: ignore[arg-type]
     joins = request.member_epoch == JOIN_EPOCH
     member_id = request.member_id or context.new_member_id()
-    membership.check_size(group, member_id, context.config.max_size)
+    member_changes.check_size(group, member_id, context.config.max_size)
     records: list[GroupRecord] = []
     old = _member(group, member_id, request, owned, records)
     new = replace(
@@ -126,8 +126,10 @@ def leave(
     response = messages.ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     member = leaver(group, request)
     if request.member_epoch == STATIC_LEAVE_EPOCH:
-        return Outcome(response, membership.leave_for_a_while(group, member))
-    return Outcome(response, membership.remove(group, [member], context), membership.stop_timers(member.member_id))
+        return Outcome(response, member_changes.leave_for_a_while(group, member))
+    return Outcome(
+        response, member_changes.remove(group, [member], context), member_changes.stop_timers(member.member_id)
+    )
 
 
 def leaver(group: ConsumerGroup, request: messages.ConsumerGroupHeartbeatRequest) -> Member:
@@ -137,8 +139,8 @@ def leaver(group: ConsumerGroup, request: messages.ConsumerGroupHeartbeatRequest
         UnknownMemberIdError, FencedInstanceIdError
     """
     if request.instance_id is None:
-        return membership.known_member(group, request.member_id)
-    return membership.known_static_member(group, request.member_id, request.instance_id)
+        return member_changes.known_member(group, request.member_id)
+    return member_changes.known_static_member(group, request.member_id, request.instance_id)
 
 
 def _member(
@@ -154,14 +156,14 @@ def _member(
         if joins:
             # One that is known has lost its own state: it owns nothing, and is told again what it has.
             return group.members.get(member_id) or Member(member_id)
-        member = membership.known_member(group, member_id)
-        membership.check_epoch(member, request.member_epoch, owned)
+        member = member_changes.known_member(group, member_id)
+        member_changes.check_epoch(member, request.member_epoch, owned)
         return member
     if joins:
-        membership.check_released(group, member_id, request.instance_id)
-        return membership.static_joiner(group, member_id, request.instance_id, records)
-    member = membership.known_static_member(group, member_id, request.instance_id)
-    membership.check_epoch(member, request.member_epoch, owned)
+        member_changes.check_released(group, member_id, request.instance_id)
+        return member_changes.static_joiner(group, member_id, request.instance_id, records)
+    member = member_changes.known_static_member(group, member_id, request.instance_id)
+    member_changes.check_epoch(member, request.member_epoch, owned)
     return member
 
 

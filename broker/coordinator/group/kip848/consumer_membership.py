@@ -1,4 +1,4 @@
-"""A group of the consumer protocol in a shard (`membership.Membership`): its timers, and what it stores and answers.
+"""A group of the consumer protocol in the coordinator (`membership.Membership`): its timers, records and answers.
 
 The records of a change are replayed at once, and those who asked are answered when they are stored; what is asked
 meanwhile and changes nothing waits for them, so that nobody is told of what may yet be lost. Where records cannot even
@@ -12,12 +12,14 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver, SyncRequest, SyncResult
+from broker.coordinator.group.kip848 import member_changes
+from broker.coordinator.group.kip848.context import Context, Matched, Outcome, Timer, TimerKind
+from broker.coordinator.group.kip848.formats import group_records
+from broker.coordinator.group.kip848.formats.log_records import GroupRecord
+from broker.coordinator.group.kip848.group import ConsumerGroup
+from broker.coordinator.group.kip848.model import Member
+from broker.coordinator.group.kip848.requests import classic_members
 from broker.coordinator.group.membership import Answer, CommitRequest, GroupSummary, Moment, Retention, Store
-from broker.coordinator.group.modern import classic_members, group_records, membership
-from broker.coordinator.group.modern.context import Context, Matched, Outcome, Timer, TimerKind
-from broker.coordinator.group.modern.group import ConsumerGroup
-from broker.coordinator.group.modern.log_records import GroupRecord
-from broker.coordinator.group.modern.model import Member
 from broker.coordinator.state_log import StateRecord
 from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE
 from kafkalog.protocol.errors import (
@@ -63,7 +65,7 @@ class ConsumerMembership:
 
     Attributes:
         group: what the log says.
-        out: what is to be done, in order; the shard does it and empties it.
+        out: what is to be done, in order. `PartitionGroups.settle` does it and empties the list.
         matched: what its stale regular expressions match now, as far as it was worked out (`Context.matched`).
         is_matching: whether more of them are being matched.
         on_fenced: called for members that were too late, before they are removed; True where that is seen to already.
@@ -89,7 +91,7 @@ class ConsumerMembership:
     def resume(self, now: Moment) -> None:
         """The group was read from its log: its members have their session time-outs from now on."""
         config = self._context(self.group.group_id, now).config
-        self.set_timers(membership.timers_after_loading(self.group, config.session_timeout_ms), now)
+        self.set_timers(member_changes.timers_after_loading(self.group, config.session_timeout_ms), now)
 
     # -- changes
 
@@ -148,8 +150,8 @@ class ConsumerMembership:
         """Members are gone without a word."""
         if self.on_fenced(self, members, now):
             return
-        records = membership.remove(self.group, members, self._context(self.group.group_id, now))
-        timers = [timer for member in members for timer in membership.stop_timers(member.member_id)]
+        records = member_changes.remove(self.group, members, self._context(self.group.group_id, now))
+        timers = [timer for member in members for timer in member_changes.stop_timers(member.member_id)]
         self.apply(Outcome(None, records, timers), None, now)
 
     def _accept(self, outcome: Outcome[Any], now: Moment) -> None:
@@ -249,7 +251,7 @@ class ConsumerMembership:
     def check_commit(self, request: CommitRequest, now: Moment) -> None:
         if request.epoch < 0 and self.group.is_empty:
             return
-        member = membership.known_member(self.group, request.member_id)
+        member = member_changes.known_member(self.group, request.member_id)
         if not request.transactional and member.classic is None and request.version < MEMBER_EPOCH_VERSION:
             raise UnsupportedVersionError(
                 "OffsetCommit version 9 or above must be used by members using the modern group protocol"

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 from uuid import UUID
 
-from broker.coordinator.group.modern import log_records as log
+from broker.coordinator.group.kip848.formats import log_records as log
 
 Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 """Partitions by topic id; a topic without partitions does not appear."""

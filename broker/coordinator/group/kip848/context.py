@@ -8,9 +8,9 @@ from enum import Enum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from broker.coordinator.group.modern.config import ConsumerGroupConfig
-from broker.coordinator.group.modern.log_records import GroupRecord
-from broker.coordinator.group.modern.model import TopicMetadata
+from broker.coordinator.group.kip848.config import ConsumerGroupConfig
+from broker.coordinator.group.kip848.formats.log_records import GroupRecord
+from broker.coordinator.group.kip848.model import TopicMetadata
 
 T = TypeVar("T")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.coordinator.group.modern.advance import preferred_assignor
-from broker.coordinator.group.modern.context import Context, Topics
-from broker.coordinator.group.modern.group import ConsumerGroup
-from broker.coordinator.group.modern.model import Assignment, Member
+from broker.coordinator.group.kip848.advance import preferred_assignor
+from broker.coordinator.group.kip848.context import Context, Topics
+from broker.coordinator.group.kip848.group import ConsumerGroup
+from broker.coordinator.group.kip848.model import Assignment, Member
 from kafkalog.protocol.messages import consumer_group_describe as messages
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from broker.coordinator.state_log import StateBatch, StateRecord
 from broker.coordinator.transaction.machine import Transaction, TransactionState
+from broker.coordinator.transaction.partition_transactions import PartitionTransactions, largest_producer_id_in
 from broker.coordinator.transaction.records import encode_key, encode_value
-from broker.coordinator.transaction.shard import TransactionShard, largest_producer_id_in
 from kafkalog.records.batch import Record
 from tests.coordinator.support import Stored
 
@@ -21,37 +21,37 @@ def state(epoch: int, producer_id: int = 7) -> bytes:
     return encode_value(Transaction(producer_id, epoch, 60_000, TransactionState.EMPTY, 0))
 
 
-def epochs(shard: TransactionShard) -> dict[str, int]:
-    return {machine.transactional_id: machine.current.producer_epoch for machine in shard}
+def epochs(transactions: PartitionTransactions) -> dict[str, int]:
+    return {machine.transactional_id: machine.current.producer_epoch for machine in transactions}
 
 
 def test_the_last_record_of_an_id_counts_over_batches_and_pieces() -> None:
-    shard = TransactionShard(0, 0, None)
-    shard.replay([batch(0, ("a", state(0)), ("b", state(0)), ("a", state(1))), batch(3, ("a", state(2)))])
-    assert epochs(shard) == {"a": 2, "b": 0}
-    shard.replay([batch(4, ("b", state(1)), ("a", state(3)), ("a", None), ("c", None), ("c", state(5)))])
-    assert epochs(shard) == {"b": 1, "c": 5}
+    transactions = PartitionTransactions(0, 0, None)
+    transactions.replay([batch(0, ("a", state(0)), ("b", state(0)), ("a", state(1))), batch(3, ("a", state(2)))])
+    assert epochs(transactions) == {"a": 2, "b": 0}
+    transactions.replay([batch(4, ("b", state(1)), ("a", state(3)), ("a", None), ("c", None), ("c", state(5)))])
+    assert epochs(transactions) == {"b": 1, "c": 5}
 
 
 def test_the_largest_producer_id_is_that_of_all_records() -> None:
-    shard = TransactionShard(0, 0, None)
-    assert shard.largest_producer_id == -1
-    shard.replay([batch(0, ("a", state(0, 3)), ("b", state(0, 9)), ("b", None), ("a", state(0, 4)))])
-    assert shard.largest_producer_id == 9
-    shard.replay([batch(4, ("a", state(0, 12)), ("a", state(0, 5)))])
-    assert shard.largest_producer_id == 12
+    transactions = PartitionTransactions(0, 0, None)
+    assert transactions.largest_producer_id == -1
+    transactions.replay([batch(0, ("a", state(0, 3)), ("b", state(0, 9)), ("b", None), ("a", state(0, 4)))])
+    assert transactions.largest_producer_id == 9
+    transactions.replay([batch(4, ("a", state(0, 12)), ("a", state(0, 5)))])
+    assert transactions.largest_producer_id == 12
 
 
 def test_an_id_keeps_the_state_before_a_record_that_cannot_be_read() -> None:
-    shard = TransactionShard(0, 0, None)
+    transactions = PartitionTransactions(0, 0, None)
     unreadable = Record(9, 0, None, b"")
-    shard.replay(
+    transactions.replay(
         [
             batch(0, ("a", state(0)), ("a", state(1)), ("a", b"\x00\x7f")),
             StateBatch(9, 9, -1, -1, False, None, [unreadable]),
         ]
     )
-    assert epochs(shard) == {"a": 1}
+    assert epochs(transactions) == {"a": 1}
 
 
 def test_producer_ids_of_a_log_that_is_adopted_are_known_before_anything_is_loaded(

@@ -1,0 +1,154 @@
+"""Delete the groups of one partition of ``__consumer_offsets`` and what they have committed, or let offsets expire.
+
+Whatever is removed gets a tombstone in the log first. Large groups are removed in pieces, and other requests have their
+turn between two pieces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from broker.coordinator.group.coordinator_parts import CoordinatorParts, Group, LoadState
+from broker.coordinator.group.offsets import TopicPartition, tombstones
+from broker.replica.partition import Appended
+from kafkalog.protocol.errors import GroupIdNotFoundError, NotCoordinatorError
+
+if TYPE_CHECKING:
+    from broker.coordinator.group.partition_groups import PartitionGroups
+
+logger = logging.getLogger("kafkalog.broker.groups")
+
+T = TypeVar("T")
+
+TOMBSTONES_AT_ONCE = 1000
+"""Tombstones in one record batch; a group may need more than fit in one."""
+
+
+class Removal:
+    """Removes groups and offsets of one partition, its ``owner``. Used on the event loop's thread only."""
+
+    def __init__(self, owner: PartitionGroups, parts: CoordinatorParts) -> None:
+        self._owner = owner
+        self._parts = parts
+
+    async def delete_group(self, group_id: str) -> None:
+        """Delete an empty group and all of its committed offsets.
+
+        Raises:
+            GroupIdNotFoundError: there is no such group.
+            NonEmptyGroupError: it has members.
+            KafkaError: the tombstones could not be stored.
+        """
+        group = self._owner.groups.get(group_id)
+        if group is None:
+            raise GroupIdNotFoundError
+        group.membership.check_deletable()
+        removed = list(group.offsets.known())
+        self._parts.counters.offset_deletions += len(removed)
+        written: list[Appended] = []
+        # Other requests have their turn meanwhile. None may join or commit, or only a part of it would be removed.
+        self._owner.deleting.add(group_id)
+        try:
+            async for some in self._pieces_of(group, removed):
+                written += self._remove_offsets(group, sorted(some))
+            if self._owner.state is not LoadState.ACTIVE:
+                raise NotCoordinatorError
+            written += self._owner.drop(group)
+        finally:
+            self._owner.deleting.discard(group_id)
+        for each in written:
+            await self._owner.acknowledged(each)
+
+    async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Delete committed offsets of a group.
+
+        Raises:
+            GroupIdNotFoundError: there is no such group.
+            KafkaError: the tombstones could not be stored.
+        """
+        group = self._owner.groups.get(group_id)
+        if group is None:
+            raise GroupIdNotFoundError
+        removed = [partition for partition in dict.fromkeys(partitions) if group.offsets.knows(partition)]
+        self._parts.counters.offset_deletions += len(removed)
+        for written in [*self._remove_offsets(group, removed), *self._drop_if_done(group)]:
+            await self._owner.acknowledged(written)
+
+    async def forget_topic(self, topic: str) -> int:
+        """Delete the offsets committed for a deleted topic; return how many."""
+        count = 0
+        async for group in self._owner.in_turns():
+            committed = group.offsets.committed
+            found = {at: committed.get(at) for at in group.offsets.known() if at[0] == topic}
+            async for some in self._pieces_of(group, list(found)):
+                # Offsets committed since then belong to a new topic of that name.
+                same = sorted(at for at in some if found[at] is None or committed.get(at) is found[at])
+                if same and self._clear(group, same):
+                    count += len(same)
+        return count
+
+    async def expire(self, retention_ms: int) -> int:
+        """Delete expired offsets, and empty groups that have none left; return how many offsets."""
+        count = 0
+        async for group in self._owner.in_turns():
+            async for some in self._pieces_of(group, list(group.offsets.committed)):
+                # Asked for each piece: members may have joined, and offsets committed since have not expired.
+                retention = group.membership.retention()
+                expired: list[TopicPartition] = []
+                if retention is not None:
+                    expired = group.offsets.expired(retention, retention_ms, self._parts.now().wall_ms, some)
+                if self._clear(group, expired):
+                    count += len(expired)
+        self._parts.counters.offset_expirations += count
+        return count
+
+    async def _pieces_of(
+        self, group: Group, partitions: Sequence[TopicPartition]
+    ) -> AsyncIterator[Sequence[TopicPartition]]:
+        """Yield the partitions of a group in pieces, at least one, letting requests have their turn in between.
+
+        It ends when the group is removed meanwhile.
+        """
+        yield partitions[:TOMBSTONES_AT_ONCE]
+        for first in range(TOMBSTONES_AT_ONCE, len(partitions), TOMBSTONES_AT_ONCE):
+            await asyncio.sleep(0)
+            if self._owner.groups.get(group.id) is not group:
+                return
+            yield partitions[first : first + TOMBSTONES_AT_ONCE]
+
+    def _clear(self, group: Group, partitions: Sequence[TopicPartition]) -> bool:
+        """Delete offsets of a group, and the group when nothing else is left; return whether that could be stored."""
+        try:
+            self._remove_offsets(group, partitions)
+            self._drop_if_done(group)
+        except Exception as error:
+            logger.warning("offsets of group %s could not be removed; it is tried again: %s", group.id, error)
+            return False
+        return True
+
+    def _remove_offsets(self, group: Group, partitions: Sequence[TopicPartition]) -> list[Appended]:
+        """Delete offsets, with tombstones in the log.
+
+        Raises:
+            KafkaError: the tombstones of some offsets cannot be appended; those offsets stay.
+        """
+        written = []
+        for some in tombstone_batches(partitions):
+            written.append(self._parts.log.write(self._owner.index, tombstones(group.id, some)))
+            group.offsets.remove(some)
+        return written
+
+    def _drop_if_done(self, group: Group) -> list[Appended]:
+        """Delete the group when it has neither members nor offsets."""
+        if not group.membership.is_empty or not group.offsets.is_empty:
+            return []
+        return self._owner.drop(group)
+
+
+def tombstone_batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Split what is to be removed into batches of `TOMBSTONES_AT_ONCE`."""
+    for first in range(0, len(items), TOMBSTONES_AT_ONCE):
+        yield items[first : first + TOMBSTONES_AT_ONCE]
