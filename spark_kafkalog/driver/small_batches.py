@@ -1,17 +1,17 @@
 """Small micro-batches, read in the planner instead of in tasks.
 
-A task in Python costs PySpark tens of milliseconds of processor time before and after the records, and there is one a
-partition. Where a micro-batch holds few records that is most of its time. PySpark has a way around it, made for its
-``SimpleDataSourceStreamReader``: a planner that has the rows of a batch already sends them to the JVM with the plan, as
-Arrow, and no Python runs in the tasks (``compat.prefetched``). The reader of a stream takes that way for batches of at
-most ``smallBatchBytes`` and ROWS records.
+A Python task costs PySpark tens of milliseconds of processor time before and after the records, and each partition
+takes a task. In a micro-batch of few records that is most of the time. PySpark has a way around it, made for its
+``SimpleDataSourceStreamReader``: a planner that already has the rows of a batch sends them to the JVM with the plan, as
+Arrow, and no Python runs in the tasks (``compat.prefetched``). The stream reader does the same for batches of at most
+``smallBatchBytes`` and ROWS records.
 
-Nothing depends on it. The rows are those of the offsets in the plan; where they cannot be had at once and whole (a
-loss, a leader that moves, records that are large after all) the batch is read by tasks, which wait, try again and
-report. The JVM reads a batch by tasks, too, where it has lost the rows.
+Nothing depends on it. The rows are exactly those of the offsets in the plan. If they cannot be read completely at once
+(lost records, a leader that moves, records larger than expected), tasks read the batch: they wait, retry and report.
+The JVM also falls back to tasks if it has lost the rows.
 
-All rows of such a batch are in one partition. That would make the slow work of a query slower, so that batches which
-take long are left to tasks: there is no latency to save.
+All rows of such a batch are in one partition, which would slow down expensive queries. So batches that take long are
+left to tasks: there is no latency to save.
 """
 
 from __future__ import annotations
@@ -37,53 +37,53 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 ROWS = 10_000
-"""A batch of more offsets is not small, whatever its bytes."""
+"""A batch of more offsets than this is not small, whatever its bytes."""
 ROUNDS = 4
-"""Fetches of a batch: a leader may leave out what a response has no room for."""
+"""Fetches for one batch: a leader leaves out partitions that do not fit in a response."""
 QUICK_S = 0.5
-"""A batch that takes longer, from its plan to the next question for offsets, has no use for this."""
+"""A batch that takes longer than this, from its plan to the next call for offsets, is slow."""
 SLOW_BATCHES = 4
-"""So many slow batches on end: a query's first ones always are."""
+"""After this many slow batches in a row, batches are left to tasks. The first ones of a query are always slow."""
 
 
 class SmallBatches:
-    """Reads the small ones of a query's batches. Belongs to one planner."""
+    """Reads the small batches of a query. Belongs to one planner."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...], discovery: Discovery) -> None:
         self._options = options
         self._columns = columns
         self._discovery = discovery
-        # Who asks for a number of partitions shall have it.
+        # A user who sets the number or size of partitions gets them.
         asks_for_tasks = options.min_partitions or options.max_records_per_partition or options.max_bytes_per_partition
         self._limit = 0 if asks_for_tasks or WRAPPER is None else options.small_batch_bytes
         self._density = 0.0
-        """Bytes of Arrow an offset, of the last batch that was read."""
+        """Bytes of Arrow per offset in the last batch that was read."""
         self._planned: float | None = None
         self._times: deque[float] = deque(maxlen=SLOW_BATCHES)
 
     def asked(self) -> None:
-        """Spark asks for the next offsets: the batch before has been processed."""
+        """Note that Spark asks for the next offsets, so the batch before has been processed."""
         if self._planned is not None:
             self._times.append(time.monotonic() - self._planned)
             self._planned = None
 
     def is_small(self, ranges: Sequence[OffsetRange]) -> bool:
-        """Whether a batch of these ranges is worth the try."""
+        """Return whether a batch of these ranges is expected to be small."""
         offsets = sum(each.size for each in ranges)
         if not 0 < offsets <= ROWS or offsets * self._density > self._limit or self._limit == 0:
             return False
         return len(self._times) < SLOW_BATCHES or min(self._times) <= QUICK_S
 
     def read(self, ranges: Sequence[OffsetRange], topics: Mapping[str, str]) -> list[pa.RecordBatch] | None:
-        """The records of a batch; None where tasks have to read it.
+        """Read the records of a batch; None if tasks have to read it.
 
-        ``topics``: the marks of the topics that the ranges are of.
+        ``topics`` has the marks of the ranges' topics.
         """
         if not self.is_small(ranges):
             return None
         try:
             found = self._read(ranges)
-            # Looked at before and after: what was read in between is of the topics that were planned.
+            # The ids were the same before and after, so the records read in between are of the planned topics.
             if found is not None and self._discovery.assigned().topics != topics:
                 found = None
         except (ClientError, KafkaError, RecordsError, OSError) as error:
@@ -118,7 +118,7 @@ class SmallBatches:
     def _decode(
         self, wanted: OffsetRange, records: memoryview, aborted: list[tuple[int, int]]
     ) -> tuple[list[pa.RecordBatch], int]:
-        # Slow to import, and a query whose batches are large never needs it here.
+        # Slow to import, and a query with large batches never needs it here.
         from kafkalog.records.arrow import decode_arrow
 
         batches, position = [], wanted.start

@@ -1,10 +1,14 @@
-"""The streaming reader: what the planner process of a query asks, batch after batch.
+"""The streaming reader, which the planner process of a query calls batch after batch.
 
 PySpark runs one such process a query. It ends the query at any exception, never repeats a call, gives no checkpoint
-directory and compares offsets as JSON text. Therefore: calls to brokers have deadlines and are repeated inside
-(``discovery``), construction never fails, ``commit`` does nothing (Spark's offset log is the only truth, and it calls
-``commit`` for a batch only while it plans the next), ``stop`` need not be called, and nothing new to read is said by
-returning the start itself.
+directory and compares offsets as JSON text. Therefore:
+
+- Calls to brokers have deadlines and are retried here (``discovery``).
+- The constructor never fails.
+- ``commit`` does nothing: Spark's offset log is the only truth, and Spark calls ``commit`` for a batch only while it
+  plans the next one.
+- ``stop`` need not be called.
+- If there is nothing new to read, ``latestOffset`` returns the start itself.
 """
 
 from __future__ import annotations
@@ -44,7 +48,7 @@ from .small_batches import SmallBatches
 
 
 class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
-    """A streaming query. Offsets are documents as ``spark_kafkalog.offsets`` describes them."""
+    """Reads a streaming query. Offsets are documents as ``spark_kafkalog.offsets`` describes them."""
 
     def __init__(self, options: SourceOptions, schema: StructType, discovery: Discovery | None = None) -> None:
         self._options = options
@@ -55,13 +59,13 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         self._latest: Position | None = None
         self._available_now = False
         self._target: Position | None = None
-        """Where a query with Trigger.AvailableNow ends."""
+        """The end of a query with Trigger.AvailableNow."""
         self._profiles: Mapping[TopicPartition, byte_sizes.Profile] = {}
         self._last_trigger = float("-inf")
 
     @cached_property
     def _start(self) -> Limit:
-        """Checks that wait until here: an exception in the constructor would be hidden by the planner's clean-up."""
+        """The start. It is checked late, because the planner's clean-up would hide an exception in the constructor."""
         columns_of(self._schema)
         return self._options.stream_start()
 
@@ -82,14 +86,15 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The first `latestOffset` fixes the target, as in Spark's source: it comes after `initialOffset`.
+        """Switch to Trigger.AvailableNow. The first `latestOffset` sets the target, as in Spark's source.
 
-        A target from here would lie before a start at "latest" where records are written in between.
+        It comes after `initialOffset`. A target set here would lie before a start at "latest" if records are written in
+        between.
         """
         self._available_now = True
 
     def initialOffset(self) -> offsets.OffsetJson:  # noqa: N802
-        """The same answer however often it is asked; see ``offsets`` for what happens after a crash."""
+        """Return the start of the query, the same in every call; see ``offsets`` for a start after a crash."""
         if self._initial is None:
             partitions, topics = self._discovery.assigned()
             found = resolve(self._start, partitions, self._discovery.lookup, starting=True)
@@ -146,9 +151,9 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
     # Inside
 
     def _end(self, position: Offsets, limit: ReadLimit) -> Offsets | None:
-        """Where the next batch ends: within what there is, or within the target of Trigger.AvailableNow.
+        """Return the end of the next batch, within the available records or the target of Trigger.AvailableNow.
 
-        None: it is held back until more has come.
+        None if the batch is held back until more records have arrived.
         """
         assert self._latest is not None
         available = self._latest.offsets
@@ -158,7 +163,7 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadAllAvailable):
             return available
         least = self._options.min_offsets_per_trigger
-        # With Trigger.AvailableNow there will be no more to wait for.
+        # With Trigger.AvailableNow, no more records will come.
         if least is not None and self._target is None:
             now = time.monotonic()
             since = now - self._last_trigger

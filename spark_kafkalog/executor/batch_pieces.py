@@ -1,4 +1,4 @@
-"""Cut a fetched chunk at the bounds of record batches into pieces, each of which is decoded into one Arrow batch."""
+"""Cuts a fetched chunk into pieces of whole record batches, each of which is decoded into one Arrow batch."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE, iter_entries
 
 PIECE_ROWS = 1 << 16
 PIECE_BYTES = 2 << 20
-"""A record batch is made of whole batches of the log: so many rows or (compressed) bytes, or one batch if it is larger.
-Smaller pieces stay in the processor's cache between this process and the JVM's copy."""
+"""The most rows or (compressed) bytes of a piece; one batch of the log may exceed them. Small pieces stay in the
+processor's cache between this process and the JVM's copy."""
 
 _START = Struct(">qi")
 _INT32 = Struct(">i")
@@ -29,17 +29,17 @@ _RECORDS_COUNT_AT = 57
 
 
 class Piece(NamedTuple):
-    """Some whole batches, and the offset behind the last of them."""
+    """Some whole record batches, and the offset behind the last of them."""
 
     records: memoryview
     behind: int
 
 
 def cut(records: memoryview, offset: int) -> list[Piece]:
-    """Whole batches of a chunk that was fetched from ``offset``, in pieces of about PIECE_ROWS or PIECE_BYTES.
+    """Cut the whole batches of a chunk fetched from ``offset`` into pieces of about PIECE_ROWS or PIECE_BYTES.
 
     A batch that the response cut off at its end is left out. Messages of formats v0 and v1 become batches of v2. Raises
-    CorruptRecordError for a length that cannot be and UnsupportedMagicError for an unknown format.
+    CorruptRecordError for an impossible length and UnsupportedMagicError for an unknown format.
     """
     pieces: list[Piece] = []
     end, begin, at, rows = len(records), 0, 0, 0
@@ -74,7 +74,7 @@ def cut(records: memoryview, offset: int) -> list[Piece]:
 
 
 def _cut_old(records: memoryview, at: int, pieces: list[Piece]) -> int:
-    """Append the messages of v0 and v1 from position ``at`` on as batches of v2; the position behind the last one."""
+    """Append the messages of v0 and v1 from position ``at`` on as batches of v2. Return the position behind them."""
     end = at
     for position, header in _old_entries(records, at):
         end = position + header.size
@@ -92,7 +92,7 @@ def _cut_old(records: memoryview, at: int, pieces: list[Piece]) -> int:
 
 
 def _old_entries(records: memoryview, at: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Whole messages up to the first batch of v2."""
+    """Yield position and header of each whole message before the first batch of v2."""
     for position, header in iter_entries(records, at):
         yield position, header
         following = position + header.size + MAGIC_AT

@@ -1,4 +1,4 @@
-"""What concerns the process that tasks run in, rather than a task: Spark keeps its Python workers for many tasks."""
+"""Settings of the Python process that tasks run in. Spark keeps its Python workers for many tasks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from spark_kafkalog.compat.processes import is_worker
 from spark_kafkalog.options.parsing import OptionsError, size_or_none
 
 KEEP_FREED_MEMORY = "KAFKALOG_KEEP_FREED_MEMORY"
-"""The environment variable for what option ``keepFreedMemory`` does not say."""
+"""The environment variable that applies if option ``keepFreedMemory`` is not set."""
 
 _log = logging.getLogger(__name__)
 
 
 class Worker:
-    """The settings of one process, made once."""
+    """The settings of one process, each applied once."""
 
     def __init__(self) -> None:
         self._kept = 0
@@ -28,7 +28,7 @@ class Worker:
         self._is_settled = False
 
     def keep_freed_memory(self, most: int) -> None:
-        """Have the C library keep freed memory; the largest number that was asked for holds, until the process ends."""
+        """Make the C library keep freed memory. The largest number requested so far holds until the process ends."""
         if self._default is None:
             self._default = _from_environment()
         most = most or self._default
@@ -38,11 +38,11 @@ class Worker:
                 _log.warning("keepFreedMemory has no effect: this platform's C library is not glibc")
 
     def settle(self) -> None:
-        """Set aside what stays, so that it is not looked at after each task.
+        """Exclude permanent objects from garbage collection.
 
-        PySpark's workers collect garbage after every task. With compiled kernels loaded there are 130,000 objects to
-        look at, which took 50 ms of a task's 60 where it has few records; none of them is ever garbage. They are set
-        aside (``gc.freeze``) after the first task that has loaded them, in PySpark's workers only.
+        PySpark's workers collect garbage after every task. With compiled kernels loaded the collector scans 130,000
+        objects, none of which is ever garbage. That took 50 of the 60 ms of a task with few records. So after the first
+        task that has loaded the kernels, the objects are frozen (``gc.freeze``), in PySpark's workers only.
         """
         if self._is_settled or "numba" not in sys.modules or not is_worker():
             return
@@ -56,7 +56,7 @@ _worker = Worker()
 
 @contextmanager
 def task(keep_freed: int = 0) -> Iterator[None]:
-    """Around the work of a task. ``keep_freed`` is option ``keepFreedMemory``, in bytes."""
+    """Apply the settings around the work of a task. ``keep_freed`` is option ``keepFreedMemory``, in bytes."""
     _worker.keep_freed_memory(keep_freed)
     try:
         yield

@@ -1,9 +1,9 @@
-"""One range of offsets as Arrow record batches, on an executor.
+"""Reads one range of offsets as Arrow record batches, on an executor.
 
-A thread fetches the next chunk from the partition's leader while this one is decoded: both release the interpreter's
+A thread fetches the next chunk from the partition's leader while this one is decoded. Both release the interpreter's
 lock, one in the socket, the other in compiled code. Offsets without a record (transaction markers, aborted or
-compacted records) are jumped over. Task, thread and connection end together; what is kept between tasks of a worker
-process is what is known about the cluster.
+compacted records) are skipped. Thread and connection end with their task; only the cluster's metadata is kept between
+tasks of a worker process.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _log = logging.getLogger(__name__)
 FETCH_BYTES = 4 << 20
 """Bytes of one fetch, unless ``kafka.max.partition.fetch.bytes`` is set."""
 GONE_AFTER_S = 10.0
-"""A topic that brokers have not known for so long is deleted. One that has just started may know of none."""
+"""A topic that brokers have not known for this long counts as deleted. A broker that has just started may know none."""
 
 _START = Struct(">qi")
 
 CLUSTERS: ProcessCache[tuple[tuple[str, str], ...], Cluster] = ProcessCache(8, Cluster.close)
-"""Clusters by ``kafka.*`` properties, for the tasks of this worker process. Few are kept: they have connections, and a
-worker may live through queries of many users, each with a password of its own."""
+"""Clusters by ``kafka.*`` properties, for the tasks of this worker process. Few are kept, because they hold connections
+and a worker may serve queries of many users, each with a password of its own."""
 
 
 OnLoss = Callable[[int, int, str], None]
@@ -62,14 +62,13 @@ def read_range(
     topic: str | None = None,
     on_loss: OnLoss | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Records with start <= offset < end, in order, as batches with exactly ``columns``.
+    """Read records with start <= offset < end, in order, as batches with exactly ``columns``.
 
-    ``topic``: the mark of the topic (``offsets.topic_mark``) that the offsets are of. Those of another topic with this
-    name, which was created since, are not theirs: the range is lost.
-    ``on_loss`` is called with each loss that does not end the reading.
+    ``topic`` is the mark of the topic (``offsets.topic_mark``) that the offsets belong to. If the topic was deleted and
+    created again since, the whole range is lost. ``on_loss`` is called with each loss that does not end the reading.
 
-    Raises DataLossError where records are gone and ``failOnDataLoss`` is set, TimeoutError where the position does not
-    move for ``kafkaConsumer.pollTimeoutMs``, and what fetching and decoding raise.
+    Raises DataLossError if records are gone and ``failOnDataLoss`` is set, TimeoutError if the position does not move
+    for ``kafkaConsumer.pollTimeoutMs``, and the errors of fetching and decoding.
     """
     with (
         python_worker.task(options.keep_freed_memory),
@@ -84,7 +83,7 @@ def _cluster(options: SourceOptions) -> Cluster:
 
 
 class _RangeReader:
-    """The state of one task: its position, its fetcher, and the fetch under way."""
+    """The state of one task: its position, its fetcher, and the fetch in progress."""
 
     def __init__(
         self, tp: TopicPartition, start: int, end: int, options: SourceOptions, on_loss: OnLoss | None = None
@@ -107,16 +106,16 @@ class _RangeReader:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"fetch-{tp}")
         self._under_way: tuple[int, Future[FetchedChunk]] | None = None
         self._waits_since: float | None = None
-        """When it was first asked for the position; None where that is not yet. Spark may take its time in between."""
+        """When the position was first requested; None before that. Spark may pause for long between two requests."""
 
     def check_topic(self, mark: str | None) -> None:
-        """Report the range as lost where the topic is not the one that it was planned for."""
+        """Report the range as lost if the topic was created again since the range was planned."""
         if mark is None:
             return
         self._waits_since = time.monotonic()
         found = None
         while self._position < self._end:
-            # What this process knows may be from before the topic was created again.
+            # This process's metadata may be older than the topic.
             self._cluster.forget([self._tp.topic])
             try:
                 found = topic_mark(self._cluster.topic(self._tp.topic).topic_id)
@@ -133,7 +132,7 @@ class _RangeReader:
                 continue
             pieces = cut(chunk.records, self._position)
             if not pieces or pieces[-1].behind <= self._position:
-                # There is nothing yet, or nothing but what lies before: no leader answers so for long.
+                # There is no batch yet, or only earlier ones: no leader answers so for long.
                 self._check_progress()
                 continue
             behind = pieces[-1].behind
@@ -141,7 +140,7 @@ class _RangeReader:
                 self._ask(behind)
             self._check_gap(chunk)
             if chunk.aborted:
-                # Which records of an aborted transaction are meant depends on the markers before them in the chunk.
+                # Whether a record belongs to an aborted transaction depends on the markers before it in the chunk.
                 pieces = [Piece(memoryview(b"".join([piece.records for piece in pieces])), behind)]
             for piece in pieces:
                 yield from self._decode(piece, chunk.aborted, columns)
@@ -169,7 +168,7 @@ class _RangeReader:
                 yield batch
 
     def close(self) -> None:
-        """Drop the fetch under way with its connection."""
+        """Cancel the fetch in progress and close its connection."""
         self._fetcher.stop()
         self._thread.shutdown(cancel_futures=True)
         self._fetcher.close()
@@ -181,13 +180,13 @@ class _RangeReader:
         self._under_way = offset, self._thread.submit(self._fetcher.fetch, offset, deadline=deadline)
 
     def _take(self) -> FetchedChunk | None:
-        """The chunk at the position; None where the position had to move first."""
+        """Return the chunk at the position; None if the position had to move first."""
         if self._waits_since is None:
             self._waits_since = time.monotonic()
         is_there = self._under_way is not None and self._under_way[0] == self._position
         if not is_there:
             if self._under_way is not None:
-                # It was asked for before the position jumped.
+                # That fetch was sent before the position jumped.
                 self._under_way[1].exception()
             self._ask(self._position)
         assert self._under_way is not None
@@ -195,7 +194,7 @@ class _RangeReader:
         try:
             return future.result()
         except ClientTimeoutError:
-            # What was asked for in advance may have run out of time while Spark was busy with the rows before.
+            # A fetch sent in advance may have timed out while Spark processed the rows before.
             if not is_there:
                 raise
         except OffsetOutOfRangeError:
@@ -210,7 +209,7 @@ class _RangeReader:
             self._waits_since = None
 
     def _check_progress(self) -> None:
-        """TimeoutError where the position has been waited for too long."""
+        """Raise TimeoutError if the position has been awaited for too long."""
         assert self._waits_since is not None
         waited_ms = (time.monotonic() - self._waits_since) * 1000
         if waited_ms >= self._options.poll_timeout_ms:
@@ -223,12 +222,12 @@ class _RangeReader:
     # Lost records
 
     def _check_gap(self, chunk: FetchedChunk) -> None:
-        """Offsets without records are a loss only if the log begins behind them; else they never held any."""
+        """Report missing offsets as lost if the log begins behind them; otherwise they never held a record."""
         if chunk.log_start_offset > self._position and _START.unpack_from(chunk.records)[0] > self._position:
             self._lose(min(chunk.log_start_offset, self._end), f"the log now begins at {chunk.log_start_offset}")
 
     def _skip_lost(self) -> None:
-        """The leader does not have the position: report what is lost, and go on where the log begins."""
+        """Handle a position out of the leader's range: report the loss, and go on where the log begins."""
         asked = dict.fromkeys([self._tp], EARLIEST), dict.fromkeys([self._tp], LATEST)
         level = self._options.client.isolation_level
         try:
@@ -237,7 +236,7 @@ class _RangeReader:
             self._lose_if_gone()
             return
         if earliest <= self._position < latest:
-            # The partition grew in the meantime, so the offset is there after all; or not, if this goes on.
+            # The partition grew in the meantime, so the offset exists after all. If this repeats, it does not.
             self._check_progress()
             time.sleep(self._options.client.retry_backoff)
         elif self._position < earliest < self._end:
@@ -246,7 +245,7 @@ class _RangeReader:
             self._lose(self._end, f"the log now holds offsets [{earliest}, {latest})")
 
     def _lose_if_gone(self) -> None:
-        """Brokers do not know the topic: the rest is lost once that has lasted."""
+        """Report the rest as lost if brokers have not known the topic for long enough."""
         assert self._waits_since is not None
         if time.monotonic() - self._waits_since >= self._patience_s:
             self._lose(self._end, f"{self._tp} was deleted")

@@ -1,4 +1,4 @@
-"""Tasks: what the driver plans, as the partitions that PySpark takes to the executors, and their reading there."""
+"""Tasks: the partitions that the driver plans and PySpark sends to executors, and how an executor reads them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RangePartition(InputPartition):
 
 @dataclass
 class SmallBatch(InputPartition):
-    """One task for all ranges of a micro-batch whose rows the planner has read (``driver.small_batches``)."""
+    """One task for all ranges of a micro-batch that the planner has read (``driver.small_batches``)."""
 
     ranges: list[RangePartition]
 
@@ -43,7 +43,7 @@ def tasks(
     options: SourceOptions,
     measure: Measure | None = None,
 ) -> list[RangePartition]:
-    """Ranges cut as ``minPartitions`` and ``max…PerPartition`` ask for; ``topics`` has the topics' marks."""
+    """Cut ranges into tasks as ``minPartitions`` and ``max…PerPartition`` say; ``topics`` has the topics' marks."""
     cut = split(
         ranges, options.min_partitions, options.max_records_per_partition, options.max_bytes_per_partition, measure
     )
@@ -54,11 +54,11 @@ def tasks(
 
 
 def read_task(partition: InputPartition, options: SourceOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Record batches of a task, on an executor."""
+    """Read the record batches of a task, on an executor."""
     if isinstance(partition, SmallBatch):
         return (batch for each in partition.ranges for batch in read_task(each, options, schema))
     if not isinstance(partition, RangePartition):
-        # What PySpark makes of an empty list of partitions.
+        # PySpark makes such a partition of an empty list.
         return iter(())
     from .range_reader import read_range
 

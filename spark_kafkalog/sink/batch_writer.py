@@ -17,7 +17,7 @@ from .sink_options import SinkOptions
 
 
 class KafkalogWriter(QueryWriter, DataSourceArrowWriter):
-    """A batch query's. Options and columns are checked here, while Spark plans the query; OptionsError."""
+    """Writes a batch query. Raises OptionsError for wrong options and columns, while Spark plans the query."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         if overwrite:
@@ -29,10 +29,10 @@ class KafkalogWriter(QueryWriter, DataSourceArrowWriter):
         self._columns = SinkColumns.of(schema, self._options.topic)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit what the tasks wrote, in the transactional mode; else rows are in their topics already."""
+        """Commit the tasks' transactions. Without the transactional mode, rows are in their topics already."""
         self._commit(messages, self._options.batch_id, "the query")
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort what tasks wrote, in the transactional mode; else it stays: a log has no way to take it back."""
+        """Abort the tasks' transactions. Without the transactional mode, rows stay: a log cannot take them back."""
         if not self._abort(messages):
             tell(logging.WARNING, "the query failed, but finished tasks have written %s", messages)

@@ -1,4 +1,4 @@
-"""What tasks tell the driver that they wrote."""
+"""The reports of tasks to the driver: what each has written."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Written:
-    """Of one partition: rows, bytes of their record batches as they were sent, and offsets.
+    """What was written to one partition: rows, bytes of their record batches as sent, and offsets.
 
-    Offsets are those of the first and of the last row, None where brokers did not tell them (acks=0). Between them may
-    lie rows of others.
+    The offsets are those of the first and the last row; None if brokers did not return them (acks=0). Rows of other
+    producers may lie between them.
     """
 
     rows: int = 0
@@ -30,7 +30,7 @@ class Written:
     last_offset: int | None = None
 
     def add(self, other: Written) -> None:
-        """Count in what else was written to the partition."""
+        """Add what else was written to the partition."""
         self.rows += other.rows
         self.bytes += other.bytes
         if other.first_offset is not None:
@@ -43,7 +43,7 @@ class Written:
 
 @dataclass
 class TaskWrote(WriterCommitMessage):
-    """What one task wrote, by partition; and in the transactional mode for which claim, and what it has left open."""
+    """What one task wrote, by partition. In the transactional mode also its claim and the transaction left open."""
 
     partitions: dict[TopicPartition, Written] = field(default_factory=dict)
     claim: Claim | None = None
@@ -51,12 +51,12 @@ class TaskWrote(WriterCommitMessage):
     transaction: TaskTransaction | None = None
 
     def add(self, partition: TopicPartition, written: Written) -> None:
-        """Count in what was written to a partition."""
+        """Add what was written to a partition."""
         self.partitions.setdefault(partition, Written()).add(written)
 
 
 def total(messages: Iterable[WriterCommitMessage | None]) -> TaskWrote:
-    """What all tasks wrote; a task that failed has no message."""
+    """Return the sum of all tasks' reports. A failed task has none."""
     result = TaskWrote()
     for message in messages:
         if isinstance(message, TaskWrote):
@@ -66,7 +66,7 @@ def total(messages: Iterable[WriterCommitMessage | None]) -> TaskWrote:
 
 
 def written_together(messages: Iterable[WriterCommitMessage | None]) -> BatchWrote | None:
-    """What the tasks of a claim wrote, to be decided together; None where no task has reported."""
+    """Return what the tasks of a claim wrote, to be decided together; None if no task has reported."""
     reports = [each for each in messages if isinstance(each, TaskWrote) and each.claim is not None]
     claims = {each.claim for each in reports if each.claim is not None}
     if not claims:
@@ -76,10 +76,10 @@ def written_together(messages: Iterable[WriterCommitMessage | None]) -> BatchWro
 
 
 def tell(level: int, text: str, messages: Iterable[WriterCommitMessage | None]) -> None:
-    """Log a line for each partition that tasks wrote to; ``text`` has a place for it.
+    """Log a line for each partition that tasks wrote to; ``text`` has a placeholder for it.
 
-    Where Spark collects the logs of its workers it takes what loggers let through, and nobody but this code can set
-    their levels there: so these lines are let through unless somebody did.
+    Where Spark collects the logs of its workers, it takes what loggers let through, and only this code can set their
+    levels there. So the logger's level becomes INFO unless somebody has set it.
     """
     if _log.level == logging.NOTSET:
         _log.setLevel(logging.INFO)
@@ -88,7 +88,7 @@ def tell(level: int, text: str, messages: Iterable[WriterCommitMessage | None]) 
 
 
 def describe(wrote: TaskWrote) -> list[str]:
-    """A line for each partition, in order."""
+    """Return a line for each partition, in order."""
     lines = []
     for partition, each in sorted(wrote.partitions.items()):
         offsets = "" if each.first_offset is None else f", offsets {each.first_offset} to {each.last_offset}"

@@ -1,4 +1,4 @@
-"""What both writers have in common: handed over to the tasks with a claim, decided or aborted after them."""
+"""The common part of both writers: a claim before the tasks begin, commit or abort after them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 class QueryWriter:
-    """A writer of one query, or of one micro-batch.
+    """Writes one batch query, or one micro-batch.
 
-    PySpark makes one in a process of the driver's, pickles it for the tasks, and makes another to commit or to abort
-    with. So being pickled is the moment before the tasks begin, and nothing else tells of it: then the claim is made.
+    PySpark makes one writer in a process of the driver's, pickles it for the tasks, and makes another to commit or
+    abort. Nothing but the pickling tells that the tasks are about to begin, so the claim is made then.
     """
 
     _options: SinkOptions
@@ -58,7 +58,7 @@ class QueryWriter:
         tell(logging.INFO, f"{what} wrote %s", messages)
 
     def _abort(self, messages: Messages) -> bool:
-        """Take back what finished tasks wrote; False where that is not possible, without transactions."""
+        """Abort the transactions of finished tasks; False without the transactional mode, where that is impossible."""
         if self._options.once is None:
             return False
         together = written_together(messages)

@@ -1,4 +1,4 @@
-"""The columns that the sink takes: those of Spark's Kafka sink, with its checks and its messages."""
+"""The columns that the sink accepts: those of Spark's Kafka sink, with its checks and messages."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _HEADERS = "array<struct<key:string,value:binary>>"
 
 @dataclass(frozen=True)
 class SinkColumns:
-    """Places of the columns in a row, None for those that are not there. Other columns are not looked at."""
+    """Positions of the columns in a row; None for a missing column. Other columns are ignored."""
 
     value: int
     key: int | None = None
     topic: int | None = None
-    """None too where the option ``topic`` overrides it."""
+    """Also None if the option ``topic`` overrides it."""
     partition: int | None = None
     headers: int | None = None
     timestamp: int | None = None
-    """Spark's sink takes none: a row's timestamp is that of its writing."""
+    """Spark's sink accepts none: a row's timestamp is the time of its writing."""
 
     @classmethod
     def of(cls, schema: StructType, topic: str | None) -> SinkColumns:
-        """The columns of rows of ``schema``, where ``topic`` is the option's.
+        """Find the columns in ``schema``; ``topic`` is the value of the option.
 
         Raises OptionsError for a column that is missing or has a type that cannot be written.
         """
@@ -61,5 +61,5 @@ def _place(schema: StructType, name: str, *types: str) -> int | None:
 
 
 def _type_name(kind: DataType) -> str:
-    """As Spark's catalog writes it; whether something may be null is no part of it."""
+    """Return a type as Spark's catalog writes it, which leaves out nullability."""
     return kind.simpleString()

@@ -1,7 +1,7 @@
 """The options of the sink: names, defaults, checks and messages of Spark's own Kafka sink.
 
-Reference: Spark's Structured Streaming + Kafka Integration Guide. PySpark hands over options with lower-cased names;
-they are compared without regard to case. ``kafka.*`` options are producer properties
+Reference: Spark's Structured Streaming + Kafka Integration Guide. PySpark passes options with lower-cased names, so
+names are compared without regard to case. ``kafka.*`` options are producer properties
 (``kafkalog.client.producer.config``).
 """
 
@@ -25,13 +25,13 @@ _log = logging.getLogger(__name__)
 
 _PREFIX = "kafka."
 _OPTIONS = ("topic", "includeHeaders", "ledgerTopic", "lostTransactions", "batchId")
-"""``includeHeaders`` is for sources; a sink has always written the column ``headers`` where there is one."""
+"""``includeHeaders`` is for sources; a sink always writes the column ``headers`` if there is one."""
 TRANSACTION_TIMEOUT_MS = "900000"
-"""``kafka.transaction.timeout.ms`` unless given: the most that brokers allow by default."""
+"""The default of ``kafka.transaction.timeout.ms``: the most that brokers allow by default."""
 _LEDGER_TOPIC = CONSUMER_OFFSETS
-"""``ledgerTopic`` where rows go to various topics."""
+"""The default of ``ledgerTopic`` if rows go to various topics."""
 _OF_SPARK = frozenset({"checkpointlocation", "path", "queryname"})
-"""What Spark itself reads and hands on."""
+"""Options that Spark itself reads and passes on."""
 
 _REFUSED_PROPERTIES = {
     "key.serializer": "Kafka option 'key.serializer' is not supported as keys are serialized with ByteArraySerializer.",
@@ -45,19 +45,19 @@ _REFUSED_PROPERTIES = {
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Options of one sink."""
+    """Options of one sink, checked."""
 
     producer: ProducerConfig = field(repr=False)
     topic: str | None = None
-    """Where all rows go, whatever their column ``topic`` says."""
+    """The topic of all rows; it overrides the column ``topic``."""
     once: OnceOptions | None = None
-    """Of the transactional mode, where ``kafka.transactional.id`` asks for it."""
+    """Settings of the transactional mode, if ``kafka.transactional.id`` is set."""
     batch_id: int | None = None
-    """The number of the micro-batch that a batch query writes, so that it is written once."""
+    """The number of the micro-batch that a batch query writes (``batchId``), so that it is written only once."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
-        """Check and convert; raises OptionsError with the message of Spark's sink where it has one."""
+        """Check and convert options. Raises OptionsError, with the message of Spark's sink where it has one."""
         given = {name.lower(): value for name, value in options.items()}
         properties = {name[len(_PREFIX) :]: value for name, value in given.items() if name.startswith(_PREFIX)}
         for name, message in _REFUSED_PROPERTIES.items():
@@ -107,7 +107,7 @@ def _batch_id(given: Mapping[str, str], producer: ProducerConfig) -> int | None:
 
 
 def _warn_about_unknown(options: Mapping[str, str], producer: ProducerConfig) -> None:
-    """Tell of options that nothing here knows: a misspelt one would otherwise do nothing in silence."""
+    """Warn about unknown options: a misspelt one would otherwise be ignored silently."""
     known = {name.lower() for name in _OPTIONS}
     for name in sorted(options):
         if name.lower() not in known | _OF_SPARK and not name.lower().startswith(_PREFIX):

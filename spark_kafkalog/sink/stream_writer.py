@@ -17,7 +17,7 @@ from .sink_options import SinkOptions
 
 
 class KafkalogStreamWriter(QueryWriter, DataSourceStreamArrowWriter):
-    """One micro-batch's: PySpark makes another for each, and yet another to commit it. Checks as `KafkalogWriter`."""
+    """Writes one micro-batch. PySpark makes one to write it and another to commit it. Checks as `KafkalogWriter`."""
 
     _streaming = True
 
@@ -31,10 +31,10 @@ class KafkalogStreamWriter(QueryWriter, DataSourceStreamArrowWriter):
         self._columns = SinkColumns.of(schema, self._options.topic)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Commit what the tasks wrote, in the transactional mode; else rows are in their topics already."""
+        """Commit the tasks' transactions. Without the transactional mode, rows are in their topics already."""
         self._commit(messages, batchId, f"batch {batchId}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Abort what tasks wrote, in the transactional mode; else it stays, and is written again with the batch."""
+        """Abort the tasks' transactions. Without the transactional mode, rows stay, and the batch writes them again."""
         if not self._abort(messages):
             tell(logging.WARNING, f"batch {batchId} failed, but finished tasks have written %s", messages)

@@ -1,4 +1,4 @@
-"""One task: its rows to record batches, and these to the brokers."""
+"""Writes the rows of one task: encodes them into record batches, and sends these to the brokers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def write_rows(
     *,
     streaming: bool = False,
 ) -> TaskWrote:
-    """Write all rows; returns when brokers have them as ``acks`` says, with what was written where.
+    """Write all rows, wait until brokers have acknowledged them (``acks``), and report what was written where.
 
-    With a claim they are written in a transaction, which is left open. ``streaming`` tells whose micro-batch it is:
-    Spark's, or the user's of option ``batchId``.
+    With a claim, the rows are written in a transaction, which is left open. ``streaming`` says who numbers the
+    micro-batch: Spark, or the user by option ``batchId``.
 
-    Raises RowError for a row that cannot be written, and whatever kept one from being delivered (``KafkaError``,
-    ``ClientError``); then some of the others have been written.
+    Raises RowError for a row that cannot be written, and KafkaError or ClientError for a failed delivery. After an
+    error some of the rows may have been written.
     """
     with python_worker.task():
         if claim is not None:
@@ -50,7 +50,7 @@ def write_rows(
         try:
             wrote = _Task(producer, options).run(batches, columns)
         except BaseException:
-            # What is on its way may arrive; there is no use in waiting for it.
+            # Requests in flight may still succeed; there is no point in waiting for them.
             producer.close(0)
             raise
         producer.close()
@@ -91,7 +91,7 @@ class _Task:
                 self._under_way.append(self._producer.send_batch(group.topic, group.partition, data))
 
     def _settle(self) -> None:
-        """Count in the oldest batch once it is delivered; raises what kept it from that."""
+        """Wait for the oldest batch and count it. Raises the error of its delivery."""
         future = self._under_way.popleft()
         first, last = future.result()
         known = first >= 0

@@ -1,4 +1,4 @@
-"""Spark's types as the Arrow types in which PySpark wants them from a data source; all of them nullable."""
+"""Spark's types as the Arrow types that PySpark expects of a data source; all of them nullable."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ATOMS: dict[type[DataType], pa.DataType] = {
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    """ValueError for a type that records cannot have."""
+    """Return the Arrow type of a Spark type. Raises ValueError for a type that values cannot have."""
     if isinstance(kind, StructType):
         return pa.struct([pa.field(each.name, arrow_type(each.dataType)) for each in kind.fields])
     if isinstance(kind, ArrayType):
@@ -61,7 +61,7 @@ def arrow_type(kind: DataType) -> pa.DataType:
 
 
 def nullable(kind: DataType) -> DataType:
-    """The type with everything in it nullable: a record may lack any field."""
+    """Return the type with everything in it nullable, because a record may lack any field."""
     if isinstance(kind, StructType):
         return StructType([StructField(each.name, nullable(each.dataType)) for each in kind.fields])
     if isinstance(kind, ArrayType):
@@ -72,7 +72,7 @@ def nullable(kind: DataType) -> DataType:
 
 
 def parts(kind: DataType) -> Iterator[DataType]:
-    """A type and all types within it."""
+    """Yield a type and all types within it."""
     yield kind
     if isinstance(kind, StructType):
         for each in kind.fields:

@@ -1,7 +1,7 @@
-"""Schemas in the words of Spark SQL: ``id BIGINT, tags ARRAY<STRING>, at STRUCT<x: DOUBLE, y: DOUBLE>``.
+"""Parses schemas in Spark SQL's DDL: ``id BIGINT, tags ARRAY<STRING>, at STRUCT<x: DOUBLE, y: DOUBLE>``.
 
-PySpark parses these in the JVM, which a data source's Python process does not have; hence this small reader of the
-grammar that ``StructType.fromDDL`` takes (Spark SQL reference, "Data Types").
+PySpark parses these in the JVM, which a data source's Python process lacks. So this is a small parser of the grammar
+that ``StructType.fromDDL`` accepts (Spark SQL reference, "Data Types").
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _MAX_DEPTH = 64
 
 
 class DdlError(ValueError):
-    """A text that is no schema; the message says where."""
+    """A text is not a schema; the message says where."""
 
 
 def parse_ddl(text: str) -> StructType:
-    """The columns that a DDL text lists, or the fields of one ``STRUCT<…>``. Raises DdlError."""
+    """Parse a list of columns, or the fields of one ``STRUCT<…>``. Raises DdlError."""
     reading = _Reading(text)
     if reading.peek("struct") and reading.peek("<", 1):
         found = reading.type(0)
@@ -74,7 +74,7 @@ class _Reading:
             self._fail("the end")
 
     def fields(self, close: str, depth: int) -> list[StructField]:
-        """``name type, …`` up to the sign that closes them, which is left."""
+        """Parse ``name type, …`` up to the closing token, which is not consumed."""
         found: list[StructField] = []
         while not (close and self.peek(close)):
             if found:

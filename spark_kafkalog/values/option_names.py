@@ -15,6 +15,6 @@ NAMES = ("valueFormat", "valueSchema", "avroFraming", "columnNameOfCorruptRecord
 
 
 def are_given(options: Mapping[str, str]) -> bool:
-    """Whether any of them is set."""
+    """Return whether any of these options is set."""
     known = {name.lower() for name in NAMES}
     return any(name.lower() in known for name in options)

@@ -1,7 +1,7 @@
-"""What goes wrong beside the records."""
+"""The error of a schema registry, in a module that is quick to import."""
 
 from __future__ import annotations
 
 
 class SchemaRegistryError(RuntimeError):
-    """The registry could not be asked, or gave an answer that is none; the message names its address."""
+    """The registry did not answer, or its answer is invalid; the message names its address."""

@@ -1,8 +1,8 @@
-"""A schema registry as Confluent's REST API describes it: schemas by id, and the latest of a subject.
+"""A client of a schema registry (Confluent's REST API): schemas by id, and the latest schema of a subject.
 
-Addresses are tried in turn; what may pass (no connection, 429, 5xx) is tried again with growing pauses. What the
-registry says that it does not have is ``None``, so that a record with an unknown id is that record's fault alone; a
-registry that cannot be asked is an error, and so is a server that knows nothing of schemas.
+Addresses are tried in turn. Transient failures (no connection, 429, 5xx) are retried with growing pauses. The result is
+``None`` if the registry answers that it has no such schema, so a record with an unknown id is only a corrupt record. A
+registry that does not answer is an error, and so is a server that is no registry.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["RegisteredSchema", "RegistryConfig", "SchemaRegistry", "SchemaRegist
 _log = logging.getLogger(__name__)
 
 MOST_BYTES = 16 << 20
-"""An answer beyond this is none."""
+"""A larger answer is an error."""
 FIRST_PAUSE_S = 0.1
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/vnd.schemaregistry+json, application/json"
 _PASSING = (408, 429, 500, 502, 503, 504)
 _MISSING = (40401, 40402, 40403)
-"""Codes of an answer 404: there is no such subject, version, schema."""
+"""Error codes in an answer 404: no such subject, version, schema."""
 _MOST_REFERENCES = 16
-"""Schemas that refer to each other, in a row."""
+"""The longest chain of schemas that refer to each other."""
 
 
 class RegisteredSchema(NamedTuple):
@@ -47,7 +47,7 @@ class RegisteredSchema(NamedTuple):
 
 @dataclass(frozen=True)
 class RegistryConfig:
-    """Where a registry is, and how to ask it. Times in seconds."""
+    """Addresses of a registry, and settings of requests to it. Times in seconds."""
 
     urls: tuple[str, ...]
     user_info: str | None = field(default=None, repr=False)
@@ -57,19 +57,19 @@ class RegistryConfig:
 
 
 class SchemaRegistry:
-    """A client; ``pause`` sleeps."""
+    """Requests schemas from a registry; ``pause`` sleeps between retries."""
 
     def __init__(self, config: RegistryConfig, pause: Callable[[float], None] = time.sleep) -> None:
         self._config = config
         self._pause = pause
 
     def by_id(self, schema_id: int) -> RegisteredSchema | None:
-        """The schema of an id; None where there is none."""
+        """Return the schema of an id; None if there is none."""
         answer = self._get(f"/schemas/ids/{schema_id}")
         return None if answer is None else self._schema(answer, 0, {})
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """The latest schema of a subject; None where there is none."""
+        """Return the latest schema of a subject; None if there is none."""
         answer = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
         return None if answer is None else self._schema(answer, 0, {})
 
@@ -151,7 +151,7 @@ _HINTS = {
 
 
 def _says_what_is_missing(answer: urllib.error.HTTPError) -> bool:
-    """Whether a registry answers. Any web server has this status for an address that is wrong."""
+    """Return whether a 404 comes from a registry. Any web server answers a wrong address with this status."""
     try:
         return json.loads(answer.read(MOST_BYTES))["error_code"] in _MISSING
     except (OSError, HTTPException, ValueError, LookupError, TypeError):
@@ -159,11 +159,11 @@ def _says_what_is_missing(answer: urllib.error.HTTPError) -> bool:
 
 
 class _PassingError(Exception):
-    """What may be otherwise when it is tried again."""
+    """A failure that may pass when the request is retried."""
 
 
 def _without_user(url: str) -> tuple[str, str | None]:
-    """An address without the user and password that may be in it."""
+    """Split an address into itself without user and password, and these (None if there are none)."""
     parts = urlsplit(url)
     user_info, at, host = parts.netloc.rpartition("@")
     return (urlunsplit(parts._replace(netloc=host)), user_info) if at else (url, None)

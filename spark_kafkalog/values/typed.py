@@ -1,7 +1,7 @@
-"""The column ``value`` as a struct: what schema a query has, and what becomes of a batch of records.
+"""The column ``value`` as a struct: converts schemas and record batches between the user's and the binary form.
 
-Readers below know binary values only. Here lies the seam: the schema that the user sees is turned into the one that
-they read (``binary_schema``), and their record batches into the user's (``Typed.batch``).
+The underlying readers know only binary values. ``Typed.binary_schema`` turns the user's schema into the one that they
+read, and ``Typed.batch`` turns their record batches into the user's.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from .value_options import ValueOptions
 VALUE = "value"
 
 SCHEMAS: ProcessCache[RegistryConfig, dict[int, RegisteredSchema]] = ProcessCache(8)
-"""Schemas by registry and id, for the tasks of this process: what an id means never changes."""
+"""Schemas by registry and id, for the tasks of this process. The schema of an id never changes."""
 
 
 @dataclass(frozen=True)
 class Typed:
-    """How values are decoded, all that executors need."""
+    """How values are decoded: everything that executors need to know."""
 
     options: ValueOptions
     value: StructType | None
-    """The struct; None while only the user's own schema can tell (``valueFormat=json`` without ``valueSchema``)."""
+    """The struct; None if only the user's own schema can define it (``valueFormat=json`` without ``valueSchema``)."""
     reader: RegisteredSchema | None = None
     """The Avro reader's schema."""
 
     def schema(self, source: StructType) -> StructType:
-        """The source's schema with the typed column in place of the binary one, and one for what cannot be decoded."""
+        """Return the source's schema with the typed value column, and a column for values that cannot be decoded."""
         if self.value is None:
             raise OptionsError(
                 "valueFormat=json needs valueSchema, e.g. 'id BIGINT, name STRING', or a schema with a struct: "
@@ -49,7 +49,7 @@ class Typed:
         return StructType([*fields, StructField(self.options.corrupt_column, BinaryType())])
 
     def chosen(self, schema: StructType) -> Typed:
-        """With the struct of a schema that the user may have given. OptionsError where it does not fit."""
+        """Take the struct from a schema that may be the user's. Raises OptionsError if the schema does not fit."""
         for each in schema.fields:
             if each.name == self.options.corrupt_column and each.dataType != BinaryType():
                 raise OptionsError(
@@ -75,7 +75,7 @@ class Typed:
         return self
 
     def binary_schema(self, schema: StructType) -> StructType:
-        """What to read below for ``schema``: values as bytes."""
+        """Return the schema that the underlying reader must read for ``schema``: values as bytes."""
         fields = [
             StructField(VALUE, BinaryType()) if each.name == VALUE else each
             for each in schema.fields
@@ -89,9 +89,9 @@ class Typed:
         return any(each.name in (VALUE, self.options.corrupt_column) for each in schema.fields)
 
     def batch(self, batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
-        """A batch of records with columns ``names``: values decoded. Null values stay null.
+        """Return a batch of records with columns ``names`` and decoded values. Null values stay null.
 
-        SchemaRegistryError where the registry cannot be asked.
+        Raises SchemaRegistryError if the registry fails.
         """
         if VALUE not in batch.schema.names:
             return batch

@@ -1,4 +1,4 @@
-"""Readers that decode what other readers return."""
+"""Readers that decode the values that other readers return."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 def typed_batch_reader(
     make: Callable[[StructType], DataSourceReader], typed: Typed, schema: StructType
 ) -> DataSourceReader:
-    """A reader of ``schema`` over one of binary values that ``make`` makes. OptionsError where they do not fit."""
+    """Make a reader of ``schema`` over the binary reader from ``make``. Raises OptionsError if they do not fit."""
     chosen = typed.chosen(schema)
     reader = make(chosen.binary_schema(schema))
     return (FilteringTypedBatchReader if takes_filters(reader) else TypedBatchReader)(reader, chosen, schema)
@@ -30,13 +30,13 @@ def typed_batch_reader(
 def typed_stream_reader(
     make: Callable[[StructType], DataSourceStreamReader], typed: Typed, schema: StructType
 ) -> DataSourceStreamReader:
-    """The same for a stream."""
+    """Make the reader of a stream, as `typed_batch_reader` does for a batch."""
     chosen = typed.chosen(schema)
     return TypedStreamReader(make(chosen.binary_schema(schema)), chosen, schema)
 
 
 class TypedBatchReader(DataSourceReader):
-    """``reader`` reads ``typed.binary_schema(schema)``; this one returns ``schema``."""
+    """Returns rows of ``schema``; ``reader`` reads ``typed.binary_schema(schema)``."""
 
     def __init__(self, reader: DataSourceReader, typed: Typed, schema: StructType) -> None:
         self._reader = reader
@@ -51,14 +51,14 @@ class TypedBatchReader(DataSourceReader):
 
 
 class FilteringTypedBatchReader(TypedBatchReader):
-    """Hands filters on; those on values come back, for the reader below has no such columns."""
+    """Passes filters on. Filters on values come back, because the underlying reader has no such columns."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         return self._reader.pushFilters(filters)
 
 
 class TypedStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
-    """The same for a stream; all but the records passes through."""
+    """Decodes the values of a stream; everything else passes through."""
 
     def __init__(self, reader: Any, typed: Typed, schema: StructType) -> None:
         self._reader = reader
@@ -90,7 +90,7 @@ class TypedStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         if self.rows is not None:
             try:
                 self.rows = list(decoded(iter(self.rows), self._typed, self._names))
-            except Exception as error:  # whatever a decoder raises: here it would end the query without a second try
+            except Exception as error:  # any error of a decoder would end the query here, without a retry
                 _log.info("a small batch is left to a task: %s", error)
                 self.rows = None
         return partitions
@@ -106,5 +106,5 @@ class TypedStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
 
 
 def decoded(batches: Iterator[Any], typed: Typed, names: tuple[str, ...]) -> Iterator[Any]:
-    """Record batches, their values decoded."""
+    """Decode the values of record batches."""
     return (typed.batch(batch, names) for batch in batches)

@@ -1,4 +1,4 @@
-"""The options that say how values are decoded: ``valueFormat`` and what belongs to it."""
+"""The options that say how values are decoded: ``valueFormat`` and those that depend on it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FRAMINGS = ("confluent", "none")
 CORRUPT_COLUMN = "_corrupt_record"
 """As ``spark.sql.columnNameOfCorruptRecord``."""
 _BELONG = {"json": frozenset({"avroframing", *(name.lower() for name in REGISTRY)}), "avro": frozenset[str]()}
-"""Options that have no meaning with a format."""
+"""Options that have no meaning with a format, by format."""
 
 
 @dataclass(frozen=True)
 class ValueOptions:
-    """Checked options of decoding values. ``framed``: Avro in Confluent's wire format."""
+    """Options of decoding values, checked. ``framed``: Avro in Confluent's wire format."""
 
     format: str
     json_schema: StructType | None = None
@@ -37,7 +37,7 @@ class ValueOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ValueOptions | None:
-        """Check and convert; None where values stay binary. OptionsError names the option."""
+        """Check and convert options; None if values stay binary. Raises OptionsError, which names the option."""
         given = Given(options)
         named = [name for name in NAMES if name in given]
         if "valueFormat" not in given:
@@ -70,7 +70,7 @@ class ValueOptions:
 
 
 def _json_schema(text: str) -> StructType:
-    """A schema as DDL, or as the JSON of a StructType."""
+    """Parse a schema in DDL, or in the JSON form of a StructType."""
     try:
         found = StructType.fromJson(json.loads(text)) if text.startswith("{") else parse_ddl(text)
     except DdlError as error:

@@ -1,4 +1,4 @@
-"""On the driver: which types the values of a query have."""
+"""Determines the types of a query's values, on the driver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .value_options import ValueOptions
 
 
 def typed_values(options: Mapping[str, str], strategy: Strategy) -> Typed | None:
-    """How a query's options say that values are decoded; None where they stay binary. Raises as ``plan``."""
+    """Return how values are decoded, by a query's options; None if they stay binary. Raises as ``plan``."""
     parsed = ValueOptions.parse(options)
     return None if parsed is None else plan(parsed, _topics(strategy))
 
@@ -25,9 +25,9 @@ def _topics(strategy: Strategy) -> tuple[str, ...] | None:
 
 
 def plan(options: ValueOptions, topics: tuple[str, ...] | None) -> Typed:
-    """On the driver: the types of the values, from the registry where it has to tell.
+    """Return the types of the values, from the schema registry if no schema is given.
 
-    ``topics``: those that the query names, None where it names none. Raises OptionsError, SchemaRegistryError.
+    ``topics`` are those that the query names, None if it names none. Raises OptionsError and SchemaRegistryError.
     """
     if options.format == "json":
         schema = options.json_schema

@@ -1,4 +1,4 @@
-"""What driver and tasks of one micro-batch tell each other."""
+"""What the driver and the tasks of one micro-batch tell each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Claim:
     """The right to write for one micro-batch.
 
     ``made_at`` is the driver's time (``time.time``). ``query`` and ``batch`` name the micro-batch that was decided
-    last; tasks of that one have nothing to write.
+    last; tasks of that micro-batch write nothing.
     """
 
     number: int
@@ -24,7 +24,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class BatchWrote:
-    """What all tasks report: their claim, their query as Spark names it ("" where it does not), what they left open."""
+    """The reports of all tasks: their claim, Spark's id of their query ("" if unknown), and the open transactions."""
 
     claim: Claim
     query: str

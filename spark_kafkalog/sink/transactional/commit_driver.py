@@ -1,6 +1,6 @@
-"""The driver's part: a claim before the tasks of a micro-batch, its decision and its end after them.
+"""The driver's part: claims a micro-batch before its tasks begin; decides and commits it after them, or aborts it.
 
-Spark runs each of these in another process, or another call of the same: nothing is kept between them but the ledger.
+Spark may run each of these steps in another process, so only the ledger keeps state between them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from .transaction_ends import abort_all, commit_all, open_transactions
 from .transaction_options import OnceOptions
 
 SAFE_SHARE = 0.9
-"""A batch that took more than this share of ``transaction.timeout.ms`` is not decided any more."""
+"""A batch that took more than this share of ``transaction.timeout.ms`` is refused: commits could come too late."""
 _log = logging.getLogger(__name__)
 
 
 class Driver:
-    """Decides for one ``kafka.transactional.id``. Each call waits for brokers up to ``max.block.ms``.
+    """Claims and decides micro-batches for one ``kafka.transactional.id``.
 
-    Calls raise the errors of ``errors``, and those of brokers and of the client.
+    Each call waits for brokers up to ``max.block.ms``. Calls raise the errors of ``errors``, and those of brokers and
+    of the client.
     """
 
     def __init__(self, options: OnceOptions, now: Callable[[], float] = time.time) -> None:
@@ -37,7 +38,7 @@ class Driver:
         self._now = now
 
     def claim(self) -> Claim:
-        """Claim the next micro-batch: finish what was decided before, abort what earlier tasks have left open."""
+        """Claim the next micro-batch: finish what was decided before, and abort transactions that were left open."""
         faults.point("before-claim")
         with closing(Cluster(self._options.client)) as cluster:
             deadline = self._deadline()
@@ -57,7 +58,7 @@ class Driver:
         return Claim(claimed.claim, now, claimed.query, claimed.batch)
 
     def commit(self, wrote: BatchWrote, batch: int | None) -> bool:
-        """Decide and commit what tasks wrote; False where the micro-batch had been decided already.
+        """Decide and commit what tasks wrote; return False if the micro-batch had been decided before.
 
         ``batch`` is its number, None for a batch query.
         """
@@ -80,9 +81,9 @@ class Driver:
         return True
 
     def abort(self, wrote: BatchWrote) -> None:
-        """Give the claim up and abort what finished tasks wrote, unless it was decided: then finish it.
+        """Give up the claim and abort what finished tasks wrote. But if the claim was decided, finish it.
 
-        Spark asks for this after a commit that has failed, too, however far that has come.
+        Spark also calls this after a failed commit, whatever part of that commit was done.
         """
         with closing(Cluster(self._options.client)) as cluster:
             deadline = self._deadline()
@@ -93,7 +94,7 @@ class Driver:
                     self._finish(cluster, ledger, record, deadline)
                 return
             if record.claim == wrote.claim.number and record.state is State.CLAIMED:
-                # Or a commit that is still under way somewhere could decide for transactions that are aborted here.
+                # Otherwise a commit that is still running somewhere could decide on transactions that are aborted here.
                 ledger.write(record.ended(State.VOID))
             abort_all(cluster, wrote.transactions, deadline)
 
@@ -120,7 +121,7 @@ class Driver:
         decided = record.decided(wrote.transactions, query, batch)
         ledger.write(decided)
         faults.point("after-decision")
-        # Of attempts that failed or were not chosen. No other claim was made since they were looked for.
+        # These are of attempts that failed or were not chosen. No other claim was made since they were listed.
         abort_all(cluster, sorted(left), deadline)
         return decided
 
@@ -134,7 +135,7 @@ class Driver:
         if not lost:
             return
         if ledger.read().claim != record.claim:
-            # Another driver has finished it, and its tasks use the ids again.
+            # Another driver has finished this claim, and its tasks use the ids again.
             raise TakenOverError(self._prefix)
         what = "a batch query" if record.batch < 0 else f"batch {record.batch}"
         error = LostTransactionsError(

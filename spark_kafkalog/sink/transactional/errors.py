@@ -1,4 +1,4 @@
-"""What ends a query that writes exactly once, with what to do about it."""
+"""Errors that end a query that writes exactly once, with remedies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class OnceError(Exception):
-    """Base of what goes wrong in the transactional mode beyond the errors of brokers and of the client."""
+    """Base of the errors of the transactional mode, apart from those of brokers and of the client."""
 
 
 class LedgerError(OnceError):
@@ -35,7 +35,7 @@ class OldCheckpointError(OnceError):
 
 
 class LateBatchError(OnceError):
-    """A micro-batch took so long that its transactions may time out while they are committed; nothing is committed."""
+    """A micro-batch took so long that its transactions may time out during the commit; nothing is committed."""
 
     def __init__(self, seconds: float, timeout_s: float) -> None:
         super().__init__(

@@ -1,9 +1,9 @@
-"""Where the ledger is kept: as metadata of offsets that a group of its own has committed, within transactions.
+"""Stores the ledger as metadata of offsets that a group of its own has committed, within transactions.
 
-The group is ``PREFIX-ledger``, the transactional id ``PREFIX-driver``. Whoever opens the ledger gets a new epoch of
-that id, which ends what another driver was about to write, and keeps it from writing anything more: what is read
-afterwards stays true until this one writes, or is fenced itself. Offsets can be committed for topics that exist only;
-nothing is written to the one that lends its name.
+The group is ``PREFIX-ledger``, the transactional id ``PREFIX-driver``. A driver that opens the ledger gets a new epoch
+of that id. The epoch aborts what another driver was about to write, and fences it. So what is read afterwards stays
+true until this driver writes, or is fenced itself. Offsets can be committed only for topics that exist; nothing is
+written to the topic that lends its name.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .errors import LedgerError, TakenOverError
 from .ledger_record import Record, decode, encode
 
 WRITE_TIMEOUT_MS = 60_000
-"""A writing that a driver leaves behind when it dies is aborted by the next one, or after this."""
+"""A writing of a driver that died is aborted by the next driver, or after this time."""
 _ONE_GROUP = 7
-"""OffsetFetch 8 asks for many groups at once."""
+"""The last version of OffsetFetch for a single group; version 8 requests many at once."""
 
 
 class Ledger:
-    """The ledger of one prefix. Waits for brokers until ``deadline``, a time of ``time.monotonic``."""
+    """Reads and writes the ledger of one prefix. Waits for brokers until ``deadline`` (``time.monotonic``)."""
 
     def __init__(self, cluster: Cluster, prefix: str, topic: str, deadline: float) -> None:
         self.prefix = prefix
@@ -42,20 +42,22 @@ class Ledger:
         self._partitions: int | None = None
 
     def open(self) -> Record:
-        """Fence every other driver, and read what it has left."""
+        """Fence every other driver, and read the ledger."""
         self._requests.init(deadline=self._deadline)
         return self.read()
 
     def read(self) -> Record:
-        """What is there now. Waits while somebody is writing. LedgerError where it makes no sense."""
-        # All that are known are told without those whose first writing is not decided yet: hence the first question.
+        """Read the ledger. Waits while somebody writes it. Raises LedgerError if it cannot be decoded."""
+        # A fetch of all offsets omits a partition whose first commit is still pending, so it would not wait for that
+        # commit. The fetch of partition 0 does.
         first = self._fetch([OffsetFetchRequestTopic(name=self._topic, partition_indexes=[0])])
         return decode([*first, *self._fetch(None)], self.prefix)
 
     def write(self, record: Record) -> None:
-        """Replace what is there, at once. After `open`; TakenOverError where somebody else has opened it since.
+        """Replace the ledger's record atomically; call `open` first.
 
-        After any other error it is there or not: open the ledger to find out.
+        Raises TakenOverError if another driver has opened the ledger since. After any other error the record may have
+        been written or not: open the ledger to find out.
         """
         pieces = self._pieces(record)
         offsets = {
@@ -85,7 +87,7 @@ class Ledger:
             return encode(record, self.prefix, self._partitions)
 
     def _fetch(self, topics: Sequence[OffsetFetchRequestTopic] | None) -> list[str]:
-        """The metadata of committed offsets that is not empty."""
+        """Return the metadata of committed offsets, without empty ones."""
         request = OffsetFetchRequest(
             group_id=self._group, topics=None if topics is None else list(topics), require_stable=True
         )
@@ -106,7 +108,7 @@ class Ledger:
 
 
 def ledger_topic(cluster: Cluster, topic: str, deadline: float) -> str:
-    """The topic, once it is there: created where brokers create topics that are written to."""
+    """Wait until the topic exists, and return it. Brokers with automatic topic creation create it."""
     while True:
         known = cluster.metadata([topic], refresh=True, deadline=deadline, allow_auto_topic_creation=True)
         code = known.topics[topic].error_code

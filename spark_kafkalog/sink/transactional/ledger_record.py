@@ -1,8 +1,8 @@
-"""What the ledger says, and how that is written as metadata of committed offsets.
+"""The contents of the ledger, and their text form as metadata of committed offsets.
 
-Brokers take 4096 characters of metadata for each partition (``offset.metadata.max.bytes``), so a record is compressed
-and, where need be, cut into pieces for several partitions, all committed in one transaction. A piece names the number
-of the writing and how many pieces it has, so that older ones of partitions that are no longer needed are told apart.
+Brokers accept 4096 characters of metadata for each partition (``offset.metadata.max.bytes``). So a record is compressed
+and, if necessary, cut into pieces for several partitions, all committed in one transaction. Each piece has the number
+of its writing and the count of its pieces, to distinguish it from older pieces in partitions that are no longer used.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from .errors import LedgerError
 PIECE_CHARACTERS = 4096
 _FORMAT = "k1"
 _HEAD_CHARACTERS = 40
-"""Room for the head of a piece: format, number, index and count, with semicolons."""
+"""Characters reserved for the head of a piece: format, number, index and count, with semicolons."""
 
 
 class State(StrEnum):
-    """How far the claim that the ledger names has come."""
+    """The state of the claim that the ledger names."""
 
     CLAIMED = "claimed"
-    """Tasks may be at work; nothing of it is committed."""
+    """Tasks may be running; nothing is committed."""
     DECIDED = "decided"
-    """Its transactions are to be committed; some may have been."""
+    """Its transactions must be committed; some may have been already."""
     DONE = "done"
     VOID = "void"
-    """It was given up: its transactions are to be aborted."""
+    """It was given up: its transactions must be aborted."""
 
 
 class TaskTransaction(NamedTuple):
@@ -47,9 +47,9 @@ class TaskTransaction(NamedTuple):
 class Record:
     """The ledger's contents.
 
-    ``claim`` is the number of the claim made last, 0 where there was none. ``query`` and ``batch`` name the micro-batch
-    that was decided last, "" and -1 where there was none; decisions of batch queries leave them alone.
-    ``transactions`` are those of a decision.
+    ``claim`` is the number of the latest claim, 0 if there was none. ``query`` and ``batch`` name the micro-batch that
+    was decided last, "" and -1 if there was none; decisions of batch queries do not change them. ``transactions`` are
+    those of a decision.
     """
 
     claim: int = 0
@@ -58,16 +58,16 @@ class Record:
     batch: int = -1
     transactions: tuple[TaskTransaction, ...] = ()
     number: int = 0
-    """Of the writing; each is one more than the one before."""
+    """The number of the writing; each is one more than the one before."""
 
     def claimed(self, now_ms: int) -> Record:
-        """The next claim. Its number is larger than every earlier one, even than those of a ledger that was lost."""
+        """Return the next claim. Its number is larger than all earlier ones, even those of a ledger that was lost."""
         return replace(
             self, claim=max(self.claim + 1, now_ms), state=State.CLAIMED, transactions=(), number=self.number + 1
         )
 
     def decided(self, transactions: Iterable[TaskTransaction], query: str | None, batch: int | None) -> Record:
-        """The present claim decided; ``query`` and ``batch`` None for a batch query."""
+        """Return this claim as decided; ``query`` and ``batch`` are None for a batch query."""
         return replace(
             self,
             state=State.DECIDED,
@@ -78,14 +78,14 @@ class Record:
         )
 
     def ended(self, state: State) -> Record:
-        """The present claim done or void."""
+        """Return this claim as done or void."""
         return replace(self, state=state, transactions=(), number=self.number + 1)
 
 
 def encode(record: Record, prefix: str, pieces: int, characters: int = PIECE_CHARACTERS) -> list[str]:
-    """The record as at most ``pieces`` texts of at most ``characters`` each.
+    """Encode the record as at most ``pieces`` texts of at most ``characters`` each.
 
-    Ids of transactions begin with ``prefix``, which is left out. LedgerError where there is no room.
+    Transactional ids begin with ``prefix``, which is left out. Raises LedgerError if the record does not fit.
     """
     transactions = [(each[0].removeprefix(prefix), *each[1:]) for each in record.transactions]
     fields = [record.claim, record.state, record.query, record.batch, transactions]
@@ -103,9 +103,9 @@ def encode(record: Record, prefix: str, pieces: int, characters: int = PIECE_CHA
 
 
 def decode(texts: Iterable[str], prefix: str) -> Record:
-    """The record written last among pieces, which may be of several writings; an empty one where there are none.
+    """Decode the latest record among pieces, which may belong to several writings; an empty one if there are none.
 
-    LedgerError where a piece of the last one is missing, or something else is there.
+    Raises LedgerError if a piece of the latest record is missing, or if a text is not a piece.
     """
     writings: dict[int, dict[int, tuple[int, str]]] = {}
     for text in texts:

@@ -1,4 +1,4 @@
-"""One attempt of a task: its rows into a transaction of its own, which stays open for the driver to end."""
+"""One attempt of a task: writes its rows in a transaction of its own, which stays open for the driver to end."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ from .ledger_record import TaskTransaction
 from .transactional_ids import of_process
 
 ABORT_S = 10.0
-"""How long an attempt that failed waits for its transaction to be aborted; else it is left to the driver."""
+"""How long a failed attempt waits for its transaction to be aborted; after that, the driver has to do it."""
 
 
 class MicroBatch(NamedTuple):
-    """Which micro-batch a task belongs to; "" and -1 in a batch query that does not say."""
+    """The micro-batch that a task belongs to; "" and -1 in a batch query without one."""
 
     query: str
     batch: int
 
 
 def micro_batch(batch: int | None, *, streaming: bool) -> MicroBatch:
-    """That of the task on this thread: of a streaming writer as Spark says it, of a batch writer as the user does.
+    """Return the micro-batch of the task on this thread.
 
-    ``batch`` is the user's number. Spark names its own in `foreachBatch`, too, where a batch query without a number
-    is one of its own: it may be the second of the micro-batch.
+    For a streaming writer Spark names it; for a batch writer the user does, by the number ``batch``. Spark also names a
+    micro-batch inside `foreachBatch`. But a batch query there without a number is on its own: it may be the second one
+    of that micro-batch.
 
     Raises:
-        UnknownMicroBatchError: the task is a stream's, and Spark does not say which micro-batch it belongs to.
+        UnknownMicroBatchError: the task belongs to a stream, and Spark does not name its micro-batch.
     """
     query = properties.query_id()
     if not streaming:
@@ -58,9 +59,9 @@ def write_in_transaction(
     here: MicroBatch,
     run: Callable[[Producer, Iterable[pa.RecordBatch]], TaskWrote],
 ) -> TaskWrote:
-    """Write all rows with ``run``, which delivers them; the report names the transaction, if there was anything.
+    """Write all rows with ``run``, which delivers them, and report the open transaction, if there were rows.
 
-    Where the micro-batch was decided before, as the claim says, its rows are read and left alone.
+    If the claim says that the micro-batch was decided before, its rows are read but not written.
     """
     rows = (batch for batch in batches if batch.num_rows)
     if here.batch >= 0 and here == (claim.query, claim.batch):

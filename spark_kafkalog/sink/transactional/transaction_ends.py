@@ -1,4 +1,4 @@
-"""Transactions of tasks, ended by somebody else: committed, aborted; and those that were left open, found."""
+"""Commits and aborts transactions of tasks on behalf of the tasks, and finds those that were left open."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _GONE = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-"""What a coordinator says of a transaction that was aborted, whose id is in use again, or was forgotten."""
+"""A coordinator's errors for a transaction that was aborted, whose id is in use again, or that was forgotten."""
 _log = logging.getLogger(__name__)
 
 
 def commit_all(cluster: Cluster, transactions: Sequence[TaskTransaction], deadline: float) -> list[TaskTransaction]:
-    """Commit them, again where that was done before; those that can not be committed any more.
+    """Commit transactions, and return those that cannot be committed any more. Committing one twice is harmless.
 
-    Errors of brokers and of the client that say nothing about a transaction are raised, after all were tried.
+    Other errors of brokers and of the client are raised after all transactions were tried.
     """
 
     def commit(transaction: TaskTransaction) -> bool:
@@ -59,7 +59,7 @@ def commit_all(cluster: Cluster, transactions: Sequence[TaskTransaction], deadli
 
 
 def abort_all(cluster: Cluster, transactions: Sequence[TaskTransaction], deadline: float) -> None:
-    """Abort them as far as that is possible; the brokers do the rest after ``transaction.timeout.ms``."""
+    """Abort transactions as far as possible; brokers abort the rest after ``transaction.timeout.ms``."""
 
     def abort(transaction: TaskTransaction) -> None:
         try:
@@ -72,9 +72,9 @@ def abort_all(cluster: Cluster, transactions: Sequence[TaskTransaction], deadlin
 
 
 def open_transactions(cluster: Cluster, prefix: str, deadline: float) -> list[TaskTransaction]:
-    """Transactions of tasks that wait to be ended; as many as can be found out, which may be none.
+    """Return the open transactions of tasks, as far as brokers list them; possibly none.
 
-    Brokers tell since Kafka 3.0 (KIP-664), and only who may describe the transactional ids.
+    Brokers list transactions since Kafka 3.0 (KIP-664), and only those whose ids the user may describe.
     """
     try:
         brokers = cluster.metadata([], refresh=True, deadline=deadline).brokers
@@ -122,7 +122,7 @@ def _code_of(error: BaseException) -> ErrorCode | None:
 
 
 def _each(act: Callable[[TaskTransaction], T], transactions: Sequence[TaskTransaction]) -> list[T]:
-    """What ``act`` returns for each; all are tried before the first error is raised."""
+    """Return the results of ``act`` for each; all are tried before the first error is raised."""
     with ThreadPoolExecutor(max(min(THREADS, len(transactions)), 1)) as pool:
         futures = [pool.submit(act, each) for each in transactions]
     return [future.result() for future in futures]

@@ -9,10 +9,10 @@ from kafkalog.client.config import ClientConfig
 
 @dataclass(frozen=True)
 class OnceOptions:
-    """What the driver has to know; durations in seconds.
+    """Settings of the driver; durations in seconds.
 
-    ``prefix`` is ``kafka.transactional.id``; ``ledger_topic`` lends its name to the offsets that the ledger is kept in;
-    ``skip_lost`` has transactions that brokers have aborted after the decision left out instead of ending the query.
+    ``prefix`` is ``kafka.transactional.id``. ``ledger_topic`` lends its name to the offsets that store the ledger. With
+    ``skip_lost``, transactions that brokers have aborted after the decision are skipped; otherwise they end the query.
     """
 
     client: ClientConfig = field(repr=False)
