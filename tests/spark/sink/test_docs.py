@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,12 +50,8 @@ def test_readme(spark: SparkSession, start_broker: Callable[..., KafkalogBroker]
     with Producer({"bootstrap.servers": address}) as producer:
         for number in range(100):
             producer.send("words", b"a line", key=b"%d" % number)
-    run_page("../README.md", address, blocks=2, replaced={"out/words": f"{tmp_path}/words", "out/ch": f"{tmp_path}/ch"})
+    run_page("../README.md", address, blocks=1, replaced={"out/words": f"{tmp_path}/words", "out/ch": f"{tmp_path}/ch"})
     assert spark.read.parquet(f"{tmp_path}/words").count() == 100
-    rows = Reads(spark, address).batch(subscribe="results").selectExpr("cast(value AS STRING)").collect()
-    found = {each["partition"]: each["count"] for each in (json.loads(row[0]) for row in rows)}
-    assert sorted(found) == [0, 1, 2, 3]
-    assert sum(found.values()) == 100
 
 
 @pytest.mark.timeout(600)
