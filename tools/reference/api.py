@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 
 class Page(NamedTuple):
-    """A page: its title, what it is about, and the modules whose public names it lists."""
+    """A page: its title, what it is about, and its modules; of a module, all public names or, after a colon, one."""
 
     title: str
     about: str
@@ -42,7 +42,7 @@ PAGES = {
     "client.md": Page(
         "Values and errors of the clients",
         "What the producer, the consumer and the administration take, return and raise.",
-        ("kafkalog.client.types", "kafkalog.client.errors", "kafkalog.client.config"),
+        ("kafkalog.client.types", "kafkalog.client.errors", "kafkalog.client.config:ClientConfig"),
     ),
     "records.md": Page(
         "Record batches",
@@ -151,7 +151,10 @@ def _fields(value: type) -> Iterator[str]:
                 yield f"- `{field.name}: {field.type}`"
         yield ""
     elif hasattr(value, "_fields"):
-        yield from (f"- `{name}`" for name in value._fields)
+        for name in value._fields:
+            # A NamedTuple keeps annotations that are text as forward references.
+            annotation = value.__annotations__.get(name, "")
+            yield f"- `{name}: {getattr(annotation, '__forward_arg__', annotation)}`"
         yield ""
 
 
@@ -188,9 +191,10 @@ def page(about: Page) -> str:
     """Return one page as Markdown."""
     lines = [f"# {about.title}", "", _HEAD, "", about.about, ""]
     for dotted in about.modules:
-        module = import_module(dotted)
-        lines += [f"## {dotted}", ""]
-        for name in public(module):
+        path, _, only = dotted.partition(":")
+        module = import_module(path)
+        lines += [f"## {path}", ""]
+        for name in [only] if only else public(module):
             lines += entry(name, getattr(module, name))
     text = "\n".join(lines)
     return re.sub(r"\n{3,}", "\n\n", text).rstrip("\n") + "\n"
@@ -199,8 +203,7 @@ def page(about: Page) -> str:
 def render() -> dict[str, str]:
     """Return each page's file name and text, the index among them."""
     index = ["# Python", "", _HEAD, ""]
-    index += [
-        f"- [{each.title}]({name}): {', '.join(f'`{module}`' for module in each.modules)}"
-        for name, each in PAGES.items()
-    ]
+    for name, each in PAGES.items():
+        modules = ", ".join(f"`{module.partition(':')[0]}`" for module in each.modules)
+        index.append(f"- [{each.title}]({name}): {modules}")
     return {"README.md": "\n".join(index) + "\n", **{name: page(each) for name, each in PAGES.items()}}
