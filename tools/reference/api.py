@@ -52,12 +52,12 @@ PAGES = {
     "spark.md": Page(
         "Options of the Spark source and sink",
         "How options become values. What they mean: [the Spark source](../spark.md), [the sink](../sink.md).",
-        ("spark_kafkalog.options", "spark_kafkalog.sink.options"),
+        ("spark_kafkalog.options.source_options:SourceOptions", "spark_kafkalog.sink.sink_options:SinkOptions"),
     ),
 }
 _HEAD = "Made by `python -m tools.reference` from the docstrings."
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-_ROLE = re.compile(r"``(.+?)``")
+_QUOTED = re.compile(r"(?::[a-z]+:)?(`{1,2})([^`]+)\1")
 
 
 def public(module: Any) -> list[str]:
@@ -79,7 +79,7 @@ def _own_doc(value: Any) -> str:
     doc = vars(value).get("__doc__") if inspect.isclass(value) else getattr(value, "__doc__", None)
     if not doc or (inspect.isclass(value) and doc.startswith(f"{value.__name__}(")):
         return ""
-    return _ROLE.sub(r"`\1`", inspect.cleandoc(doc))
+    return _QUOTED.sub(r"`\2`", inspect.cleandoc(doc))
 
 
 def _signature(name: str, value: Any, *, method: bool = False) -> str:
