@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.api.context import Broker
-from broker.api.fetch_session import FetchSessionCache
+from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.api.large import CHECKED_AT_ONCE, Few, FullCollections, Lanes, Turns, release
 from broker.config.server import BrokerConfig
 from broker.controller.configs import ConfigController

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from broker.api.errors import make_encodable
-from broker.api.fetch_session import FetchSessionCache
+from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.api.large import Few, FullCollections, Lanes, Turn, Turns, release
 from broker.api.loop_time import LoopTime
 from broker.config.server import BrokerConfig

@@ -29,14 +29,18 @@ class Api:
 
 
 _MODULES = (
-    "versions", "produce", "fetch", "offsets", "metadata", "topics", "configs", "log_dirs", "producer_ids",
-    "coordinators", "groups", "group_offsets", "consumer_groups",
-    "transactions", "transaction_admin", "acls", "replica_admin", "client_quotas",
+    "versions", "metadata", "offsets", "produce.produce", "fetch.fetch",
+    "groups.coordinators", "groups.groups", "groups.group_offsets", "groups.consumer_groups",
+    "transactions.producer_ids", "transactions.transactions", "transactions.transaction_admin",
+    "admin.topics", "admin.configs", "admin.log_dirs", "admin.replica_admin", "admin.client_quotas", "admin.acls",
 )  # fmt: skip
 
 
 def served_apis() -> dict[int, Api]:
-    """Every served API by key; each handler module lists its own in ``HANDLERS``: {request class: handler}."""
+    """Return every served API by its key.
+
+    Each handler module lists its own in ``HANDLERS``: request class to handler.
+    """
     apis: dict[int, Api] = {}
     for name in _MODULES:
         module = importlib.import_module(f"broker.api.{name}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.api import produce_legacy
+from broker.api.produce import produce_legacy
 from broker.log.append.legacy.message_sets import prepare_set
 from kafkalog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalog.records.batch import Record

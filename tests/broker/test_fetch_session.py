@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.api.fetch_session import EVICTION_SECONDS, FetchContext, FetchSessionCache, partition_key
+from broker.api.fetch.fetch_session import EVICTION_SECONDS, FetchContext, FetchSessionCache, partition_key
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchPartition
 
@@ -39,7 +39,7 @@ def fetch(session_id: int, epoch: int, wanted: dict[tuple[str, int], int], forge
 @pytest.fixture(params=["at once", "in steps"], autouse=True)
 def in_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test is about both ways to take a request into a session."""
-    monkeypatch.setattr("broker.api.fetch_session.STEP", 2)
+    monkeypatch.setattr("broker.api.fetch.fetch_session.STEP", 2)
     monkeypatch.setattr(sys.modules[__name__], "IN_STEPS", request.param == "in steps")
 
 
@@ -169,7 +169,7 @@ FORGOTTEN = [("a", 1), ("a", 3), ("a", 8)]
 
 def many(monkeypatch: pytest.MonkeyPatch) -> tuple[FetchSessionCache, int, list[Any]]:
     """A cache with a session of many partitions, its id, and what was freed."""
-    monkeypatch.setattr("broker.api.fetch_session.MANY_PARTITIONS", 5)
+    monkeypatch.setattr("broker.api.fetch.fetch_session.MANY_PARTITIONS", 5)
     freed: list[Any] = []
     cache = FetchSessionCache(10, free=freed.append)
     session_id = finish(cache.steps(13, fetch(0, 0, MANY), NAMES, 0.0)).session_id

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.api import large, metadata, transactions
+from broker.api import large, metadata
+from broker.api.transactions import transactions
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.describe_topic_partitions import (
     Cursor,

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.api import fetch, fetch_in_turns, fetch_session, large
+from broker.api import large
 from broker.api.context import ClientGoneError
+from broker.api.fetch import fetch, fetch_in_turns, fetch_session
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.broker.serving import HERE, RECORDS, TOPIC_ID, Serving

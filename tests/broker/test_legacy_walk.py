@@ -22,9 +22,9 @@ from kafkalog.records.legacy.message_set import encode_message_set
 from tests.replica.in_process import InProcess, with_broker
 
 RECORDS = [Record(at, 1_700_000_000_000, b"k", b"v" * 50) for at in range(5)]
-LEGACY = ("broker/log/append/legacy/", "broker/api/produce_legacy.py", "kafkalog/records/legacy/message_set.py",
+LEGACY = ("broker/log/append/legacy/", "broker/api/produce/produce_legacy.py", "kafkalog/records/legacy/message_set.py",
           "kafkalog/records/any_format.py", "kafkalog/records/legacy/convert.py")  # fmt: skip
-DOOR, LAST = "broker/api/produce.py", "broker/log/segment/segment.py"
+DOOR, LAST = "broker/api/produce/produce.py", "broker/log/segment/segment.py"
 
 
 @contextmanager
@@ -77,6 +77,11 @@ def test_an_older_set_does(tmp_path: Path) -> None:
             answer = await wire.exchange(produce(encode_message_set(RECORDS, magic=1)), 2)
         result = answer.responses[0].partition_responses[0]
         assert (result.error_code, result.base_offset) == (0, 0)
-        assert {DOOR, LAST, "broker/api/produce_legacy.py", "broker/log/append/legacy/message_set_appender.py"} <= files
+        assert {
+            DOOR,
+            LAST,
+            "broker/api/produce/produce_legacy.py",
+            "broker/log/append/legacy/message_set_appender.py",
+        } <= files
 
     with_broker(tmp_path, work)

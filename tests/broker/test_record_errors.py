@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.api.rejected_batches import MOST_RECORD_ERRORS, WALKED_AT_ONCE
+from broker.api.produce.rejected_batches import MOST_RECORD_ERRORS, WALKED_AT_ONCE
 from kafkalog.protocol.codec import encode_request
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.metadata import MetadataRequest

@@ -9,8 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from broker.api import consumer_groups, coordinators, group_offsets, groups, large
+from broker.api import large
 from broker.api.context import Request
+from broker.api.groups import consumer_groups, coordinators, group_offsets, groups
 from broker.assembly import assemble
 from broker.coordinator.group import removal, service
 from broker.coordinator.group.coordinator_parts import LoadState

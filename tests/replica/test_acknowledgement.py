@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.api.produce import DelayedProduce
+from broker.api.produce.delayed_produce import DelayedProduce
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.produce import ProduceRequest

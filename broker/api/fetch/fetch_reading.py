@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sized
 
 from broker.api.context import Request
 from broker.api.errors import error_code
-from broker.api.fetch_conversion import AS_STORED_SINCE, FetchConversion, Limited
-from broker.api.fetch_session import (
+from broker.api.fetch.fetch_conversion import AS_STORED_SINCE, FetchConversion, Limited
+from broker.api.fetch.fetch_session import (
     NO_SESSION,
     TOPIC_ID_VERSION,
     ZERO_ID,

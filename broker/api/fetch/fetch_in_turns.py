@@ -17,8 +17,8 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from broker.api.context import ClientGoneError, Request
-from broker.api.fetch_reading import READ_IN_STEPS, FetchReading, Told, read_in
-from broker.api.fetch_session import TOPIC_ID_VERSION, FetchContext, FetchPartitionState
+from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, Told, read_in
+from broker.api.fetch.fetch_session import TOPIC_ID_VERSION, FetchContext, FetchPartitionState
 from broker.api.large import release
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import ErrorCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
-from broker.api.groups import ALL_GROUP_OPERATIONS, NO_AUTHORIZED_OPERATIONS
+from broker.api.groups.groups import ALL_GROUP_OPERATIONS, NO_AUTHORIZED_OPERATIONS
 from kafkalog.protocol.errors import InvalidRequestError, UnknownServerError
 from kafkalog.protocol.messages import consumer_group_describe, consumer_group_heartbeat
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable
 
 from broker.api.context import Request
-from broker.api.fetch_in_turns import fetch_in_turns
-from broker.api.fetch_reading import READ_IN_STEPS, FetchReading, Told, read_in
-from broker.api.fetch_session import TOPIC_ID_VERSION
+from broker.api.fetch.fetch_in_turns import fetch_in_turns
+from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, Told, read_in
+from broker.api.fetch.fetch_session import TOPIC_ID_VERSION
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse

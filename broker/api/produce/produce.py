@@ -15,16 +15,16 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from broker.api import produce_legacy
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
-from broker.api.rejected_batches import RejectedBatches
+from broker.api.produce import produce_legacy
+from broker.api.produce.delayed_produce import DelayedProduce, Pending, fill_leader
+from broker.api.produce.rejected_batches import RejectedBatches
 from broker.log.append.legacy.message_sets import PreparedSet
 from broker.log.append.rejection import RejectedRecordsError, RejectedTimestampsError
 from broker.log.append.validation import TARGET_CODECS, CheckedBatch, Origin, prepare_ahead
 from broker.log.log_config import LogConfig
 from broker.replica.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Appended, Partition
-from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import (
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
@@ -79,64 +79,8 @@ EXPECTED_ERRORS = TOO_LARGE | {
 """What happens to correct producers in time; not counted as failures, as in Kafka."""
 
 
-class Pending:
-    """An appended batch that is not acknowledged yet, and the response that it will have."""
-
-    __slots__ = ("_appended", "_with_leader", "result")
-
-    def __init__(self, appended: Appended, result: PartitionProduceResponse, *, with_leader: bool) -> None:
-        self._appended = appended
-        self._with_leader = with_leader
-        self.result = result
-
-    @property
-    def key(self) -> tuple[str, int]:
-        return self._appended.partition.key
-
-    def settle(self) -> bool:
-        """Whether the batch is acknowledged, or has failed, by now."""
-        code = self._appended.partition.acknowledged(self._appended)
-        if code is None:
-            return False
-        if code is not ErrorCode.NONE:
-            self.fail(code)
-        return True
-
-    def fail(self, code: ErrorCode) -> None:
-        self.result.error_code = code
-        self.result.base_offset = -1
-        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._with_leader:
-            _fill_leader(self.result, self._appended.partition)
-
-
-class DelayedProduce(DelayedOperation):
-    """A produce that waits for its high watermarks (acks=all) or for an fsync (``flush.messages``)."""
-
-    __slots__ = ("_request", "_respond", "_waiting")
-
-    def __init__(self, request: Request, waiting: list[Pending], respond: Callable[[], None]) -> None:
-        super().__init__()
-        self._request = request
-        self._respond = respond
-        self._waiting = waiting
-
-    def try_complete(self) -> bool:
-        self._waiting = [pending for pending in self._waiting if not pending.settle()]
-        if self._waiting:
-            return False
-        self._respond()
-        return True
-
-    def expire(self) -> None:
-        for pending in self._waiting:
-            pending.fail(ErrorCode.REQUEST_TIMED_OUT)
-        self._respond()
-
-    def fail(self, error: Exception) -> None:
-        self._request.drop()
-
-
 def handle_produce(request: Request) -> Awaitable[None] | None:
+    """Serve a Produce request; what needs a worker or turns is done by the returned coroutine."""
     produce = Produce(request)
     if request.owns_records:
         return _serve_in_turns(produce)
@@ -511,12 +455,7 @@ def _fill_error(request: Request, topic: str, result: PartitionProduceResponse, 
     if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= LEADER_SINCE:
         partition = request.broker.replicas.get(topic, index)
         if partition is not None:
-            _fill_leader(result, partition)
-
-
-def _fill_leader(result: PartitionProduceResponse, partition: Partition) -> None:
-    result.current_leader.leader_id = partition.leader
-    result.current_leader.leader_epoch = partition.leader_epoch
+            fill_leader(result, partition)
 
 
 HANDLERS = {ProduceRequest: handle_produce}

@@ -1,0 +1,74 @@
+"""A Produce request that waits until its batches are acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.api.context import Request
+from broker.replica.partition import Appended, Partition
+from broker.replica.purgatory import DelayedOperation
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.produce import PartitionProduceResponse
+
+
+class Pending:
+    """An appended batch that is not acknowledged yet, and the response that it will have."""
+
+    __slots__ = ("_appended", "_with_leader", "result")
+
+    def __init__(self, appended: Appended, result: PartitionProduceResponse, *, with_leader: bool) -> None:
+        self._appended = appended
+        self._with_leader = with_leader
+        self.result = result
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self._appended.partition.key
+
+    def settle(self) -> bool:
+        """Return whether the batch is acknowledged, or has failed, by now."""
+        code = self._appended.partition.acknowledged(self._appended)
+        if code is None:
+            return False
+        if code is not ErrorCode.NONE:
+            self.fail(code)
+        return True
+
+    def fail(self, code: ErrorCode) -> None:
+        self.result.error_code = code
+        self.result.base_offset = -1
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._with_leader:
+            fill_leader(self.result, self._appended.partition)
+
+
+class DelayedProduce(DelayedOperation):
+    """A produce that waits for its high watermarks (acks=all) or for an fsync (``flush.messages``)."""
+
+    __slots__ = ("_request", "_respond", "_waiting")
+
+    def __init__(self, request: Request, waiting: list[Pending], respond: Callable[[], None]) -> None:
+        super().__init__()
+        self._request = request
+        self._respond = respond
+        self._waiting = waiting
+
+    def try_complete(self) -> bool:
+        self._waiting = [pending for pending in self._waiting if not pending.settle()]
+        if self._waiting:
+            return False
+        self._respond()
+        return True
+
+    def expire(self) -> None:
+        for pending in self._waiting:
+            pending.fail(ErrorCode.REQUEST_TIMED_OUT)
+        self._respond()
+
+    def fail(self, error: Exception) -> None:
+        self._request.drop()
+
+
+def fill_leader(result: PartitionProduceResponse, partition: Partition) -> None:
+    """Name the partition's leader in a response (KIP-951)."""
+    result.current_leader.leader_id = partition.leader
+    result.current_leader.leader_epoch = partition.leader_epoch
