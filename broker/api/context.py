@@ -45,7 +45,7 @@ encoded = cast(Callable[[Response, int, int], list[Chunk]], encode_response)
 
 
 class ClientGoneError(ConnectionError):
-    """The client of a large request has left: nobody waits for the answer."""
+    """The client of a large request has disconnected, so that its answer is not needed."""
 
 
 @dataclass(slots=True)
@@ -155,7 +155,7 @@ class Request:
     def quota_wait_ms(
         self, *uses: tuple[ClientQuota, float], timed: bool = True, mutations: Mutations | None = None
     ) -> int:
-        """Take into account what the request used of quotas, before it is answered.
+        """Count what the request used of its quotas, before it is answered.
 
         Args:
             timed: its time is among that.
@@ -233,7 +233,7 @@ class Request:
         return self.turn
 
     async def each(self, entries: Iterable[Entry]) -> AsyncIterator[Entry]:
-        """The entries one by one; other requests get their turn in between where they take long.
+        """Yield the entries one by one; other requests get their turn in between where they take long.
 
         Raises:
             ClientGoneError: the client has left meanwhile.

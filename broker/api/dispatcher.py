@@ -144,7 +144,7 @@ class ApiDispatcher:
     async def _decode_large(
         self, connection: Connection, api: Api, frame: bytes | memoryview
     ) -> tuple[RequestHeader, Any] | None:
-        """The header and the message; None where the client left before its turn."""
+        """Return the header and the message; None where the client left before its turn."""
 
         def decode() -> tuple[RequestHeader, Any] | None:
             if connection.closed:
@@ -169,7 +169,7 @@ class ApiDispatcher:
 
 
 async def _guarded(request: Request, api: Api, pending: Awaitable[None] | None = None) -> None:
-    """Serve a request, or wait for what its handler has begun already; whatever fails fails for its client only."""
+    """Serve a request, or await the work its handler has begun; a failure concerns this client only."""
     try:
         if pending is None:
             pending = api.handler(request)

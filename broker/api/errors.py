@@ -60,12 +60,12 @@ def error_message(error: Exception) -> str | None:
 
 
 def shortened(text: str) -> str:
-    """A message for a client, cut to 1,024 characters."""
+    """Return a message for a client, cut to 1,024 characters."""
     return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 3]}..."
 
 
 class Answering:
-    """What goes wrong with one entry of a request is told in its result, and the others are served: ``with`` it.
+    """A context manager that puts an error of one entry of a request into its result, so that the others are served.
 
     Args:
         result: gets ``error_code``, and ``error_message`` where it has that field.

@@ -1,4 +1,4 @@
-"""What keeps large requests from holding up everybody else.
+"""Serve large requests in turns and on few workers, so that they do not hold up the others.
 
 - `Lanes` gives large requests a worker, one after the other, for what is decoded and encoded in one piece. Such work
   holds the interpreter's lock most of the time: two pieces at once would be no faster, and the event loop would wait
@@ -23,7 +23,7 @@ from kafkalog.protocol.schema import Struct
 Result = TypeVar("Result")
 
 MEDIUM = 4 << 20
-"""Requests up to so many bytes do not wait behind larger ones."""
+"""Requests of up to this many bytes do not wait behind larger ones."""
 TURN_SECONDS = 0.005
 """How long a handler serves entries before other requests get their turn."""
 PUT_OFF_SECONDS = 60.0
@@ -42,13 +42,13 @@ class Lanes:
         self._lanes = (asyncio.Lock(), asyncio.Lock())
 
     async def run(self, nbytes: int, work: Callable[[], Result]) -> Result:
-        """Do ``work`` for a request of so many bytes on a worker, after those that came before."""
+        """Do ``work`` on a worker for a request of ``nbytes``, after the requests that came before it in its lane."""
         async with self._lanes[nbytes > MEDIUM]:
             return await self._workers.run(work)
 
 
 class Few:
-    """So many workers at most, for work that takes much memory: a batch may expand to 128 MiB."""
+    """At most ``most`` workers for work that takes much memory: a batch may expand to 128 MiB."""
 
     def __init__(self, workers: Workers, most: int) -> None:
         self._workers = workers

@@ -38,7 +38,7 @@ class LoopTime:
 
 @types.coroutine
 def counted(work: Awaitable[None], time: LoopTime) -> Generator[Any, Any, None]:
-    """Run ``work``, counting its steps, but not what it waits for between them."""
+    """Run ``work`` and count the time of its steps, without the waits between them."""
     steps = work.__await__()
     step: Callable[[], Any] = partial(next, steps)
     while True:

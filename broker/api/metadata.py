@@ -1,4 +1,4 @@
-"""Metadata (key 3), DescribeCluster (key 60) and DescribeTopicPartitions (key 75): who leads what, and where it is."""
+"""Metadata (key 3), DescribeCluster (key 60) and DescribeTopicPartitions (key 75): brokers, leaders, topics."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def _is_named_by_id(request: Request, wanted: list[MetadataRequestTopic]) 
 
 
 def _brokers(request: Request, kind: Any) -> list[Any]:
-    """The live brokers that have the listener which the client uses, as it reaches them."""
+    """Return the live brokers that have the listener which the client uses, as it reaches them."""
     listener = request.connection.endpoint.name
     id_field = "node_id" if kind is MetadataResponseBroker else "broker_id"
     return [

@@ -42,7 +42,7 @@ SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIE
 """Versions since which each negative timestamp has its meaning."""
 UNKNOWN = -1
 READ_IN_STEPS = 8
-"""Times that a worker reads in what is missing before the search goes ahead all the same."""
+"""A worker reads missing pages in so many times; then the search goes ahead even if some are missing again."""
 FIRST_WITH_LEADER_EPOCH = 4
 
 
@@ -78,7 +78,7 @@ async def handle_list_offsets(request: Request) -> None:
 
 
 async def _read_in(request: Request, log: Log, timestamp: int) -> None:
-    """Have workers read what a search for a timestamp needs, so that nobody else waits for the disk."""
+    """Have workers read the pages for a search by timestamp, so that other requests do not wait for the disk."""
     workers = request.broker.workers
     unknown = log.segments_of_unknown_time()
     if unknown:

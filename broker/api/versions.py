@@ -1,4 +1,4 @@
-"""ApiVersions (key 18): what is served. Versions 0 to 4; a newer one is answered with version 0 and the list."""
+"""ApiVersions (key 18, versions 0 to 4): the served APIs. Requests of newer versions get version 0 and the list."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def announced(apis: Mapping[int, Api]) -> list[ApiVersion]:
-    """The served APIs in the response's form."""
+    """Return the served APIs in the response's form."""
     return [
         ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version) for api in apis.values()
     ]

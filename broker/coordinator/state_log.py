@@ -52,11 +52,11 @@ DEFAULT_TIMEOUT_MS = 5_000
 LOADS_AT_ONCE = 4
 """Partitions of a topic that a coordinator reads at the same time."""
 RETRY_LOAD_MS = 10_000
-"""When a coordinator tries again to load what could not be loaded, at the earliest."""
+"""A coordinator tries again to load a partition after this time at the earliest, in ms."""
 MOST_COMPRESSED = 16 << 20
 """Bytes of a batch that is compressed, before it is."""
 READ_IN_STEPS = 8
-"""Times that a worker reads in what is missing before the read goes ahead all the same."""
+"""A worker reads missing pages in so many times; then the read goes ahead even if some are missing again."""
 
 _UNAVAILABLE = (UnknownTopicOrPartitionError, NotEnoughReplicasError, NotEnoughReplicasAfterAppendError)
 _MOVED = (NotLeaderOrFollowerError, KafkaStorageError)
@@ -145,7 +145,7 @@ class StateLog:
         return self._counted[1]
 
     async def ensure(self) -> int:
-        """Make the topic if there is none; its number of partitions.
+        """Create the topic if it does not exist; return its number of partitions.
 
         Raises:
             CoordinatorNotAvailableError: it cannot be made.
@@ -175,7 +175,7 @@ class StateLog:
         raise CoordinatorNotAvailableError
 
     def partition_for(self, key: str) -> int:
-        """The partition that holds the state of ``key``.
+        """Return the partition that holds the state of ``key``.
 
         Raises:
             CoordinatorNotAvailableError: there is no topic yet; see `ensure`.
@@ -186,7 +186,7 @@ class StateLog:
         return partition_of(key, count)
 
     def leads(self, index: int) -> Partition | None:
-        """The partition, if this broker leads it and its log can be used."""
+        """Return the partition, if this broker leads it and its log can be used."""
         partition = self._replicas.get(self._name, index)
         if partition is None or not partition.is_leader or partition.log.offline is not None:
             return None
@@ -293,7 +293,7 @@ class StateLog:
         return config.max_message_bytes if self._settings().codec == Codec.NONE else MOST_COMPRESSED
 
     def acknowledged(self, written: Appended, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> asyncio.Future[int]:
-        """A future, which may be done already, of the last offset of what was written, once it is replicated.
+        """Return a future, which may be done already, of the last offset of what was written, once it is replicated.
 
         Its errors: NotCoordinatorError; CoordinatorNotAvailableError when too few replicas are in sync by then;
         RequestTimedOutError after ``timeout_ms``. After the last two the records are in the log all the same.
@@ -326,7 +326,7 @@ class StateLog:
 
 
 def read_batches(log: Log, piece_bytes: int) -> Iterator[list[StateBatch]]:
-    """Every batch of a log, in pieces. It blocks, and is for a log that nobody appends to yet.
+    """Yield every batch of a log, in pieces. It blocks, and is for a log that nobody appends to yet.
 
     Raises:
         KafkaError, RecordsError, OSError: the log cannot be read.

@@ -25,7 +25,7 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """The partition, of so many, that holds the state of a group or transactional id."""
+    """Return the partition, of so many, that holds the state of a group or transactional id."""
     value = java_hash(key)
     return (0 if value == -_SIGN else abs(value)) % partitions
 

@@ -1,4 +1,4 @@
-"""What the client has to say while a command runs, in the form of the command's own messages."""
+"""The client's log lines while a command runs, printed as messages of the command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Complaints(logging.Handler):
 
 @contextmanager
 def client_log(complain: Callable[[object], None]) -> Iterator[None]:
-    """Have the client's warnings, and word of brokers that answer again, given to ``complain`` until the block ends."""
+    """Pass the client's warnings, and notes of brokers that answer again, to ``complain`` until the block ends."""
     client, outages = logging.getLogger(CLIENT), logging.getLogger(OUTAGES)
     handler = _Complaints(complain)
     before = outages.level

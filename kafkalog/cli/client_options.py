@@ -1,4 +1,4 @@
-"""What the commands that talk to a cluster share: options that become client properties, and errors in words."""
+"""What the commands that talk to a cluster share: options that become client properties, and error messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_bootstrap(parser: argparse.ArgumentParser) -> None:
 def add_action(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str, epilog: str
 ) -> argparse.ArgumentParser:
-    """A command of an administrator's: its parser, with the options that say which cluster, and ``epilog`` as it is."""
+    """Add an administrator's command, with the options that name the cluster; ``epilog`` is printed as it stands."""
     parser = commands.add_parser(
         name,
         help=purpose,
@@ -49,7 +49,7 @@ def add_action(
 
 
 def examples_of(examples: str, command: str) -> str:
-    """The lines of ``examples`` that use a command, under a heading."""
+    """Return the lines of ``examples`` that use a command, under a heading."""
     return "\n".join(["examples:", *(line for line in examples.splitlines() if f" {command} " in line)])
 
 
@@ -61,7 +61,7 @@ def aligned(rows: Sequence[Sequence[str]], least: Sequence[int], gap: str) -> It
 
 
 def key_values(pairs: Iterable[str], option: str) -> dict[str, str]:
-    """The properties of KEY=VALUE words. UsageError names the ``option`` they were given to."""
+    """Return the properties of KEY=VALUE words. UsageError names the ``option`` they were given to."""
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -92,7 +92,7 @@ def client_properties(
 
 
 def admin_config(arguments: argparse.Namespace) -> ClientConfig:
-    """The configuration that the options of `add_action` describe. Raises UsageError, ConfigError."""
+    """Return the configuration that the options of `add_action` describe. Raises UsageError, ConfigError."""
     from kafkalog.client.config import ClientConfig
 
     more = {} if arguments.timeout is None else {"default.api.timeout.ms": str(arguments.timeout)}
@@ -102,7 +102,7 @@ def admin_config(arguments: argparse.Namespace) -> ClientConfig:
 
 
 def warn_unknown(unknown: Iterable[str]) -> None:
-    """Tell of properties that nothing here knows: a misspelt one would otherwise do nothing in silence."""
+    """Warn of unknown properties, because a misspelt one has no effect."""
     # Java's own, which every properties file for its clients has.
     for key in sorted(set(unknown) - {"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"}):
         complain(f"the property {key} is not known and has no effect")
@@ -119,9 +119,9 @@ def print_json(row: Mapping[str, Any]) -> None:
 
 
 def reporting(run: Run) -> Run:
-    """Have a command's expected errors printed as one line: exit code 2 for options and properties, 1 for the rest.
+    """Print a command's expected errors as one line: exit code 2 for options and properties, 1 for the others.
 
-    Meanwhile what the client warns of is printed, too.
+    The client's warnings are printed as well while the command runs.
     """
 
     @functools.wraps(run)
@@ -149,12 +149,12 @@ def reporting(run: Run) -> Run:
 
 
 def positive(text: str) -> int:
-    """An argument that is an integer from 1 on."""
+    """Parse an argument that is an integer from 1 on."""
     return _integer(text, 1)
 
 
 def natural(text: str) -> int:
-    """An argument that is an integer from 0 on."""
+    """Parse an argument that is an integer from 0 on."""
     return _integer(text, 0)
 
 

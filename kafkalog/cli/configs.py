@@ -200,7 +200,7 @@ def _alter_resource(config: ClientConfig, kind: str, name: str, added: dict[str,
 
 
 def parse_configs(text: str) -> dict[str, str]:
-    """The properties of ``k=v,k=[a,b]``. UsageError for what is none."""
+    """Return the properties of ``k=v,k=[a,b]``. UsageError for what is none."""
     found = {}
     for pair in re.split("," + _OUTSIDE_BRACKETS, text) if text else ():
         words = re.split("=" + _OUTSIDE_BRACKETS, pair)

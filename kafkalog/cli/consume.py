@@ -174,7 +174,7 @@ def _warn(properties: dict[str, str], config: ConsumerConfig | None, client: Cli
 
 
 def _join_group(arguments: argparse.Namespace, properties: dict[str, str]) -> bool:
-    """Whether to read as a member of a group; its properties are set then. UsageError for what excludes that."""
+    """Return whether to read as a member of a group; its properties are set then. UsageError for what excludes that."""
     given = properties.get("group.id")
     if "" in (arguments.group, given):
         raise UsageError("--group: the name of a group must not be empty")

@@ -1,4 +1,4 @@
-"""Signals that end a command: while it reads what may never come, and while it does what must not be cut short."""
+"""Signals that end a command, also while it waits for input, but not between printing records and counting them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_interruptibly(descriptor: int, size: int) -> bytes:
 
 
 def _wakeup_pipe() -> int:
-    """The end to wait for of the pipe that tells of signals."""
+    """Return the reading end of the pipe that the interpreter writes to when a signal comes."""
     global _wakeup
     if _wakeup is None:
         _wakeup = os.pipe()
@@ -43,7 +43,7 @@ def _wakeup_pipe() -> int:
 
 
 class InterruptedCommand(BaseException):
-    """A signal asked for the end."""
+    """A signal asked the command to end."""
 
 
 class Interruption:

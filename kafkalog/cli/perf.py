@@ -163,7 +163,7 @@ def _send_all(
 
 
 def _portions(arguments: argparse.Namespace) -> Iterator[list[bytes]]:
-    """The values to send, a portion at a time. UsageError where the payload file has none."""
+    """Yield the values to send, a portion at a time. UsageError where the payload file has none."""
     if arguments.payload_file is not None:
         pool, size = _pieces(arguments.payload_file, arguments.payload_delimiter)
     elif arguments.record_size is not None:
@@ -201,7 +201,7 @@ def _random_values(size: int) -> list[bytes]:
 
 
 def _pieces(file: Path, delimiter: str) -> tuple[list[bytes], int]:
-    """The pieces of a file, and how long they are on average."""
+    """Return the pieces of a file, and how long they are on average."""
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -295,7 +295,7 @@ def _summary(latencies: Counter[int]) -> tuple[int, float, float]:
 
 
 def _percentiles(latencies: Counter[int], shares: Sequence[float]) -> list[int]:
-    """The latency at each share of all, in their order."""
+    """Return the latency at each share of all, in their order."""
     total = latencies.total()
     found = []
     for share in shares:

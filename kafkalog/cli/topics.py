@@ -208,7 +208,7 @@ def run_delete(arguments: argparse.Namespace) -> int:
 
 
 def _assignments(text: str | None) -> dict[int, list[int]]:
-    """The brokers of each partition's replicas."""
+    """Return the brokers of each partition's replicas."""
     found: dict[int, list[int]] = {}
     for number, replicas in enumerate(filter(None, (text or "").split(","))):
         try:
@@ -224,7 +224,7 @@ def _assignments(text: str | None) -> dict[int, list[int]]:
 
 
 def _matching(admin: Admin, expression: str | None, *, internal: bool = True) -> list[str]:
-    """The names that the regular expression matches; all without one."""
+    """Return the names that the regular expression matches; all without one."""
     names = admin.list_topics(internal=internal)
     if expression is None:
         return names
@@ -236,7 +236,7 @@ def _matching(admin: Admin, expression: str | None, *, internal: bool = True) ->
 
 
 def _existing(admin: Admin, arguments: argparse.Namespace) -> list[str]:
-    """The topics that --topic names. UnknownTopicOrPartitionError where there is none, unless --if-exists."""
+    """Return the topics that --topic names. UnknownTopicOrPartitionError where there is none, unless --if-exists."""
     from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 
     names = _matching(admin, arguments.topic, internal=not getattr(arguments, "exclude_internal", False))
@@ -278,7 +278,7 @@ def _described(admin: Admin, arguments: argparse.Namespace) -> list[TopicMetadat
 
 
 def _id(topic: TopicMetadata) -> str:
-    """The topic's id as Kafka writes it: base64 for URLs, without padding."""
+    """Return the topic's id as Kafka writes it: base64 for URLs, without padding."""
     from base64 import urlsafe_b64encode
 
     return urlsafe_b64encode(topic.topic_id.bytes).rstrip(b"=").decode()

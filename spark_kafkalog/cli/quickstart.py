@@ -179,7 +179,7 @@ def create_topic(bootstrap: str, partitions: int) -> None:
 
 
 def start_query(spark: Any, bootstrap: str, directory: Path) -> Any:
-    """The query of the README: a topic into Parquet, with a checkpoint."""
+    """Return the query of the README: a topic into Parquet, with a checkpoint."""
     lines = (
         spark.readStream.format("kafkalog")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -315,7 +315,7 @@ def report(described: str, figures: Figures, directory: Path) -> int:
 
 
 def committed_files(parquet: Path) -> list[Path]:
-    """The files that the query's own log names: what a crashed task left behind is not part of the output."""
+    """Return the files that the query's own log names: what a crashed task left behind is not part of the output."""
     import json
     from urllib.parse import unquote, urlparse
 

@@ -44,7 +44,7 @@ def choose_input(named: Path | None) -> tuple[str, list[Path]]:
 
 
 def read_lines(files: Iterable[Path]) -> Iterator[list[bytes]]:
-    """The lines of the files in blocks, without their line ends; a file that vanished is passed over."""
+    """Yield the lines of the files in blocks, without their line ends; a file that vanished is passed over."""
     for path in files:
         try:
             file = path.open("rb")
@@ -65,7 +65,7 @@ def read_lines(files: Iterable[Path]) -> Iterator[list[bytes]]:
 
 
 def is_text(path: Path) -> bool:
-    """Whether the file has content and looks like text: no zero byte at its beginning."""
+    """Return whether the file has content and looks like text: no zero byte at its beginning."""
     try:
         with path.open("rb") as file:
             head = file.read(4096)

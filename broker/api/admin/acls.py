@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls, DeleteAcls: there is no authorizer, which is what Kafka answers then."""
+"""DescribeAcls, CreateAcls, DeleteAcls: answered as Kafka does where no authorizer is configured."""
 
 from __future__ import annotations
 

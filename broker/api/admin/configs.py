@@ -156,7 +156,7 @@ def _check_once(counts: Counter[Resource], resource: AnyResource) -> None:
 
 
 async def _alter(request: Request, changes: Sequence[tuple[AnyResult, ResourceChange]], *, validate_only: bool) -> None:
-    """Carry out changes, and tell in the result of each what is wrong with it."""
+    """Carry out changes; the result of each has the error, where there is one."""
     wanted = [change for _, change in changes]
     outcomes = await request.broker.configs.alter(wanted, validate_only=validate_only)
     async for (result, _), error in request.each(zip(changes, outcomes, strict=True)):

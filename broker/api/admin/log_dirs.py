@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35) and AlterReplicaLogDirs (key 34): what lies in which log directory, and shall lie where."""
+"""DescribeLogDirs (key 35) and AlterReplicaLogDirs (key 34): which log directory holds which replica."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def handle_describe_log_dirs(request: Request) -> None:
 
 
 async def _wanted(request: Request, topics: Iterable[DescribableLogDirTopic]) -> dict[str, set[int]]:
-    """The partitions that are asked for and are here."""
+    """Return the partitions that are asked for and are here."""
     hosted: dict[str, set[int]] = defaultdict(set)
     async for partition in request.each(list(request.broker.replicas)):
         hosted[partition.topic].add(partition.index)

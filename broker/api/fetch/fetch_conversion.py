@@ -54,7 +54,7 @@ class _Wanted(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """What is sent, how many of its records were converted, and the offset behind what was read."""
+    """The bytes to send, how many of their records were converted, and the offset after the last record read."""
 
     records: FileSlice | bytearray
     converted: int

@@ -125,7 +125,7 @@ class _FetchInTurns:
                 await self._end_turn()
 
     async def _read_in(self, reading: FetchReading, states: list[FetchPartitionState]) -> None:
-        """Have a worker read what lies on the disk alone: nobody else waits for that."""
+        """Have a worker read the pages that are not in memory, so that other requests do not wait for the disk."""
         for _ in range(READ_IN_STEPS):
             missing = reading.missing(states)
             if not missing:
@@ -138,7 +138,7 @@ class _FetchInTurns:
             self._go_on()
 
     async def _is_enough(self, reading: FetchReading) -> bool:
-        """Whether what was read is worth an answer before its time."""
+        """Return whether enough was read to answer before the wait is over."""
         if reading.failed or reading.has_enough:
             return True
         if reading.nbytes:
@@ -206,7 +206,7 @@ class _Done:
             self._waiter.set_result(None)
 
     def cancel(self) -> None:
-        """Nobody waits for it any more; the one who does is to find that out."""
+        """Wake the fetch, so that it finds out that its client is gone."""
         self.set()
 
     async def wait(self) -> None:

@@ -47,7 +47,7 @@ STORAGE_ERROR_VERSION = 5
 """Up to this version clients do not know KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER makes them look again."""
 
 READ_IN_STEPS = 8
-"""Times that a worker reads in what is missing before the read goes ahead all the same."""
+"""A worker reads missing pages in so many times; then the read goes ahead even if some are missing again."""
 READ_IN_BYTES = 8 << 20
 READ_IN_PARTITION_BYTES = 1 << 20
 """Read in by one worker before the response is made, of all and of each; the connection sees to the rest, as it sends
@@ -66,11 +66,11 @@ EXPECTED_ERRORS = frozenset(
 _EMPTY: Sized = b""
 
 Told = dict[str | uuid.UUID, FetchableTopicResponse]
-"""What a response tells of each topic, by its name or its id."""
+"""The result of each topic in a response, by the topic's name or id."""
 
 
 def read_in(work: Iterable[Callable[[], None]]) -> None:
-    """Do what is ``missing``; for a worker."""
+    """Read the ``missing`` pages in. It blocks: call it on a worker."""
     for step in work:
         step()
 
@@ -100,7 +100,7 @@ class FetchReading:
         """The broker id of a follower; negative for a consumer."""
         self.isolation = FetchIsolation.of(self._replica, message.isolation_level)
         self._is_first = True
-        """What is read again after a wait tells nothing new of where a follower is."""
+        """Only the first read notes a follower's position; a repeated read after a wait says nothing new about it."""
         self._diverged = False
         self.max_bytes = min(message.max_bytes, request.broker.config["fetch.max.bytes"])
         quota = request.broker.quotas.fetch
@@ -146,14 +146,14 @@ class FetchReading:
         return found
 
     def begin_again(self) -> None:
-        """Forget what was read."""
+        """Drop the results of the last read."""
         self.results = []
         self.nbytes = 0
         self.failed = False
         self._is_first = False
 
     def read(self, states: Iterable[FetchPartitionState]) -> None:
-        """Read these partitions, which follow on those that were read."""
+        """Read these partitions, which follow those that were already read."""
         results = self.results
         remaining = self.max_bytes - self.nbytes
         is_hard = self.request.version <= HARD_LIMIT_VERSION
@@ -249,7 +249,7 @@ class FetchReading:
         return False
 
     def _send_nothing(self, wait_ms: int) -> None:
-        """The client is to ask again for all of it after its time, and what it did not get does not count (KIP-219)."""
+        """Answer without records: the client asks for them again after the throttle time, and none count (KIP-219)."""
         request, context = self.request, self.context
         broker = request.broker
         if broker.quotas.fetch.limited:
@@ -270,7 +270,7 @@ class FetchReading:
         FetchConversion(self.request, self.context.partitions, self.results, self.fail, then).start()
 
     def tell(self, topics: Told, states: Iterable[FetchPartitionState], results: Iterable[PartitionData]) -> None:
-        """Add what the response tells of these partitions, and note in the session what it was told."""
+        """Add the results of these partitions to the response, and note in the session what was sent."""
         context = self.context
         session = context.session
         by_id = self.request.version >= TOPIC_ID_VERSION

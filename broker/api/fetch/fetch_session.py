@@ -42,7 +42,7 @@ PartitionKey = tuple[Any, int]
 
 
 class FetchPartitionState:
-    """One partition a fetch asks for, and what its session last told of it."""
+    """One partition of a fetch, and what the session's last response said about it."""
 
     __slots__ = (
         "fetch_offset", "fetched_epoch", "leader_epoch", "log_start", "max_bytes", "name", "partition", "sent_error",
@@ -71,7 +71,7 @@ class FetchPartitionState:
         self.max_bytes = wanted.partition_max_bytes
 
     def changed(self, error: int, high_watermark: int, log_start: int, nbytes: int) -> bool:
-        """Whether an incremental response must name this partition; remembers what it is told."""
+        """Return whether an incremental response must name this partition; remembers what it is told."""
         news = (
             nbytes > 0
             or error != 0
@@ -107,7 +107,7 @@ class FetchSession:
 
 @dataclass(slots=True)
 class FetchContext:
-    """What one request fetches, and how its response is told."""
+    """The partitions that one request fetches, and which of them its response names."""
 
     error: ErrorCode
     partitions: list[FetchPartitionState]
@@ -138,7 +138,7 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def context(self, version: int, message: Any, names: Mapping[uuid.UUID, str], now: float) -> FetchContext | None:
-        """The context of a FetchRequest ``message``; ``names`` resolves topic ids (v13+). ``now`` in seconds.
+        """Return the context of a FetchRequest ``message``; ``names`` resolves topic ids (v13+). ``now`` in seconds.
 
         None where the session has many partitions: ask for ``steps``.
         """
@@ -223,7 +223,7 @@ class FetchSessionCache:
         return session
 
     def _go_on(self, session: FetchSession, epoch: int, size: int, now: float) -> FetchContext:
-        """The context of a session that had so many partitions before its request, which came in ``epoch``."""
+        """Return the context of a session that had so many partitions before its request, which came in ``epoch``."""
         if len(session.partitions) > size and self._partitions() > self._max_partitions:
             self._end(session)
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
@@ -242,7 +242,7 @@ class FetchSessionCache:
         states: list[FetchPartitionState],
         now: float,
     ) -> FetchContext:
-        """The context of a full request; a new session keeps ``partitions``, where one is wanted and there is room."""
+        """Return the context of a full request; a new session keeps ``partitions`` if wanted and there is room."""
         context = FetchContext(ErrorCode.NONE, states)
         if message.session_epoch == INITIAL_EPOCH and partitions and self._make_room(len(partitions), now):
             session = FetchSession(self._new_id(), by_id, now)
@@ -301,7 +301,7 @@ class FetchSessionCache:
 
 
 def partition_key(state: FetchPartitionState, by_id: bool) -> PartitionKey:
-    """The key of ``state`` in its session."""
+    """Return the key of ``state`` in its session."""
     return (state.topic_id if by_id else state.name, state.partition)
 
 
@@ -347,7 +347,7 @@ class _Piece(NamedTuple):
 
 
 def _pieces(topics: Iterable[Any]) -> Iterator[list[_Piece]]:
-    """The topics in pieces of at most so many partitions each, and so many topics."""
+    """Yield the topics in pieces of at most so many partitions each, and so many topics."""
     pieces: list[_Piece] = []
     room = STEP
     for topic in topics:

@@ -44,7 +44,7 @@ def _exists(broker: Broker, topic: str, index: int) -> bool:
 
 
 async def _existing(request: Request, turn: Turn) -> dict[TopicPartition, Any]:
-    """Return the partitions of a request that exist, each with what the request says of it last.
+    """Return the partitions of a request that exist, each with the last of its entries in the request.
 
     There are at most as many as the cluster has, however many the request names.
     """
@@ -233,7 +233,7 @@ async def _fetch_groups(request: Request, turn: Turn) -> None:
 async def _fetched(
     request: Request, offsets: OffsetsView, topics: Topics | None, kinds: tuple[Any, Any], turn: Turn
 ) -> list[Any]:
-    """Return what a group has committed for these topics, or all of it, as it is now."""
+    """Return the committed offsets of a group as of now, for these topics or for all."""
     topic_kind, partition_kind = kinds
     partitions_of: dict[str, list[Any]] = {}
     for at in _wanted(topics) if topics is not None else await _sorted(offsets, turn):

@@ -58,7 +58,7 @@ BATCH_SINCE = 3
 LARGE_BATCH = 16 * 1024
 """Bytes from which on a batch is compressed on a worker; one to be decompressed always is."""
 ADMIN_CLIENT_ID = "__admin_client"
-"""The client id of those who may produce into internal topics, as in Kafka."""
+"""Clients with this id may produce into internal topics, as in Kafka."""
 ABORTABLE_SINCE = 11
 """Producers that know TRANSACTION_ABORTABLE (KIP-890)."""
 RECORD_ERRORS_SINCE = 8
@@ -69,7 +69,7 @@ _UNVERIFIED = (
     ConcurrentTransactionsError, CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError,
 )  # fmt: skip
 CHECKED_AT_ONCE = 4 << 20
-"""Bytes of records, uncompressed, that are checked while others wait: some 5 ms. Workers check what is beyond that."""
+"""Bytes of records, uncompressed, that are checked on the event loop: some 5 ms. Workers check what exceeds that."""
 _ACKS = frozenset({ACKS_ALL, ACKS_NONE, ACKS_LEADER})
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 EXPECTED_ERRORS = TOO_LARGE | {
@@ -173,10 +173,10 @@ class Produce:
         """Made with the first batch that is refused for some of its records."""
 
     def append_all(self) -> list[Ahead]:
-        """Append what can be appended as it came.
+        """Append the batches that need no worker.
 
         Returns:
-            The others, for which a worker has something to do first.
+            The other batches, which a worker has to check or convert first.
         """
         ahead = []
         message: ProduceRequest = self.request.message
@@ -190,11 +190,11 @@ class Produce:
         return ahead
 
     def answered(self, topic: str, results: list[PartitionProduceResponse]) -> None:
-        """Note the results of a topic's partitions; those that wait for a worker are filled in later."""
+        """Note the results of a topic's partitions; results that wait for a worker are filled in later."""
         self._topics.append(TopicProduceResponse(name=topic, partition_responses=results))
 
     def append(self, topic: str, data: PartitionProduceData, results: list[PartitionProduceResponse]) -> Ahead | None:
-        """Append records as they came; or what a worker has to do first."""
+        """Append records as the producer sent them, or return the work that a worker has to do first."""
         result = PartitionProduceResponse(index=data.index, base_offset=-1)
         results.append(result)
         try:
@@ -219,7 +219,7 @@ class Produce:
         return None
 
     def _takes_long(self, view: RecordsView, records: memoryview) -> bool:
-        """Whether checking a batch takes too long for others to wait, together with those before it."""
+        """Return whether checking a batch takes too long for others to wait, together with those before it."""
         if view.magic != MAGIC or view.size < HEADER_SIZE:
             return False
         cost = most_expanded(view.codec, records[HEADER_SIZE:], self._room) if view.codec else view.size // 2
@@ -253,7 +253,7 @@ class Produce:
         return prepare_ahead(work.records, work.config, self._now_ms, Origin.CLIENT, label)
 
     def _partition(self, topic: str, index: int) -> Partition:
-        """The partition, if this request may append to it."""
+        """Return the partition, if this request may append to it."""
         if self._acks not in _ACKS:
             raise InvalidRequiredAcksError(f"acks={self._acks} is not one of -1, 0 and 1")
         if topic in INTERNAL_TOPICS and self.request.client_id != ADMIN_CLIENT_ID:
@@ -353,7 +353,7 @@ class Produce:
             request.no_reply(request.quota_wait_ms((quota, request.nbytes), timed=False) if quota.limited else 0)
 
     def _wait(self, respond: Callable[[], None]) -> None:
-        """Have ``respond`` called once what was appended is acknowledged, or its time is over."""
+        """Call ``respond`` once the appended batches are acknowledged, or the request's time-out has passed."""
         request = self.request
         operation = DelayedProduce(request, self._waiting, respond)
         if not operation.try_complete():
@@ -371,12 +371,12 @@ def _complete(future: asyncio.Future[None]) -> None:
 
 
 def _is_old(view: RecordsView, config: LogConfig) -> bool:
-    """Whether records are for `produce_legacy`: no batch of v2, or for a topic that stores an older format."""
+    """Return whether records are for `produce_legacy`: no batch of v2, or for a topic that stores an older format."""
     return view.magic < MAGIC or config.message_format < MAGIC
 
 
 def _changes_codec(version: int, view: RecordsView, config: LogConfig) -> bool:
-    """Whether it takes long to write a batch of v2 under the codec that its topic names."""
+    """Return whether it takes long to write a batch of v2 under the codec that its topic names."""
     if not (view.codec or view.size >= LARGE_BATCH):
         return False
     if version < ZSTD_SINCE and (view.codec == Codec.ZSTD or config.compression_type == "zstd"):
@@ -386,7 +386,7 @@ def _changes_codec(version: int, view: RecordsView, config: LogConfig) -> bool:
 
 
 def _reply(request: Request, response: ProduceResponse) -> None:
-    """Answer at once; what the request used of its client's quotas is waited for after it."""
+    """Answer at once; the throttle time of the client's quotas begins after the answer."""
     request.reply(response, _wait_ms(request))
 
 
@@ -397,7 +397,7 @@ def _wait_ms(request: Request) -> int:
 
 
 def _admit(request: Request, partition: Partition, header: BatchHeader) -> bool:
-    """Whether the transaction of a transactional batch covers the partition.
+    """Return whether the transaction of a transactional batch covers the partition.
 
     Raises:
         TransactionalIdAuthorizationFailedError: the request names no transactional id.

@@ -17,7 +17,7 @@ LARGE_SET = 16 * 1024
 
 
 def takes_long(view: RecordsView) -> bool:
-    """Whether the set is for a worker."""
+    """Return whether the set is for a worker."""
     return view.magic != NO_MAGIC and bool(view.codec or view.size >= LARGE_SET)
 
 

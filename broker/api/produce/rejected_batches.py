@@ -35,7 +35,7 @@ class _Rejected:
         self.records = records
 
     def find(self, most: int) -> list[RecordError]:
-        """The first ``most`` of the records at fault; a worker may do it."""
+        """Return the first ``most`` of the records at fault; a worker may do it."""
         return self._error.rules.record_errors(self.records, most)
 
     def name(self, found: list[RecordError]) -> None:
@@ -81,12 +81,12 @@ class RejectedBatches:
         self._name(rejected, rejected.find(self._nameable))
 
     def keep(self) -> None:
-        """Copy the records of those that wait out of the connection's buffer."""
+        """Copy the records of the batches that wait out of the connection's buffer."""
         for rejected in self._waiting:
             rejected.records = memoryview(bytes(rejected.records))
 
     async def name_rest(self, broker: Broker) -> None:
-        """Have a worker find the records of those that wait."""
+        """Have a worker find the records at fault in the batches that wait."""
         for rejected in self._waiting:
             if self._nameable:
                 self._name(rejected, await broker.checking.run(partial(rejected.find, self._nameable)))

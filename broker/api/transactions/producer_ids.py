@@ -9,7 +9,7 @@ from kafkalog.protocol.errors import ErrorCode, InvalidRequestError
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 FENCED_SINCE = 4
-"""Clients that know PRODUCER_FENCED; others are told INVALID_PRODUCER_EPOCH, which it took the place of."""
+"""From this version on, clients know PRODUCER_FENCED; older ones get INVALID_PRODUCER_EPOCH, its predecessor."""
 
 
 async def handle_init_producer_id(request: Request) -> None:

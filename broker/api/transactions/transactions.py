@@ -37,7 +37,7 @@ from kafkalog.protocol.messages.write_txn_markers import (
 from kafkalog.storage.topics import CONSUMER_OFFSETS
 
 FENCED_SINCE = 2
-"""Clients that know PRODUCER_FENCED; others are told INVALID_PRODUCER_EPOCH, which it took the place of."""
+"""From this version on, clients know PRODUCER_FENCED; older ones get INVALID_PRODUCER_EPOCH, its predecessor."""
 BATCHED_SINCE = 4
 """AddPartitionsToTxn of brokers: many transactions, to be verified or added to."""
 WRITTEN_AT_ONCE = 100

@@ -1,4 +1,4 @@
-"""What the commands on log files share: paths, progress, JSON, errors in words."""
+"""What the commands on log files share: paths, progress, JSON, error messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EVERY_S = 0.2
 def add_command(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str, description: str, more: str
 ) -> argparse.ArgumentParser:
-    """A parser with examples at its end."""
+    """Return a parser with examples at its end."""
     return commands.add_parser(
         name,
         help=purpose,
@@ -42,14 +42,14 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
 
 
 def find(paths: list[str]) -> Targets:
-    """What lies at the paths. Raises what `reporting` puts into words."""
+    """Find the logs at the paths. Raises the errors that `reporting` prints."""
     from broker.log.tools import targets
 
     return targets.find(paths)
 
 
 def reporting(run: Run) -> Run:
-    """Have expected errors printed as one line, exit code 1."""
+    """Print expected errors as one line; exit code 2 for unusable options, 1 for the others."""
 
     @functools.wraps(run)
     def reported(arguments: argparse.Namespace) -> int:
@@ -71,7 +71,7 @@ def reporting(run: Run) -> Run:
 
 
 def size_text(size: float) -> str:
-    """A size for people, in binary units."""
+    """Return a size for people, in binary units."""
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -80,7 +80,7 @@ def size_text(size: float) -> str:
 
 
 class Progress:
-    """Tells how far a command is, on a terminal and there alone; as a context manager.
+    """A line of progress, on a terminal only. A context manager.
 
     Call it with the bytes that were done, on any thread.
     """
@@ -107,7 +107,7 @@ class Progress:
             sys.stderr.flush()
 
     def clear(self) -> None:
-        """Take the line away, so that another can be printed."""
+        """Clear the line, so that other output can be printed."""
         with self._lock:
             if not self._quiet and self._shown != self._began:
                 sys.stderr.write(f"\r{'':<60}\r")

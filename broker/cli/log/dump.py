@@ -1,4 +1,4 @@
-"""``kafkalog log dump``: what is in a log's files, as kafka-dump-log.sh prints it, or as JSON."""
+"""``kafkalog log dump``: print the contents of a log's files as kafka-dump-log.sh does, or as JSON."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _dump_text(arguments: argparse.Namespace, file: str) -> bool:
 
 
 def _dump_0_7(arguments: argparse.Namespace, file: str) -> bool:
-    """A segment of Kafka 0.7, whose offsets are positions."""
+    """Return a segment of Kafka 0.7, whose offsets are positions."""
     from broker.log.tools.kafka_0_7 import dump_lines
 
     failed = False

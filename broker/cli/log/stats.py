@@ -106,7 +106,7 @@ def _show(arguments: argparse.Namespace, path: str, base: int | None, stats: Sta
 
 
 def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
-    """The object that JSON shows, for people."""
+    """Return the object that JSON shows, for people."""
     lines = []
     for name, value in row.items():
         label = name.replace("_", " ")

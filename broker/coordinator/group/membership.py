@@ -30,7 +30,7 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Somebody's answer; ``token`` is who waits for it: a future that the service made, in a broker."""
+    """The result of a request. ``token`` is the request that waits: in a broker, a future of the service."""
 
     token: Any
     result: Any
@@ -127,7 +127,7 @@ class Membership(Protocol):
         """When `wake` wants to be called, on the clock of ``Moment.ms``; may be too early, never too late."""
 
     def wake(self, now: Moment) -> None:
-        """Carry out what is due."""
+        """Do what is due by now, such as ending sessions."""
 
     def check_commit(self, request: CommitRequest, now: Moment) -> None:
         """Let a member (or, of an empty group, anybody) commit; counts as a sign of life.
@@ -147,7 +147,7 @@ class Membership(Protocol):
         """Raises NonEmptyGroupError where the group has members."""
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether its members read the topic, as far as the coordinator knows.
+        """Return whether its members read the topic, as far as the coordinator knows.
 
         Raises:
             NonEmptyGroupError: it has members of a protocol that the coordinator does not understand.
@@ -163,4 +163,4 @@ class Membership(Protocol):
         """For DescribeGroups, or None where that API does not show such groups."""
 
     def unload(self) -> None:
-        """The group moves to another broker: answer who waits with NOT_COORDINATOR."""
+        """Answer all waiting requests with NOT_COORDINATOR: the group moves to another broker."""

@@ -42,11 +42,11 @@ class Committed:
     stored_at: int = -1
 
     def at(self, stored_at: int) -> Committed:
-        """The same, stored there."""
+        """Return this offset with ``stored_at`` set."""
         return Committed(self.offset, self.leader_epoch, self.metadata, self.timestamp, self.expires, stored_at)
 
     def record(self, group: str, partition: TopicPartition) -> StateRecord:
-        """What is stored of it."""
+        """Return the record that stores this offset."""
         value = records.OffsetCommitValue(
             offset=self.offset,
             leader_epoch=self.leader_epoch,
@@ -58,7 +58,7 @@ class Committed:
 
     @classmethod
     def of(cls, value: records.OffsetCommitValue, stored_at: int) -> Committed:
-        """What a record says that was read there."""
+        """Return the offset that a record holds, which was read at ``stored_at``."""
         return cls(
             value.offset,
             value.leader_epoch,
@@ -86,18 +86,18 @@ class GroupOffsets:
         self.committed: Offsets = {}
         self.transactions: dict[int, Offsets] = {}
         self._pending: dict[TopicPartition, dict[int, Committed | None]] = {}
-        """What will hold once the log is replicated up to an offset, by that offset; None: what holds now."""
+        """Offsets to commit once the log is replicated up to a log offset, by that; None keeps the present."""
 
     def __len__(self) -> int:
         return len(self.committed)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to be kept, nor about to be."""
+        """Return whether there are neither committed offsets nor commits under way."""
         return not (self.committed or self._pending or self.transactions)
 
     def is_unstable(self, partition: TopicPartition) -> bool:
-        """Whether a commit of the partition is under way."""
+        """Return whether a commit of the partition is under way."""
         return partition in self._pending or any(partition in offsets for offsets in self.transactions.values())
 
     def unstable(self) -> set[TopicPartition]:
@@ -105,7 +105,7 @@ class GroupOffsets:
         return set(self._pending).union(*self.transactions.values())
 
     def knows(self, partition: TopicPartition) -> bool:
-        """Whether there is anything of the partition, also a commit that is under way."""
+        """Return whether the partition has a committed offset or a commit under way."""
         return partition in self.committed or self.is_unstable(partition)
 
     # -- what was appended
@@ -116,7 +116,7 @@ class GroupOffsets:
             self._pending.setdefault(partition, {})[last_offset] = offset
 
     def appended_transactional(self, producer_id: int, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Commits of a transaction are in the log: they wait for its marker."""
+        """Note offsets that a transaction has appended; they wait for its marker."""
         self.transactions.setdefault(producer_id, {}).update(offsets)
 
     def decided(self, producer_id: int, committed: bool, marked_at: int) -> None:
@@ -128,7 +128,7 @@ class GroupOffsets:
             self._pending.setdefault(partition, {})[marked_at] = offset if committed else None
 
     def replicated(self, last_offset: int) -> None:
-        """What was appended, or decided, at ``last_offset`` is replicated."""
+        """Commit the offsets that were appended, or decided by a marker, at ``last_offset``: that is replicated now."""
         for partition, pending in list(self._pending.items()):
             if last_offset not in pending:
                 continue
@@ -142,11 +142,11 @@ class GroupOffsets:
     # -- removal
 
     def known(self) -> set[TopicPartition]:
-        """The partitions of which there is anything, also such as is under way."""
+        """Return the partitions that have a committed offset or a commit under way."""
         return self.unstable().union(self.committed)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget offsets, also those that are under way: their tombstones are in the log."""
+        """Remove offsets, also those under way; their tombstones are in the log already."""
         for partition in partitions:
             self.committed.pop(partition, None)
             self._pending.pop(partition, None)
@@ -198,7 +198,7 @@ class OffsetsView:
         self._frozen = False
 
     def freeze(self) -> None:
-        """Keep what the group has committed now, whatever becomes of the group."""
+        """Take a copy of the committed offsets as of now; later changes of the group do not show in it."""
         if not self._frozen:
             self._frozen = True
             self._committed = dict(self._committed)
@@ -211,7 +211,7 @@ class OffsetsView:
         return list(self._committed)
 
     def __getitem__(self, partition: TopicPartition) -> tuple[Committed | None, ErrorCode]:
-        """Return the offset of a partition, or None, and the error where the offset cannot be told."""
+        """Return the committed offset of a partition, or None, and the error where it is not stable."""
         if self._error is not ErrorCode.NONE:
             return None, self._error
         is_unstable = partition in self._unstable if self._offsets is None else self._offsets.is_unstable(partition)
@@ -221,7 +221,7 @@ class OffsetsView:
 
 
 def placed(offsets: Mapping[TopicPartition, Committed], first: int) -> dict[TopicPartition, Committed]:
-    """The same, each at the place of its record, of which the first is at an offset of the log."""
+    """Return the offsets with the log offsets of their records, the first of which is at ``first``."""
     return {partition: offset.at(place) for place, (partition, offset) in enumerate(offsets.items(), first)}
 
 

@@ -91,7 +91,7 @@ def encode_versioned(message: Message, version: int) -> bytes:
 
 
 def decode_versioned(kind: type[M], data: bytes) -> M:
-    """The reverse.
+    """Decode bytes that begin with their version.
 
     Raises:
         UnreadableRecordError: the bytes are not ``kind`` in a version that is known.
@@ -116,7 +116,7 @@ def version_of(data: bytes) -> int:
 
 
 def parse_key(data: bytes | None) -> RecordKey:
-    """The key of a record.
+    """Return the key of a record.
 
     Raises:
         UnreadableRecordError: there is none, or it is not what its type says.
@@ -133,20 +133,20 @@ def parse_key(data: bytes | None) -> RecordKey:
 
 
 def offset_commit_key(group: str, topic: str, partition: int) -> bytes:
-    """The key of a committed offset."""
+    """Return the key of a committed offset."""
     return encode_versioned(OffsetCommitKey(group=group, topic=topic, partition=partition), 1)
 
 
 def offset_commit_value(value: OffsetCommitValue) -> bytes:
-    """A committed offset, in the version that Apache Kafka gives it."""
+    """Return a committed offset, in the version that Apache Kafka gives it."""
     return encode_versioned(value, 3 if value.expire_timestamp == NO_TIMESTAMP else 1)
 
 
 def group_metadata_key(group: str) -> bytes:
-    """The key of a classic group."""
+    """Return the key of a classic group."""
     return encode_versioned(GroupMetadataKey(group=group), GROUP_METADATA_TYPE)
 
 
 def group_metadata_value(value: GroupMetadataValue) -> bytes:
-    """A classic group, in the version that Apache Kafka gives it."""
+    """Return a classic group, in the version that Apache Kafka gives it."""
     return encode_versioned(value, 3)

@@ -47,7 +47,7 @@ class Replay:
         self.records = 0
 
     def apply(self, batches: Iterable[StateBatch]) -> None:
-        """Take what was read, in the order of the log.
+        """Apply records, in the order of the log.
 
         Raises:
             UnreadableRecordError: a record is not what its key says.
@@ -130,7 +130,7 @@ class Replay:
         self.offsets = {group: offsets for group, offsets in self.offsets.items() if not offsets.is_empty}
 
     def group_ids(self) -> set[str]:
-        """Every group that there is anything of."""
+        """Return the ids of all groups that have a record or an offset."""
         return {*self.classic, *self.offsets, *self.others}
 
     def _of(self, group: str) -> GroupOffsets:

@@ -123,7 +123,7 @@ class GroupCoordinator:
         self.spawn(self._expire_for_ever())
 
     def stop(self) -> None:
-        """Answer everyone who waits with NOT_COORDINATOR, and serve no more."""
+        """Answer all waiting requests with NOT_COORDINATOR, and serve no more."""
         self._stopped = True
         for task in self._tasks:
             task.cancel()
@@ -132,7 +132,7 @@ class GroupCoordinator:
             partition_groups.unload()
 
     async def ready(self) -> int:
-        """Make ``__consumer_offsets`` if there is none; its number of partitions.
+        """Create ``__consumer_offsets`` if it does not exist; return its number of partitions.
 
         Raises:
             CoordinatorNotAvailableError: it cannot be made.
@@ -143,7 +143,7 @@ class GroupCoordinator:
         return count
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of ``__consumer_offsets`` whose leader coordinates a group.
+        """Return the partition of ``__consumer_offsets`` whose leader coordinates a group.
 
         Raises:
             CoordinatorNotAvailableError: there is no such topic yet; see `ready`.
@@ -403,7 +403,7 @@ class GroupCoordinator:
         member_id: str | None = None,
         member_epoch: int = -1,
     ) -> OffsetsView:
-        """OffsetFetch: what a group has committed.
+        """OffsetFetch: the committed offsets of a group.
 
         Raises:
             KafkaError: the group cannot be asked, or not by this member.
@@ -454,7 +454,7 @@ class GroupCoordinator:
     # -- administration
 
     def groups(self) -> list[Group]:
-        """Every group that is here; may be asked for on any thread."""
+        """Return every group that is here; may be asked for on any thread."""
         return [group for each in list(self._partitions.values()) for group in list(each.groups.values())]
 
     def list_groups(self) -> tuple[ErrorCode, Iterable[ListedGroup]]:
@@ -492,7 +492,7 @@ def _listed(group: Group) -> ListedGroup:
 
 
 def _result(result: T | KafkaError) -> T:
-    """Return what a token was given, and raise it where it is an error."""
+    """Return the result of a token, or raise it when it is an error."""
     if isinstance(result, KafkaError):
         raise result
     return result

@@ -24,7 +24,7 @@ from kafkalog.protocol.errors import (
 logger = logging.getLogger("kafkalog.broker.transaction")
 
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 5.0
-"""Between attempts to write what could not be written; doubled each time."""
+"""The pause between attempts to write a marker or record, in seconds; it doubles each time."""
 MARKERS_AT_ONCE = 64
 """Markers of a transaction that are appended before other requests get their turn."""
 

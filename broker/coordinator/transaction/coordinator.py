@@ -49,7 +49,7 @@ TOMBSTONES_AT_ONCE = 200
 
 
 class Log(Protocol):
-    """Where the state is stored: what `broker.coordinator.state_log.StateLog` does."""
+    """The log of the state, as `broker.coordinator.state_log.StateLog` implements it."""
 
     @property
     def partitions(self) -> int | None: ...
@@ -100,7 +100,7 @@ class TransactionCoordinator:
     # -- life
 
     def start(self) -> None:
-        """Load what is stored, behind other work, and carry on with what was decided."""
+        """Load the stored transactions in the background, and complete those that were decided."""
         self._active = True
         for index in range(self._log.partitions or 0):
             with contextlib.suppress(KafkaError):
@@ -109,7 +109,7 @@ class TransactionCoordinator:
         self._spawn(self._every(lambda: self._settings().remove_expired_interval_ms, self.remove_expired))
 
     async def stop(self) -> None:
-        """End what is under way; the next start carries on with it."""
+        """Cancel the work that is under way; the next start takes it up again."""
         self._active = False
         for task in list(self._tasks):
             task.cancel()
@@ -136,7 +136,7 @@ class TransactionCoordinator:
                 logger.exception("work of the transaction coordinator failed; it is tried again")
 
     async def ensure(self) -> int:
-        """Make ``__transaction_state`` if there is none; its number of partitions.
+        """Create ``__transaction_state`` if it does not exist; return its number of partitions.
 
         Raises:
             CoordinatorNotAvailableError: it cannot be made.
@@ -144,7 +144,7 @@ class TransactionCoordinator:
         return await self._log.ensure()
 
     def partition_for(self, transactional_id: str) -> int:
-        """The partition of ``__transaction_state`` whose leader coordinates a transactional id.
+        """Return the partition of ``__transaction_state`` whose leader coordinates a transactional id.
 
         Raises:
             CoordinatorNotAvailableError: there is no such topic yet; see `ensure`.
@@ -184,7 +184,7 @@ class TransactionCoordinator:
         raise CoordinatorLoadInProgressError
 
     def _has_failed(self, index: int, owner: Any) -> bool:
-        """Whether loading has failed so lately that it is not tried again yet."""
+        """Return whether loading has failed so lately that it is not tried again yet."""
         failed = self._failed.get(index)
         if failed is None:
             return False
@@ -254,7 +254,7 @@ class TransactionCoordinator:
     async def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: Producer | None = None
     ) -> Producer:
-        """A producer id and epoch for a producer; whoever had them before is fenced, its transaction aborted.
+        """Return a producer id and epoch; an earlier producer is fenced, and its transaction aborted.
 
         Raises:
             InvalidRequestError: the transactional id is empty.
@@ -342,7 +342,7 @@ class TransactionCoordinator:
         return machine
 
     def all(self) -> list[TransactionMachine]:
-        """Every transactional id that is coordinated here.
+        """Return every transactional id that is coordinated here.
 
         Raises:
             CoordinatorNotAvailableError: the broker is starting or stopping.

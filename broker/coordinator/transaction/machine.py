@@ -1,4 +1,4 @@
-"""The state machine of one transactional id: which state follows which, and what is refused.
+"""The state machine of one transactional id: its transitions, and the requests that are refused.
 
 ::
 
@@ -144,7 +144,7 @@ class TransactionMachine:
     # -- InitProducerId
 
     def needs_producer_id(self, expected: Producer | None) -> bool:
-        """Whether `init` needs a fresh producer id, because the epochs of the present one are used up."""
+        """Return whether `init` needs a fresh producer id, because the epochs of the present one are used up."""
         current = self.current
         return (
             current.producer_epoch >= EXHAUSTED_EPOCH
@@ -317,12 +317,12 @@ class TransactionMachine:
     # -- time
 
     def has_timed_out(self, now_ms: int) -> bool:
-        """Whether the transaction is open for longer than its time-out, and may be aborted."""
+        """Return whether the transaction is open for longer than its time-out, and may be aborted."""
         current = self.current
         return self.pending is None and current.state is _ONGOING and current.started_ms + current.timeout_ms < now_ms
 
     def has_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether the transactional id was not used for so long that it may be forgotten."""
+        """Return whether the transactional id was not used for so long that it may be forgotten."""
         current = self.current
         return self.pending is None and current.state.may_expire and current.updated_ms <= now_ms - expiration_ms
 
@@ -341,7 +341,7 @@ class TransactionMachine:
         self.unmarked = set(change.partitions) if change.state.is_decided else set()
 
     def failed(self) -> None:
-        """The pending change could not be stored, as far as is known: the state is what it was."""
+        """Drop the pending change, which was not stored as far as is known; the state stays."""
         self.pending = None
         self._failed_fence = self._failed_fence or self._fencing
         self._fencing = False

@@ -68,7 +68,7 @@ class PartitionTransactions:
             self.largest_producer_id = max(self.largest_producer_id, largest_producer_id(value))
 
     def put(self, transactional_id: str, transaction: Transaction | None) -> None:
-        """Set what is stored of a transactional id; None where it was forgotten."""
+        """Set the stored transaction of a transactional id; None removes it."""
         if transaction is None:
             self.machines.pop(transactional_id, None)
         else:
@@ -88,7 +88,7 @@ class PartitionTransactions:
 
 
 def largest_producer_id_in(index: int, log: Log, piece_bytes: int) -> int:
-    """The largest producer id that a partition of ``__transaction_state`` names, -1 for none. It blocks.
+    """Return the largest producer id that a partition of ``__transaction_state`` names, -1 for none. It blocks.
 
     An unreadable rest is left out, with an error in the log of this broker.
     """

@@ -49,12 +49,12 @@ class TransactionLogValue(Message, versions="0-1", flexible="1+"):
 
 
 def encode_key(transactional_id: str) -> bytes:
-    """A record's key."""
+    """Return a record's key."""
     return _VERSION.pack(0) + encode_message(TransactionLogKey(transactional_id=transactional_id), 0)
 
 
 def decode_key(key: bytes | None) -> str:
-    """The transactional id.
+    """Return the transactional id.
 
     Raises:
         UnknownRecordError: the key is none of ours.
@@ -63,7 +63,7 @@ def decode_key(key: bytes | None) -> str:
 
 
 def encode_value(transaction: Transaction) -> bytes:
-    """A record's value."""
+    """Return a record's value."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
         topics.setdefault(topic, []).append(partition)
@@ -83,7 +83,7 @@ def encode_value(transaction: Transaction) -> bytes:
 
 
 def decode_value(value: bytes) -> Transaction:
-    """The state of a transactional id.
+    """Return the state of a transactional id.
 
     Raises:
         UnknownRecordError: the value is of a version or in a state that is not known, or cut short.
@@ -107,7 +107,7 @@ def decode_value(value: bytes) -> Transaction:
 
 
 def largest_producer_id(value: bytes) -> int:
-    """The largest producer id that a record's value names; `NO_PRODUCER_ID` where it cannot be read."""
+    """Return the largest producer id that a record's value names; `NO_PRODUCER_ID` where it cannot be read."""
     if len(value) < _BEGINNING.size:
         return NO_PRODUCER_ID
     producer_id: int

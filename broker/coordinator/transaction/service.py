@@ -59,15 +59,15 @@ class Transactions:
         )
 
     def start(self) -> None:
-        """Load what is stored, and carry on with what was decided."""
+        """Load the stored transactions, and complete those that were decided."""
         self.coordinator.start()
 
     async def stop(self) -> None:
-        """End what is under way; the next start carries on with it."""
+        """Cancel the work that is under way; the next start takes it up again."""
         await self.coordinator.stop()
 
     async def ready(self) -> int:
-        """Make ``__transaction_state`` if there is none; its number of partitions.
+        """Create ``__transaction_state`` if it does not exist; return its number of partitions.
 
         Raises:
             CoordinatorNotAvailableError: it cannot be made.
@@ -75,7 +75,7 @@ class Transactions:
         return await self.coordinator.ensure()
 
     def partition_for(self, transactional_id: str) -> int:
-        """The partition of ``__transaction_state`` whose leader coordinates a transactional id.
+        """Return the partition of ``__transaction_state`` whose leader coordinates a transactional id.
 
         Raises:
             CoordinatorNotAvailableError: there is no such topic yet; see `ready`.

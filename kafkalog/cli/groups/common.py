@@ -34,14 +34,14 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def open_admin(arguments: argparse.Namespace) -> GroupAdmin:
-    """The client that the options describe. Raises UsageError, ConfigError."""
+    """Return the client that the options describe. Raises UsageError, ConfigError."""
     from kafkalog.client.admin.groups import GroupAdmin
 
     return GroupAdmin(admin_config(arguments))
 
 
 def selected(admin: GroupAdmin, arguments: argparse.Namespace) -> list[str]:
-    """The groups that ``--group`` or ``--all-groups`` names."""
+    """Return the groups that ``--group`` or ``--all-groups`` names."""
     from kafkalog.client.admin.group_descriptions import is_of_consumers
 
     if arguments.group:
@@ -50,7 +50,7 @@ def selected(admin: GroupAdmin, arguments: argparse.Namespace) -> list[str]:
 
 
 def partitions_of(admin: GroupAdmin, words: Iterable[str]) -> list[TopicPartition]:
-    """The partitions of TOPIC or TOPIC:0,1,2 words, sorted. Raises UsageError, UnknownTopicOrPartitionError."""
+    """Return the partitions of TOPIC or TOPIC:0,1,2 words, sorted. Raises UsageError, UnknownTopicOrPartitionError."""
     from kafkalog.client.types import TopicPartition
 
     found: set[TopicPartition] = set()
@@ -60,7 +60,7 @@ def partitions_of(admin: GroupAdmin, words: Iterable[str]) -> list[TopicPartitio
 
 
 def log_ends(admin: GroupAdmin, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """The high watermarks, without those of partitions that have no leader or are no more."""
+    """Return the high watermarks, without those of partitions that have no leader or are no more."""
     from kafkalog.client.offsets import LATEST, list_offsets
 
     topics = admin.cluster.metadata({tp.topic for tp in partitions}, refresh=True).topics
@@ -112,7 +112,7 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> Iterator[
 
 
 def _text(value: Any) -> str:
-    """A value in a table; an assignment as Kafka writes it: ``words:0,1;pages:2``."""
+    """Return a value in a table; an assignment as Kafka writes it: ``words:0,1;pages:2``."""
     if isinstance(value, Mapping):
         return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in value.items()) or MISSING
     return MISSING if value is None or value == "" else str(value)

@@ -68,7 +68,7 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 
 def _known(text: str | None, known: tuple[str, ...], option: str) -> list[str]:
-    """The words of a list in their proper case. UsageError for one that is not known."""
+    """Return the words of a list in their proper case. UsageError for one that is not known."""
     proper = {each.lower(): each for each in known}
     words = [each.strip() for each in (text or "").split(",") if each.strip()]
     for word in words:

@@ -16,7 +16,7 @@ Plans = Mapping[str, Mapping[TopicPartition, int]]
 
 
 def write_plans(plans: Plans, *, with_group: bool) -> str:
-    """The lines of plans, sorted by partition in each group."""
+    """Return the lines of plans, sorted by partition in each group."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for group, offsets in plans.items():

@@ -112,7 +112,7 @@ def run_reset_offsets(arguments: argparse.Namespace) -> int:
 
 
 def _rules(arguments: argparse.Namespace) -> Rule | dict[str, Rule]:
-    """The one rule of all groups, or that of each group in a file. Raises UsageError."""
+    """Return the one rule of all groups, or that of each group in a file. Raises UsageError."""
     from kafkalog.cli.groups.plan_files import read_plans
     from kafkalog.client.offset_reset import ShiftBy, To, ToOffset, ToPlan, ToTimestamp
 
@@ -137,7 +137,7 @@ def _rules(arguments: argparse.Namespace) -> Rule | dict[str, Rule]:
 
 
 def _plan(admin: GroupAdmin, group: str, rules: Rule | dict[str, Rule], arguments: argparse.Namespace) -> Plan | None:
-    """The new offsets of a group, or None where there can be none, which is told."""
+    """Return the new offsets of a group, or None after printing why there can be none."""
     from kafkalog.client.offset_reset import LogRange, ResetError, ToPlan, ToTimestamp, plan_reset
     from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
 

@@ -30,7 +30,7 @@ def timestamp_of(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """The ms of ``PnDTnHnMn.nS``, as Java's ``Duration.parse`` reads it. Raises ValueError."""
+    """Return the ms of ``PnDTnHnMn.nS``, as Java's ``Duration.parse`` reads it. Raises ValueError."""
     found = _DURATION.fullmatch(text)
     parts = found.groupdict() if found else {}
     given = [parts.get(name) for name in ("days", "hours", "minutes", "seconds")]

@@ -151,7 +151,7 @@ class ClassicGroup:
         self._sync.sync(request, token, now)
 
     def awaits_assignments_of(self, member_id: str) -> bool:
-        """Whether a SyncGroup of this member, the leader, completes the rebalance."""
+        """Return whether a SyncGroup of this member, the leader, completes the rebalance."""
         return self._metadata.state is ClassicGroupState.COMPLETING_REBALANCE and self.members.leader == member_id
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Moment) -> ErrorCode:
@@ -191,7 +191,7 @@ class ClassicGroup:
         return self._deadlines.wake_at
 
     def wake(self, now: Moment) -> None:
-        """Carry out what is due."""
+        """Do what is due by now, such as ending sessions."""
         for member_id, deadline in list(self.members.pending.items()):
             if deadline <= now.ms:
                 self._rebalance.remove(member_id)
@@ -211,7 +211,7 @@ class ClassicGroup:
         self._deadlines.wake_at = None
 
     def release(self, error: ErrorCode) -> None:
-        """Answer all who wait with ``error``."""
+        """Answer all waiting requests with ``error``."""
         for member in self.members:
             self._rebalance.release(member, error, member.member_id)
 
@@ -279,7 +279,7 @@ class ClassicGroup:
         return self._metadata.retention()
 
     def record(self) -> StateRecord:
-        """The group as it is to be stored now."""
+        """Return the group as it is to be stored now."""
         return self._metadata.record(self.members)
 
     def tombstones(self, group_id: str) -> list[StateRecord]:

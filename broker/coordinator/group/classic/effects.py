@@ -1,4 +1,4 @@
-"""What a classic group wants done, as data: answers to those who wait, and records to be stored."""
+"""The effects of a classic group as data: answers to waiting requests, and records to be stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STORE_ERRORS: dict[ErrorCode | None, ErrorCode | None] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What members are told when the group could not be stored, where it is not the error itself."""
+"""The error that members get when the group could not be stored, where it is not the store's own error."""
 
 
 class Effects:
@@ -32,9 +32,9 @@ class Effects:
         self.out: list[Answer | Store] = []
 
     def answer(self, token: Any, result: JoinResult | SyncResult) -> None:
-        """Answer whoever waits with ``token``."""
+        """Answer the request that waits with ``token``."""
         self.out.append(Answer(token, result))
 
     def store(self, record: StateRecord, done: Callable[[ErrorCode | None, Moment], None]) -> None:
-        """Store the group; ``done`` is told what members are to be told, or None where it is stored."""
+        """Store the group; ``done`` gets the error for the members, or None when it is stored."""
         self.out.append(Store([record], lambda error, now: done(_STORE_ERRORS.get(error, error), now)))

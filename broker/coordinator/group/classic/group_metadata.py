@@ -1,4 +1,4 @@
-"""What a classic group has agreed on and where it stands; with its members, what the log keeps of it.
+"""State, generation and protocol of a classic group. With its members, they are what the log keeps of it.
 
 | state               | the group waits for                               | it becomes                                |
 |---------------------|---------------------------------------------------|-------------------------------------------|
@@ -28,7 +28,7 @@ MOST_READ = 1 << 20
 
 
 class ClassicGroupState(Enum):
-    """See the module; the values are the names that clients are told."""
+    """The states of a classic group; the values are the names that clients see."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -69,7 +69,7 @@ class GroupMetadata:
         self.learn_topics(members)
 
     def learn_topics(self, members: Iterable[Member]) -> None:
-        """Find out what the members are subscribed to."""
+        """Collect the topics that the members are subscribed to."""
         self.subscribed = _topics(members, self.protocol_type, self.protocol_name)
 
     def is_subscribed(self, topic: str) -> bool:
@@ -94,7 +94,7 @@ class GroupMetadata:
     # -- records
 
     def restore(self, value: records.GroupMetadataValue) -> None:
-        """Take what was stored of a group, but for its members: see `stored_members`."""
+        """Restore a group from its record, except for its members: see `stored_members`."""
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol
@@ -131,12 +131,12 @@ class GroupMetadata:
         return StateRecord(records.group_metadata_key(self.group_id), records.group_metadata_value(value))
 
     def tombstones(self) -> list[StateRecord]:
-        """Return what makes the log forget the group; one that was only ever committed to has no record."""
+        """Return the tombstones of the group; a group that only has committed offsets has no record."""
         return [StateRecord(records.group_metadata_key(self.group_id), None)] if self.generation > 0 else []
 
 
 def stored_members(value: records.GroupMetadataValue) -> Iterator[Member]:
-    """The members of a group that was stored."""
+    """Yield the members of a group that was stored."""
     for stored in value.members:
         rebalance = stored.rebalance_timeout
         yield Member(

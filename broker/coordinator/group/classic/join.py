@@ -1,4 +1,4 @@
-"""JoinGroup: who may join a classic group, and what comes of it.
+"""JoinGroup: which members may join a classic group, and what the request changes.
 
 KIP-394: a new member is told its id first (MEMBER_ID_REQUIRED). Static members that are back: see `static_members`.
 """
@@ -35,7 +35,7 @@ class JoinStep(Enum):
 
 
 def decide_join(request: JoinRequest, metadata: GroupMetadata, members: Roster, max_size: int) -> JoinStep | ErrorCode:
-    """Return what comes of a JoinGroup, or why it is refused; nothing is changed."""
+    """Return what a JoinGroup is to change, or why it is refused; nothing is changed here."""
     if not _has_room(request.member_id, metadata, members, max_size):
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     if not _supports(request, metadata, members):

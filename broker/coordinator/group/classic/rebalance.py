@@ -155,7 +155,7 @@ class Rebalance:
             logger.warning("the empty group %s could not be stored: %s", self._metadata.group_id, error.name)
 
     def joined(self, member: Member, *, skip_assignment: bool = False) -> JoinResult:
-        """Return what a member of this generation is told; its leader is told of all members."""
+        """Return the JoinGroup result of a member of this generation; the leader's has all members."""
         metadata, leader = self._metadata, self._members.leader
         protocol = metadata.protocol_name
         leads = leader == member.member_id
@@ -180,7 +180,7 @@ class Rebalance:
         self._metadata.become(ClassicGroupState.STABLE, now)
 
     def refuse_assignments(self, error: ErrorCode, now: Moment) -> None:
-        """There are no assignments for now: members that wait for theirs are told why."""
+        """Drop the assignments; members that wait for theirs get the error."""
         for member in self._members:
             member.assignment = b""
             self._answer_sync(member, SyncResult(error), now)
@@ -193,7 +193,7 @@ class Rebalance:
             self._deadlines.expect_heartbeat(member, now)
 
     def synced(self, member: Member) -> SyncResult:
-        """Return what a member of a complete generation is told."""
+        """Return the SyncGroup result of a member of a complete generation."""
         metadata = self._metadata
         return SyncResult(ErrorCode.NONE, metadata.protocol_type, metadata.protocol_name, member.assignment)
 
@@ -226,13 +226,13 @@ class Rebalance:
         self.try_complete_join(now)
 
     def remove(self, member_id: str, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
-        """Forget a member, which is told ``error`` if it waits, or an id that was given out."""
+        """Remove a member, or an id that was given out; a waiting request of it gets ``error``."""
         member = self._members.remove(member_id)
         if member is not None:
             self.release(member, error, UNKNOWN_MEMBER_ID)
 
     def remove_and_rebalance(self, member_id: str, reason: str, now: Moment) -> None:
-        """Forget a member; the others come to a generation without it."""
+        """Remove a member; the others rebalance into a generation without it."""
         self.remove(member_id)
         if self._metadata.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
             self.prepare(now, reason)

@@ -1,4 +1,4 @@
-"""What members of the classic protocol ask, and what they are told: values."""
+"""Requests of members of the classic protocol, and their results, as values."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Leaver(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader is told of it."""
+    """A member as the leader of the group sees it in its JoinGroup response."""
 
     member_id: str
     instance_id: str | None

@@ -1,4 +1,4 @@
-"""The members of a classic group: who is in it, who leads, who is awaited, and what protocols they share."""
+"""The members of a classic group: its leader, the members still to join, and the protocols that all know."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class Roster:
 
     @property
     def all_joined(self) -> bool:
-        """Whether nobody is missing for the next generation, not even who was only given an id."""
+        """Whether all members wait for the next generation, and no id was given out to one that has yet to join."""
         return self._awaiting_join == len(self._members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member asks for."""
+        """The longest rebalance time-out of the members, in ms."""
         return max((member.rebalance_timeout_ms for member in self._members.values()), default=0)
 
     def add(self, member: Member) -> None:
@@ -96,7 +96,7 @@ class Roster:
         return member
 
     def rename(self, old: str, new: str) -> Member:
-        """A static member is back under a new id: it keeps its place, and leads if it led."""
+        """Give a returning static member a new id and return it; it keeps its place, and leads if it led."""
         members = list(self._members.items())
         member = self._members[old]
         member.member_id = new
@@ -126,7 +126,7 @@ class Roster:
         return before
 
     def elect(self) -> bool:
-        """Have a leader that waits for the next generation; whether there is one."""
+        """Choose a leader that waits for the next generation, at best the present one; return whether there is one."""
         if self.leader is None:
             return False
         if self._members[self.leader].awaiting_join is not None:
@@ -138,17 +138,17 @@ class Roster:
         return True
 
     def supports(self, protocols: Protocols) -> bool:
-        """Whether one of these is known to every member."""
+        """Return whether one of these is known to every member."""
         return any(self._supporters[name] == len(self._members) for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol known to all that most members prefer; of equals the one voted for first."""
+        """Return the protocol known to all that most members prefer; of equals the one voted for first."""
         candidates = {name for name, count in self._supporters.items() if count == len(self._members)}
         votes = Counter(member.vote(candidates) for member in self._members.values())
         return max(votes, key=votes.__getitem__)
 
     def joined_members(self, protocol: str) -> tuple[JoinedMember, ...]:
-        """All of them as the leader is told."""
+        """Return all members as the leader's JoinGroup response lists them."""
         return tuple(
             JoinedMember(member.member_id, member.instance_id, member.metadata(protocol))
             for member in self._members.values()

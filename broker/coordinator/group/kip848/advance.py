@@ -80,13 +80,13 @@ def advance(
 
 
 def _is_stale(group: ConsumerGroup, context: Context) -> bool:
-    """Whether the topics changed since the group was compared with them."""
+    """Return whether the topics changed since the group was compared with them."""
     version = context.topics.version
     return group.seen_version != version or any(regex.version != version for regex in group.regexes.values())
 
 
 def members_with(group: ConsumerGroup, new: Member) -> dict[str, Member]:
-    """The group's members once ``new`` is one of them; a static one takes the place of its predecessor."""
+    """Return the group's members once ``new`` is one of them; a static one takes the place of its predecessor."""
     members = dict(group.members)
     if new.instance_id is not None:
         members.pop(group.static_members.get(new.instance_id, ""), None)
@@ -121,7 +121,7 @@ def refresh(
 def subscribed_topics(
     members: Iterable[Member], regexes: Mapping[str, ResolvedRegex], context: Context
 ) -> dict[str, TopicMetadata]:
-    """The existing topics that these members are subscribed to, by name."""
+    """Return the existing topics that these members are subscribed to, by name."""
     names: set[str] = set()
     for member in members:
         names |= subscribed_names(member, regexes)
@@ -144,7 +144,7 @@ def stale_regexes(regexes: Mapping[str, ResolvedRegex], context: Context) -> lis
 
 
 def matched_anew(regex: str, resolved: ResolvedRegex, context: Context) -> Matched | None:
-    """What a stale expression of a group matches since the topics changed; None where that is not at hand yet."""
+    """Return what a stale expression matches since the topics changed, or None while that is not known."""
     version = context.topics.version
     try:
         known = context.topics.matching(regex)
@@ -165,7 +165,7 @@ def _resolve(
     context: Context,
     records: list[GroupRecord],
 ) -> tuple[Mapping[str, ResolvedRegex], bool]:
-    """The group's regular expressions and what they match now, and whether the subscriptions changed by that."""
+    """Return the group's regular expressions with what they match now, and whether that changed subscriptions."""
     regexes = dict(group.regexes)
     changed = new.topic_regex != old.topic_regex
     for regex in dropped_regexes(group, members.values()):
@@ -228,7 +228,7 @@ def _assign(
 
 
 def preferred_assignor(members: Iterable[Member], context: Context) -> str:
-    """The assignor that most members ask for; the default where none does."""
+    """Return the assignor that most members ask for; the default where none does."""
     votes = dict.fromkeys(context.config.assignors, 0)
     for member in members:
         if member.server_assignor in votes:

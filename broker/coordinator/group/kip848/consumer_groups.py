@@ -1,4 +1,4 @@
-"""The consumer protocol (KIP-848) of a broker's group coordinator: what requests ask of groups of that protocol."""
+"""The requests of the consumer protocol (KIP-848): heartbeats, descriptions, and changes of a group's protocol."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ PROTOCOL = "consumer"
 
 
 def consumer_group_config(config: BrokerConfig) -> ConsumerGroupConfig:
-    """The broker's settings for groups of the consumer protocol."""
+    """Return the broker's settings for groups of the consumer protocol."""
     names = [_KAFKA_CLASSES.get(name, name) for name in config["group.consumer.assignors"]]
     return ConsumerGroupConfig(
         session_timeout_ms=config["group.consumer.session.timeout.ms"],
@@ -159,7 +159,7 @@ class ConsumerGroups:
         return True
 
     def _match_anew(self, membership: ConsumerMembership, context: Context) -> Context:
-        """A request's surroundings, with what is at hand of the group's stale expressions.
+        """Return the context of a request, with the matches of the group's stale expressions that are known.
 
         Nobody waits for the others: they are matched meanwhile, for a later heartbeat.
         """
@@ -232,7 +232,7 @@ class ConsumerGroups:
     def _downgrade(
         self, membership: ConsumerMembership, gone: Collection[Member], now: Moment, answer: Answer | None = None
     ) -> bool:
-        """The last members of the consumer protocol are gone from a group: whether it becomes a classic one.
+        """Make a group classic when its last members of the consumer protocol are gone; return whether it becomes so.
 
         Also where the group has become one since: then nothing is left to be done for the members.
         """
@@ -302,7 +302,7 @@ class ConsumerGroups:
         )
 
     def config(self, group_id: str) -> ConsumerGroupConfig:
-        """The settings in force for a group."""
+        """Return the settings in force for a group."""
         config = self._coordinator.config
         if self._config[0] is not config:
             self._config = config, consumer_group_config(config)

@@ -37,7 +37,7 @@ from kafkalog.protocol.errors import (
 logger = logging.getLogger("kafkalog.broker.groups")
 
 FENCE_AGAIN_MS = 500
-"""When members are fenced again, if their removal could not be stored."""
+"""Members are fenced again after this time, in ms, when their removal could not be stored."""
 MEMBER_EPOCH_VERSION = 9
 """The first version of OffsetCommit that says a member's epoch."""
 
@@ -54,10 +54,10 @@ _STORE_ERRORS = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What members are told when a change could not be stored, where it is not the error itself."""
+"""The error that members get when a change could not be stored, where it is not the store's own error."""
 
 MakeContext = Callable[[str, Moment], Context]
-"""The surroundings of a group, by its id, at a moment."""
+"""Makes the context of a request from the group's id and the time."""
 
 
 class ConsumerMembership:
@@ -104,7 +104,7 @@ class ConsumerMembership:
         before: Sequence[StateRecord] = (),
         on_failure: Callable[[list[Answer]], None] | None = None,
     ) -> None:
-        """Take what a request makes of the group; ``token`` gets the response, or the error, once it is stored.
+        """Apply the outcome of a request; ``token`` gets the response, or the error, once the records are stored.
 
         What is left in ``out`` has to be done before the next change: one that cannot be appended is undone by taking
         back the group as it was before.
@@ -147,7 +147,7 @@ class ConsumerMembership:
         self.out.append(Store([*before, *encoded(outcome.records)], done))
 
     def _fence(self, members: Collection[Member], now: Moment) -> None:
-        """Members are gone without a word."""
+        """Remove members whose time is over."""
         if self.on_fenced(self, members, now):
             return
         records = member_changes.remove(self.group, members, self._context(self.group.group_id, now))
@@ -289,7 +289,7 @@ class ConsumerMembership:
         self.refuse(NotCoordinatorError())
 
     def refuse(self, error: KafkaError) -> None:
-        """Nobody will hear what is still being stored: those who wait are told ``error``."""
+        """Answer all waiting requests with ``error``, also those whose records are still being stored."""
         tokens = [*self._storing.values(), *(answer.token for answer in self._waiting)]
         self.out += [Answer(token, error) for token in tokens if token is not None]
         self._storing, self._waiting = {}, []
@@ -302,7 +302,7 @@ class ConsumerMembership:
 
 
 def encoded(records: list[GroupRecord]) -> list[StateRecord]:
-    """The records as the log takes them."""
+    """Return the records as bytes of keys and values."""
     return [StateRecord(*record.encode()) for record in records]
 
 

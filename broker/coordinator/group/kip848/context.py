@@ -1,4 +1,4 @@
-"""What a request to a consumer group is given, and what comes of it."""
+"""The input of a request to a consumer group (`Context`), and its result (`Outcome`)."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ class Context:
 
 
 class TimerKind(Enum):
-    """What a member must do in time, or it is fenced."""
+    """What a member must do in time; otherwise it is fenced."""
 
     SESSION = "session"
     """Send a heartbeat."""
     REBALANCE = "rebalance"
     """Give back the partitions that it was asked for."""
     JOIN = "join"
-    """Join again, as a member of the classic protocol that was told of a rebalance."""
+    """Join again, as a member of the classic protocol that was notified of a rebalance."""
     SYNC = "sync"
     """Ask for its assignment, as a member of the classic protocol that has joined."""
 

@@ -23,7 +23,7 @@ from kafkalog.protocol.primitives import ProtocolError
 
 
 def can_upgrade(classic: ClassicGroup, config: ConsumerGroupConfig) -> bool:
-    """Whether a classic group with members may become one of the consumer protocol."""
+    """Return whether a classic group with members may become one of the consumer protocol."""
     return (
         config.migration_policy.allows_upgrade
         and classic.protocol_type == PROTOCOL_TYPE
@@ -32,7 +32,7 @@ def can_upgrade(classic: ClassicGroup, config: ConsumerGroupConfig) -> bool:
 
 
 def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[list[GroupRecord], list[Timer]]:
-    """The records of the group that a classic group becomes, and its members' timers.
+    """Return the records of the group that a classic group becomes, and its members' timers.
 
     Raises:
         GroupIdNotFoundError: a member's subscription or assignment cannot be read.
@@ -79,7 +79,7 @@ def _consumer_member(classic: ClassicGroup, member: ClassicMember, topics: Topic
 
 
 def can_downgrade(group: ConsumerGroup, leaving: Collection[str], config: ConsumerGroupConfig) -> bool:
-    """Whether a group becomes classic when the members ``leaving`` are gone."""
+    """Return whether a group becomes classic when the members ``leaving`` are gone."""
     return (
         config.migration_policy.allows_downgrade
         and 0 < len(group.members) - len(leaving) <= config.classic_max_size
@@ -96,7 +96,7 @@ def downgraded(
     new_member_id: Callable[[str], str],
     now: Moment,
 ) -> ClassicGroup:
-    """The classic group that a group becomes without ``leaving``: stable, its generation the group epoch."""
+    """Return the classic group that a group becomes without ``leaving``: stable, its generation the group epoch."""
     members = []
     for member_id, member in group.members.items():
         if member_id in leaving or member.classic is None:

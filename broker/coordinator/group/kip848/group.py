@@ -1,4 +1,4 @@
-"""A group of the consumer protocol: what the records of its log say, and nothing else.
+"""A group of the consumer protocol: the state that the records of its log make up, and nothing else.
 
 Records of a compacted log may come without those that were before them, so that none is required for another: a record
 of a member that is not known makes it, and a tombstone of what is not there does nothing. What only this broker knows
@@ -32,7 +32,7 @@ NO_EPOCH = -1
 
 
 def subscribed_names(member: Member, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
-    """The topics that a member is subscribed to, by name and by what its regular expression matched."""
+    """Return the topics that a member is subscribed to, by name and by what its regular expression matched."""
     if member.topic_regex in regexes:
         return member.topic_names | regexes[member.topic_regex].topics
     return member.topic_names
@@ -110,7 +110,7 @@ class ConsumerGroup:
         return self.group_epoch == 0 and not self.members
 
     def copy(self) -> ConsumerGroup:
-        """The group as it is now, which later records do not change."""
+        """Return the group as it is now, which later records do not change."""
         twin = ConsumerGroup(self.group_id)
         twin.__dict__.update(self.__dict__)
         twin.members = dict(self.members)
@@ -125,29 +125,29 @@ class ConsumerGroup:
         return None if member_id is None else self.members.get(member_id)
 
     def is_owned(self, topic_id: UUID, partition: int) -> bool:
-        """Whether some member owns the partition, or has not given it back yet."""
+        """Return whether some member owns the partition, or has not given it back yet."""
         return partition in self._owners.epochs.get(topic_id, ())
 
     def owner_epoch(self, topic_id: UUID, partition: int) -> int:
-        """The epoch of the member that owns the partition, -1 for none."""
+        """Return the epoch of the member that owns the partition, -1 for none."""
         return self._owners.epochs.get(topic_id, {}).get(partition, -1)
 
     def target_of(self, member_id: str, instance_id: str | None) -> Assignment:
-        """The target of a member: of a static one, that of the member it takes the place of."""
+        """Return the target of a member: of a static one, that of the member it takes the place of."""
         if instance_id is not None:
             member_id = self.static_members.get(instance_id, member_id)
         return self.target.get(member_id, NO_PARTITIONS)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member consumes the topic, so that its offsets do not expire and cannot be deleted."""
+        """Return whether a member consumes the topic, so that its offsets do not expire and cannot be deleted."""
         return any(topic in subscribed_names(member, self.regexes) for member in self.members.values())
 
     def all_subscribed(self) -> frozenset[str]:
-        """The topics that its members consume."""
+        """Return the topics that its members consume."""
         return frozenset[str]().union(*(subscribed_names(member, self.regexes) for member in self.members.values()))
 
     def all_use_classic_except(self, leaving: Collection[str]) -> bool:
-        """Whether all other members speak the classic protocol."""
+        """Return whether all other members speak the classic protocol."""
         return all(member.classic is not None for member in self.members.values() if member.member_id not in leaving)
 
     # -- replaying

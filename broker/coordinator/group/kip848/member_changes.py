@@ -1,4 +1,4 @@
-"""Members of a consumer group come and go: who may join as whom, and what is left when a member is gone.
+"""Members of a consumer group join and leave: which may join under which id, and what remains of one that left.
 
 Checks, their order and their texts are Apache Kafka's (``GroupMetadataManager``).
 """
@@ -32,7 +32,7 @@ def check_size(group: ConsumerGroup, member_id: str, max_size: int) -> None:
 
 
 def known_member(group: ConsumerGroup, member_id: str) -> Member:
-    """Raises UnknownMemberIdError where there is no such member."""
+    """Return a member. Raises UnknownMemberIdError where there is none with this id."""
     member = group.members.get(member_id)
     if member is None:
         raise UnknownMemberIdError(f"Member {member_id} is not a member of group {group.group_id}.")
@@ -40,7 +40,7 @@ def known_member(group: ConsumerGroup, member_id: str) -> Member:
 
 
 def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> Member:
-    """The member of an instance id, where it is the one that asks.
+    """Return the member of an instance id, where it is the one that asks.
 
     Raises:
         UnknownMemberIdError, FencedInstanceIdError
@@ -100,13 +100,13 @@ def check_released(group: ConsumerGroup, member_id: str, instance_id: str) -> No
 
 
 def leave_for_a_while(group: ConsumerGroup, member: Member) -> list[GroupRecord]:
-    """A static member keeps its partitions while it is away; what it had to give back is free."""
+    """Let a static member keep its partitions while it is away; those that it had to give back become free."""
     away = replace(member, epoch=STATIC_LEAVE_EPOCH, pending_revocation=NO_PARTITIONS)
     return [group_records.current_assignment(group.group_id, away)]
 
 
 def remove(group: ConsumerGroup, members: Collection[Member], context: Context) -> list[GroupRecord]:
-    """Members are gone: nothing of them stays, and the group goes to its next epoch."""
+    """Remove members and everything of theirs; the group goes to its next epoch."""
     records: list[GroupRecord] = []
     for member in members:
         records += group_records.member_tombstones(group.group_id, member.member_id)

@@ -31,7 +31,7 @@ class MemberState(IntEnum):
     """How far a member is on the way to its target assignment; the numbers are those of the log."""
 
     STABLE = 0
-    """It has what its epoch's target assignment gives it."""
+    """It owns exactly its target assignment of its epoch."""
     UNREVOKED_PARTITIONS = 1
     """It must give partitions back before it can go on to the next epoch."""
     UNRELEASED_PARTITIONS = 2
@@ -115,7 +115,7 @@ def count_partitions(assignment: Assignment) -> int:
 
 
 def assignment_of(topics: Iterable[log.TopicPartitions]) -> Assignment:
-    """An assignment from the structures of a record; topics that appear twice are joined."""
+    """Return an assignment from the structures of a record; topics that appear twice are joined."""
     result: dict[UUID, frozenset[int]] = {}
     for topic in topics:
         if topic.partitions:
@@ -124,7 +124,7 @@ def assignment_of(topics: Iterable[log.TopicPartitions]) -> Assignment:
 
 
 def topic_partitions(assignment: Assignment) -> list[log.TopicPartitions]:
-    """An assignment as the structures of a record, in a fixed order."""
+    """Return an assignment as the structures of a record, in a fixed order."""
     return [
         log.TopicPartitions(topic_id=topic_id, partitions=sorted(assignment[topic_id]))
         for topic_id in sorted(assignment)

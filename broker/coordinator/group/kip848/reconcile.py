@@ -22,7 +22,7 @@ IsOwned = Callable[[UUID, int], bool]
 def next_step(
     member: Member, target_epoch: int, target: Assignment, owned: Assignment | None, is_owned: IsOwned
 ) -> Member:
-    """The member after one step, or itself where it must wait or is there.
+    """Return the member after one step, or itself where it must wait or is there.
 
     Args:
         owned: what the member says that it owns, or None where it says nothing.
@@ -92,7 +92,7 @@ def _step(
 
 
 def _owns_any(owned: Assignment | None, partitions: Assignment) -> bool:
-    """Whether the member owns one of these, as far as it says."""
+    """Return whether the member owns one of these, as far as it says."""
     if owned is None:
         return True
     return any(not owned.get(topic_id, frozenset()).isdisjoint(some) for topic_id, some in partitions.items())

@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it answers."""
+"""The input and the result of an assignor."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ def partitions_of(assignment: Assignment) -> Iterator[Partition]:
 
 
 def grouped(partitions: Mapping[UUID, set[int]]) -> Assignment:
-    """An assignment of sets that are done with."""
+    """Return the assignment of these sets, which do not change any more."""
     return {topic_id: frozenset(some) for topic_id, some in partitions.items() if some}

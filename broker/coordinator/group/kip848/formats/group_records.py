@@ -93,7 +93,7 @@ def regex_tombstone(group_id: str, regex: str) -> GroupRecord:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
-    """All that is said of a member, in the order in which Apache Kafka unlearns it."""
+    """Return the tombstones of all records of a member, in Apache Kafka's order."""
     key = _member_key(group_id, member_id)
     return [
         GroupRecord(log.CurrentAssignment, key, None),
@@ -103,7 +103,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
 
 
 def group_tombstones(group_id: str, member_ids: Iterable[str], regexes: Iterable[str]) -> list[GroupRecord]:
-    """All that is said of a group, in the order in which Apache Kafka unlearns it."""
+    """Return the tombstones of all records of a group, in Apache Kafka's order."""
     members = list(member_ids)
     key = log.GroupKey(group_id=group_id)
     records = [GroupRecord(log.CurrentAssignment, _member_key(group_id, member), None) for member in members]

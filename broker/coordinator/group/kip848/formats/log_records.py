@@ -200,7 +200,7 @@ class GroupRecord:
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
-    """The record of a key and value of the log, or None for one of another type.
+    """Return the record of a key and value of the log, or None for one of another type.
 
     Raises:
         ProtocolError: the bytes are not what their type says.

@@ -97,7 +97,7 @@ def _joining(group: ConsumerGroup, member_id: str, request: JoinRequest, records
 
 
 def _supports(group: ConsumerGroup, request: JoinRequest) -> bool:
-    """Whether a member's protocols have one that all classic members know."""
+    """Return whether a member's protocols have one that all classic members know."""
     if request.protocol_type != PROTOCOL_TYPE:
         return False
     present = [member.classic for member in group.members.values() if member.classic is not None]
@@ -192,7 +192,7 @@ def _check_generation(member: Member, generation: int) -> None:
 
 
 def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
-    """Whether a partition of its target is still in another's hands."""
+    """Return whether a partition of its target is still in another's hands."""
     return any(
         group.is_owned(topic_id, partition)
         for topic_id, partitions in group.target.get(member.member_id, {}).items()

@@ -13,7 +13,7 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 def describe(group: ConsumerGroup, context: Context) -> messages.DescribedGroup:
-    """The group's answer, without the operations that the client may do."""
+    """Return the group's answer, without the operations that the client may do."""
     return messages.DescribedGroup(
         group_id=group.group_id,
         group_state=group.state,

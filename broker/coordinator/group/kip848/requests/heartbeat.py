@@ -27,7 +27,7 @@ _OWN_MEMBER_ID = 1
 
 
 def check_request(request: messages.ConsumerGroupHeartbeatRequest, version: int, config: ConsumerGroupConfig) -> None:
-    """What is wrong with a request in itself.
+    """Check a request by itself, without the group.
 
     Raises:
         InvalidRequestError, UnsupportedAssignorError
@@ -65,7 +65,7 @@ def is_leaving(request: messages.ConsumerGroupHeartbeatRequest) -> bool:
 def heartbeat(
     group: ConsumerGroup, request: messages.ConsumerGroupHeartbeatRequest, context: Context
 ) -> Outcome[messages.ConsumerGroupHeartbeatResponse]:
-    """A request of a member that stays or joins; ``check_request`` found nothing.
+    """Handle a heartbeat of a member that stays or joins; ``check_request`` has passed.
 
     Raises:
         GroupMaxSizeReachedError, UnknownMemberIdError, FencedMemberEpochError, UnreleasedInstanceIdError,
@@ -118,7 +118,7 @@ def heartbeat(
 def leave(
     group: ConsumerGroup, request: messages.ConsumerGroupHeartbeatRequest, context: Context
 ) -> Outcome[messages.ConsumerGroupHeartbeatResponse]:
-    """A request of a member that leaves, a static one maybe for a while.
+    """Handle a heartbeat of a member that leaves, a static one maybe for a while.
 
     Raises:
         UnknownMemberIdError, FencedInstanceIdError
@@ -133,7 +133,7 @@ def leave(
 
 
 def leaver(group: ConsumerGroup, request: messages.ConsumerGroupHeartbeatRequest) -> Member:
-    """The member that a leaving request is about.
+    """Return the member that a leaving request is about.
 
     Raises:
         UnknownMemberIdError, FencedInstanceIdError
@@ -150,7 +150,7 @@ def _member(
     owned: Assignment | None,
     records: list[GroupRecord],
 ) -> Member:
-    """The member before the request; one that joins as it begins."""
+    """Return the member before the request; one that joins as it begins."""
     joins = request.member_epoch == JOIN_EPOCH
     if request.instance_id is None:
         if joins:

@@ -20,7 +20,7 @@ from broker.system.workers import Workers
 from kafkalog.protocol.errors import InvalidRegularExpressionError
 
 REGEXES_KEPT = 256
-"""Expressions of which is known what they match; the groups keep it for themselves."""
+"""Expressions whose matches are kept here; each group keeps the matches of its own as well."""
 
 
 class ClusterTopics:

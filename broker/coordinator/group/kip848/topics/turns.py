@@ -17,7 +17,7 @@ class Turns:
     def __init__(self) -> None:
         self._taken = False
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        """Of each group who waits; the group that has had its turn is the last."""
+        """The waiters of each group; the group that had its turn last is at the end."""
 
     @asynccontextmanager
     async def turn(self, group_id: str) -> AsyncIterator[None]:
