@@ -195,9 +195,9 @@ class StateLog:
     # -- reading
 
     async def replay(self, index: int, apply: Callable[[list[StateBatch]], T]) -> AsyncIterator[T]:
-        """Every batch of a partition in the order of the log, in pieces: what ``apply`` makes of each, on a worker.
+        """Apply every batch of a partition on a worker, in pieces and in the order of the log; yield each result.
 
-        It ends at the log end offset of the moment in which it ends: what was appended meanwhile is among it.
+        Batches that are appended meanwhile are read as well: it ends when it reaches the log end offset.
 
         Raises:
             NotCoordinatorError: the partition is not led here (any more), or its log cannot be read.

@@ -101,7 +101,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 @reporting
 def run_consume(arguments: argparse.Namespace) -> int:
-    """Print records until told to stop, and how many they were to standard error."""
+    """Print records until told to stop, and their number to standard error."""
     from kafkalog.client.config import ClientConfig
     from kafkalog.client.consumer import ConsumerConfig, Whitelist
 

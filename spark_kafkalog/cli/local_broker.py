@@ -17,7 +17,7 @@ STOP_SECONDS = 60.0
 
 
 class BrokerStartError(RuntimeError):
-    """The broker ended, or was not ready in time; the message has its last words."""
+    """The broker ended, or was not ready in time; the message has its last output."""
 
 
 class LocalBroker:
@@ -46,7 +46,7 @@ class LocalBroker:
             "--override", f"log.dirs={self._log_dir}",
         ]  # fmt: skip
         with self._output.open("ab") as output:
-            # A group of its own: Ctrl-C is for us, who stop the broker in good order.
+            # A session of its own: Ctrl-C comes only to this process, which then stops the broker in good order.
             self._process = subprocess.Popen(
                 command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
             )
@@ -64,7 +64,7 @@ class LocalBroker:
             time.sleep(0.02)
 
     def restart(self) -> None:
-        """Kill it with no chance to finish anything, and start it again."""
+        """Kill the broker (SIGKILL) and start it again."""
         self.kill()
         self.start()
 
@@ -74,7 +74,7 @@ class LocalBroker:
             self._process.wait()
 
     def stop(self) -> None:
-        """Stop it in good order."""
+        """Stop the broker with SIGTERM, so that it shuts down cleanly."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:

@@ -64,7 +64,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 @dataclass
 class Figures:
-    """What happened, for the progress line and the table."""
+    """Figures of the run, for the progress line and the table."""
 
     lines: int = 0
     bytes: int = 0

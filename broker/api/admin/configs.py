@@ -37,7 +37,7 @@ BROKER_LOGGER = 8
 """The type of a resource whose configurations are not kept in the registry."""
 Resource = tuple[int, str]
 DEFAULT_CONFIG = 5
-"""The source of a value that nobody set."""
+"""The source of a value that was not set (the default)."""
 LOGGER_CONFIG = 6
 """The source of a logger's level."""
 

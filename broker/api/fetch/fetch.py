@@ -43,7 +43,7 @@ def handle_fetch(request: Request) -> Awaitable[None] | None:
 
 
 async def _read_in_and_serve(reading: FetchReading, missing: list[Callable[[], None]]) -> None:
-    """A log that lies on the disk alone: nobody else waits for that."""
+    """Read pages that are only on the disk, on a worker, so that other requests do not wait."""
     request = reading.request
     for _ in range(READ_IN_STEPS):
         try:
@@ -111,7 +111,7 @@ class DelayedFetch(DelayedOperation):
         self._added += amount
 
     def try_complete(self) -> bool:
-        # Reading again is worth it only when enough was added; a partition that vanished adds nothing but must be told.
+        # Reading again is worth it only when enough was added; a removed partition adds nothing but must be reported.
         reading, partitions = self._reading, self._reading.context.partitions
         is_worth_it = reading.nbytes + self._added >= reading.min_bytes
         if not is_worth_it and not self._lost_partition() and not reading.is_behind(partitions):

@@ -31,7 +31,7 @@ MAX_PARTITIONS = 500_000
 
 A client that is given no session, or loses it, sends its partitions with each request."""
 MANY_PARTITIONS = 1000
-"""Sessions of more partitions are served in steps, and freed by somebody else."""
+"""Sessions with more partitions than this are served in steps, and freed later, a few entries at a time."""
 STEP = 100
 """Entries of a request that are looked at in one step."""
 TOPIC_ID_VERSION = 13
@@ -71,7 +71,7 @@ class FetchPartitionState:
         self.max_bytes = wanted.partition_max_bytes
 
     def changed(self, error: int, high_watermark: int, log_start: int, nbytes: int) -> bool:
-        """Return whether an incremental response must name this partition; remembers what it is told."""
+        """Return whether an incremental response must name this partition, and note what it says."""
         news = (
             nbytes > 0
             or error != 0

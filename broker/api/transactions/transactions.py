@@ -109,7 +109,7 @@ def _verify(request: Request, transactional_id: str, producer: Producer, partiti
         request.broker.transactions.coordinator.verify(transactional_id, producer, partition)
     except Exception as error:
         code = error_code(error)
-        # Between brokers the fenced producer is told apart; the one that asks translates it for its client.
+        # Brokers get PRODUCER_FENCED from each other; the broker that asked translates it for its client.
         return ErrorCode.PRODUCER_FENCED if code is ErrorCode.INVALID_PRODUCER_EPOCH else code
     return ErrorCode.NONE
 

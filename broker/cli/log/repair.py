@@ -80,7 +80,7 @@ def _check(arguments: argparse.Namespace, found: Targets) -> Report:
     from broker.log.tools import verify
 
     with Progress(verify.total_bytes(found), arguments.json) as progress:
-        # The lock is ours: nobody writes.
+        # We hold the lock, so no broker writes.
         return verify.verify(found, progress=progress, live=False)
 
 

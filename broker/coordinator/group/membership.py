@@ -50,7 +50,7 @@ class Store:
 
 
 class CommitRequest(NamedTuple):
-    """Who commits: what OffsetCommit and TxnOffsetCommit say of the member.
+    """The member that commits, as OffsetCommit and TxnOffsetCommit name it.
 
     Attributes:
         epoch: generation of a classic group's member, member epoch of the consumer protocol; -1 outside of a group.
@@ -116,15 +116,15 @@ class Membership(Protocol):
 
     @property
     def protocol_type(self) -> str | None:
-        """What its members speak, or last spoke; None of a group that never had a member."""
+        """The protocol type that its members use or last used; None where it never had a member."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members, not even such as are about to join."""
+        """Whether it has no members, and none are about to join."""
 
     @property
     def wake_at(self) -> int | None:
-        """When `wake` wants to be called, on the clock of ``Moment.ms``; may be too early, never too late."""
+        """The time to call `wake`, on the clock of ``Moment.ms``; it may be too early, but never too late."""
 
     def wake(self, now: Moment) -> None:
         """Do what is due by now, such as ending sessions."""
@@ -157,7 +157,7 @@ class Membership(Protocol):
         """From when on its offsets expire, or None where they do not now."""
 
     def tombstones(self, group_id: str) -> list[StateRecord]:
-        """What has to be written for the log to forget the group, but for its offsets."""
+        """Return the tombstones of the group, without those of its offsets."""
 
     def summary(self) -> GroupSummary | None:
         """For DescribeGroups, or None where that API does not show such groups."""

@@ -120,7 +120,7 @@ class GroupOffsets:
         self.transactions.setdefault(producer_id, {}).update(offsets)
 
     def decided(self, producer_id: int, committed: bool, marked_at: int) -> None:
-        """The transaction's marker is in the log: its offsets hold, or are forgotten, as soon as it is replicated.
+        """Note a transaction's marker: its offsets are committed, or dropped, as soon as the marker is replicated.
 
         It is so when they are: they precede it.
         """
@@ -226,5 +226,5 @@ def placed(offsets: Mapping[TopicPartition, Committed], first: int) -> dict[Topi
 
 
 def tombstones(group: str, partitions: Iterable[TopicPartition]) -> list[StateRecord]:
-    """What has to be written for the log to forget these offsets."""
+    """Return the tombstones of these offsets."""
     return [StateRecord(records.offset_commit_key(group, *partition), None) for partition in partitions]

@@ -32,7 +32,7 @@ _VERSION = Packed(">h")
 
 
 class UnreadableRecordError(ValueError):
-    """A key or value that is none of those above, or of a version that a later release wrote."""
+    """A key or value of another type, or of a version that a later release wrote."""
 
 
 class OffsetCommitKey(Message, versions="0-1"):
@@ -104,7 +104,7 @@ def decode_versioned(kind: type[M], data: bytes) -> M:
 
 
 def version_of(data: bytes) -> int:
-    """What a key or value begins with.
+    """Return the version that a key or value begins with.
 
     Raises:
         UnreadableRecordError: there are less than two bytes.

@@ -122,7 +122,7 @@ class Replay:
                     offsets[partition] = offset
 
     def finish(self) -> None:
-        """The log's end was reached: transactions that are open now stay pending."""
+        """End the replay at the log's end; transactions that are open now stay pending."""
         for producer_id, pending in self._pending.items():
             for (group, partition), offset in pending.items():
                 self._of(group).transactions.setdefault(producer_id, {})[partition] = offset

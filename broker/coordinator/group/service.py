@@ -101,7 +101,7 @@ class GroupCoordinator:
         )
         self._partitions: dict[int, PartitionGroups] = {}
         self._looked_at: TopicState | None = None
-        """The topic when all of its partitions were looked at last."""
+        """The state of the topic when all of its partitions were last checked."""
         self._loading = asyncio.Semaphore(LOADS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
@@ -443,7 +443,7 @@ class GroupCoordinator:
         return errors
 
     def on_marker(self, producer_id: int, committed: bool, written: Appended) -> None:
-        """A marker that ends a producer's transaction was appended to a partition of ``__consumer_offsets``.
+        """Handle a marker, which ends a producer's transaction, appended to a partition of ``__consumer_offsets``.
 
         To be called by whoever wrote it, before anything else is appended.
         """

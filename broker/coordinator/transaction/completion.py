@@ -128,7 +128,7 @@ class Completion:
     def _needs_none(
         self, machine: TransactionMachine, partition: TopicPartition, error: BaseException, level: int
     ) -> bool:
-        """Whether a partition that refused the marker can do without: it holds nothing open of this transaction."""
+        """Return whether a partition that refused the marker needs none: it has no open records of this transaction."""
         if isinstance(error, UnsupportedForMessageFormatError):
             # It never took a record of a transaction.
             return True

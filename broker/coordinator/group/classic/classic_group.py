@@ -93,7 +93,7 @@ class ClassicGroup:
         new_member_id: Callable[[str], str],
         now: Moment,
     ) -> Self:
-        """The group as it was stored: Stable, or Empty without members. `resume` begins its members' sessions."""
+        """Return a group as it was stored: Stable, or Empty without members. `resume` starts the members' sessions."""
         group = cls(group_id, settings, new_member_id, now)
         metadata, members = group._metadata, group.members
         metadata.restore(value)
@@ -115,7 +115,10 @@ class ClassicGroup:
         new_member_id: Callable[[str], str],
         now: Moment,
     ) -> Self:
-        """The Stable group that one of the consumer protocol becomes. `take_over` begins its members' sessions."""
+        """Return the Stable group that a group of the consumer protocol becomes.
+
+        `take_over` starts the members' sessions.
+        """
         group = cls(group_id, settings, new_member_id, now)
         metadata, members = group._metadata, group.members
         for member in consumers:
@@ -135,7 +138,7 @@ class ClassicGroup:
             self._rebalance.prepare(now, f"the group is larger than group.max.size ({max_size})")
 
     def take_over(self, now: Moment) -> None:
-        """The group was one of the consumer protocol until now: its members join again, in their sessions."""
+        """Start a group that was of the consumer protocol: its members have their session time-outs to join again."""
         self._metadata.learn_topics(self.members)
         self.resume(now)
         self._rebalance.maybe_prepare(now, "the group is a classic one again")

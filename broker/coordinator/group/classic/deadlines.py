@@ -33,7 +33,7 @@ class Deadlines:
         self.wake_by(until)
 
     def expect_heartbeat(self, member: Member, now: Moment) -> None:
-        """A member has given a sign of life: its session begins anew."""
+        """Restart the session of a member that has sent something."""
         member.deadline = deadline = now.ms + member.session_timeout_ms
         if self.wake_at is None or deadline < self.wake_at:
             self.wake_at = deadline

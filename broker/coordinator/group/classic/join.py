@@ -21,11 +21,11 @@ from broker.coordinator.group.membership import Moment
 from kafkalog.protocol.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a member may wait that does not know its id: nobody can tell whether it still lives."""
+"""A member that does not know its id yet may wait this long, in ms: it sends no heartbeats meanwhile."""
 
 
 class JoinStep(Enum):
-    """What comes of a JoinGroup that is not refused."""
+    """What an accepted JoinGroup changes."""
 
     GIVE_ID = auto()
     ADD = auto()

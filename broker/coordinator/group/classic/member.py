@@ -53,5 +53,5 @@ class Member:
         return next(metadata for name, metadata in self.protocols if name == protocol)
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """Return the candidate that it prefers; it knows one of them."""
+        """Return the candidate that the member prefers; it knows at least one of them."""
         return next(name for name, _ in self.protocols if name in candidates)

@@ -17,7 +17,7 @@ from kafkalog.protocol.errors import ErrorCode
 logger = logging.getLogger("kafkalog.broker.groups")
 
 STATIC_RETRY_MS = 1000
-"""The least time until a rebalance that none of its static members has joined is looked at again."""
+"""A rebalance that no static member has joined is looked at again after this time at least, in ms."""
 
 
 class InitialDelay:
@@ -95,7 +95,7 @@ class Rebalance:
         self.try_complete_join(now)
 
     def member_came(self) -> None:
-        """A new member is about to join: the first rebalance of a new group waits for others like it."""
+        """Extend the wait of a new group's first rebalance, because a new member is about to join."""
         if self._initial_delay is not None and self._metadata.generation == 0:
             self._initial_delay.member_came()
 
@@ -198,7 +198,7 @@ class Rebalance:
         return SyncResult(ErrorCode.NONE, metadata.protocol_type, metadata.protocol_name, member.assignment)
 
     def note_sync(self, member_id: str) -> None:
-        """A member has asked for its assignment."""
+        """Note that a member has asked for its assignment."""
         awaited = self._members.awaiting_sync
         awaited.pop(member_id, None)
         if not awaited:

@@ -15,7 +15,7 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """What JoinGroup asks.
+    """The fields of a JoinGroup request.
 
     Attributes:
         require_known_id: a dynamic member is told its id first (KIP-394).
@@ -37,7 +37,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True)
 class SyncRequest:
-    """What SyncGroup asks; protocol type and name are None in the versions that do not say them."""
+    """The fields of a SyncGroup request; protocol type and name are None in versions that lack them."""
 
     member_id: str
     instance_id: str | None
@@ -48,7 +48,7 @@ class SyncRequest:
 
 
 class Leaver(NamedTuple):
-    """A member that LeaveGroup names; a static one maybe by its instance id alone."""
+    """A member that LeaveGroup names; a static member may be named by its instance id only."""
 
     member_id: str
     instance_id: str | None = None
@@ -65,7 +65,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinResult:
-    """What JoinGroup is answered."""
+    """The fields of a JoinGroup response."""
 
     member_id: str
     error: ErrorCode = ErrorCode.NONE
@@ -79,7 +79,7 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """What SyncGroup is answered."""
+    """The fields of a SyncGroup response."""
 
     error: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None

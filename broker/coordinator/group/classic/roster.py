@@ -69,7 +69,7 @@ class Roster:
         return max((member.rebalance_timeout_ms for member in self._members.values()), default=0)
 
     def add(self, member: Member) -> None:
-        """A new member; the first one leads."""
+        """Add a new member; the first one leads the group."""
         self._members[member.member_id] = member
         self._count(member, 1)
         if member.awaiting_join is not None:
@@ -111,7 +111,7 @@ class Roster:
         return member
 
     def update(self, member: Member, protocols: Protocols, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
-        """What a member says of itself anew."""
+        """Take over what a member that joins again says about itself."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
@@ -142,7 +142,7 @@ class Roster:
         return any(self._supporters[name] == len(self._members) for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Return the protocol known to all that most members prefer; of equals the one voted for first."""
+        """Return the protocol that all members know and most prefer; of equals the first that got a vote."""
         candidates = {name for name, count in self._supporters.items() if count == len(self._members)}
         votes = Counter(member.vote(candidates) for member in self._members.values())
         return max(votes, key=votes.__getitem__)

@@ -202,7 +202,7 @@ class ConsumerGroups:
         token: asyncio.Future[Any],
         now: Moment,
     ) -> None:
-        """The first member of the consumer protocol joins a classic group.
+        """Convert a classic group, because its first member of the consumer protocol joins.
 
         Raises:
             GroupIdNotFoundError: the group may not change its protocol.
@@ -290,7 +290,7 @@ class ConsumerGroups:
         return present
 
     def _found(self, request: ConsumerGroupHeartbeatRequest, present: Membership | None) -> ConsumerMembership:
-        """The group's membership; a new one where a member joins a group that is not there, or an empty classic one."""
+        """Return the group's membership; a new one for a join to a group that is not there, or empty and classic."""
         joins = request.member_epoch == JOIN_EPOCH
         if joins and (present is None or (isinstance(present, ClassicGroup) and present.is_empty)):
             return self._membership(ConsumerGroup(request.group_id))

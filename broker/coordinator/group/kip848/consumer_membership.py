@@ -85,11 +85,11 @@ class ConsumerMembership:
         """By kind and member: the deadline, and the epoch that it is about."""
         self._changes = 0
         self._storing: dict[int, Any] = {}
-        """Who waits for each change that is being stored, by its number."""
+        """The request that waits for each change being stored, by the change's number."""
         self._waiting: list[Answer] = []
 
     def resume(self, now: Moment) -> None:
-        """The group was read from its log: its members have their session time-outs from now on."""
+        """Start the members' session time-outs, after the group was read from its log."""
         config = self._context(self.group.group_id, now).config
         self.set_timers(member_changes.timers_after_loading(self.group, config.session_timeout_ms), now)
 
@@ -296,7 +296,7 @@ class ConsumerMembership:
         self.wake_at = None
 
     def carry_on(self, answers: list[Answer]) -> None:
-        """What was to take the place of the group could not be stored: it is the group as before."""
+        """Keep the group as it was, because its replacement could not be stored."""
         self.out += answers
         self._plan_wake()
 

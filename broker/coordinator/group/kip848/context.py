@@ -46,7 +46,7 @@ class Topics(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A request's surroundings.
+    """What a request is given: topics, settings, the time, and its client.
 
     Attributes:
         now_ms: milliseconds since the epoch.
@@ -94,7 +94,7 @@ class Timer:
 
 @dataclass(slots=True)
 class Outcome(Generic[T]):
-    """What a request makes of a group.
+    """The result of a request to a group: response, records and timers.
 
     The group has not changed yet: the records are appended as one batch, then replayed, and the response sent when
     they are stored. Where that fails, the timers and ``seen_version`` do not count either.

@@ -28,7 +28,7 @@ from broker.coordinator.group.kip848.model import (
 EMPTY, ASSIGNING, RECONCILING, STABLE, DEAD = "Empty", "Assigning", "Reconciling", "Stable", "Dead"
 """States of a group, by the names that ListGroups and ConsumerGroupDescribe tell."""
 NO_EPOCH = -1
-"""The assignment epoch after its tombstone."""
+"""The assignment epoch of a group whose tombstone was read."""
 
 
 def subscribed_names(member: Member, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
@@ -101,12 +101,12 @@ class ConsumerGroup:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the log's last word was the group's tombstone."""
+        """Whether the group's last record in the log is its tombstone."""
         return self.group_epoch < 0
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing was ever stored of it."""
+        """Whether no record of the group was ever stored."""
         return self.group_epoch == 0 and not self.members
 
     def copy(self) -> ConsumerGroup:
@@ -133,7 +133,7 @@ class ConsumerGroup:
         return self._owners.epochs.get(topic_id, {}).get(partition, -1)
 
     def target_of(self, member_id: str, instance_id: str | None) -> Assignment:
-        """Return the target of a member: of a static one, that of the member it takes the place of."""
+        """Return the target assignment of a member; a static member takes over its predecessor's."""
         if instance_id is not None:
             member_id = self.static_members.get(instance_id, member_id)
         return self.target.get(member_id, NO_PARTITIONS)

@@ -76,7 +76,7 @@ def check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
 
 
 def static_joiner(group: ConsumerGroup, member_id: str, instance_id: str, records: list[GroupRecord]) -> Member:
-    """The member of a static consumer that joins: a new one, or its predecessor under a new id, partitions and all."""
+    """Return a static consumer that joins: a new member, or its predecessor with its partitions under a new id."""
     existing = group.static_member(instance_id)
     if existing is None:
         return group.members.get(member_id) or Member(member_id)

@@ -28,7 +28,7 @@ STATIC_LEAVE_EPOCH = -2
 
 
 class MemberState(IntEnum):
-    """How far a member is on the way to its target assignment; the numbers are those of the log."""
+    """The progress of a member towards its target assignment; the numbers are those of the log."""
 
     STABLE = 0
     """It owns exactly its target assignment of its epoch."""
@@ -37,7 +37,7 @@ class MemberState(IntEnum):
     UNRELEASED_PARTITIONS = 2
     """It is in its target's epoch, and partitions of its target are still in the hands of others."""
     UNKNOWN = 127
-    """A state that a newer release wrote: the member must begin anew."""
+    """A state that a newer release wrote; the member must start again."""
 
     @classmethod
     def of(cls, number: int) -> MemberState:

@@ -39,7 +39,7 @@ class ClusterTopics:
         self._turns = Turns()
         self._matched: dict[str, Matched | InvalidRegularExpressionError] = {}
         self._known: dict[str, int] = {}
-        """The version in which each of these was matched."""
+        """The version of the metadata in which each expression was matched."""
 
     @property
     def version(self) -> int:
