@@ -175,9 +175,10 @@ def _validation() -> Iterator[tuple[Any, Any]]:
 
 
 def _cleaning_signatures() -> Iterator[tuple[Any, Any]]:
-    from .compiled import log_cleaning
+    from .compiled import batch_filtering, key_indexing
 
-    yield from log_cleaning.SIGNATURES.items()
+    yield from key_indexing.SIGNATURES.items()
+    yield from batch_filtering.SIGNATURES.items()
 
 
 def _upgrading_signatures() -> Iterator[tuple[Any, Any]]:

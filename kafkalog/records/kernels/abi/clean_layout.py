@@ -1,7 +1,7 @@
 """Statuses of the kernels of log cleaning, and positions in their arrays of int64.
 
-These numbers are part of the compiled kernels. If you change one, change `compiled/log_cleaning.py` too: otherwise
-numba's cache serves the old kernel.
+These numbers are part of the compiled kernels. If you change one, change `compiled/key_indexing.py` and
+`compiled/batch_filtering.py` too: otherwise numba's cache serves the old kernels.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ import numba.extending
 # Of what type things are is for numba to infer; its own hints, where a version has them, describe the Python side.
 ir: Any = llvmlite.ir
 cgutils: Any = numba.core.cgutils
-intrinsic: Callable[[Callable[..., Any]], Any] = numba.extending.intrinsic
 njit: Callable[..., Callable[[Callable[..., Any]], Any]] = numba.njit
 types: Any = numba.types
 
@@ -35,6 +34,17 @@ INNER: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "nu
 INLINE: dict[str, Any] = {**INNER, "forceinline": True}
 OPTIONS: dict[str, Any] = {**INNER, "cache": True}
 """How kernels are compiled that Python calls."""
+
+
+DEFINITIONS: dict[str, Callable[..., Any]] = {}
+"""What each intrinsic is made of, by its name: the checked build makes another of it."""
+
+
+def intrinsic(define: Callable[..., Any]) -> Any:
+    """Make an intrinsic of a function of the types of its arguments, and keep that function."""
+    DEFINITIONS[define.__name__] = define
+    make: Callable[[Callable[..., Any]], Any] = numba.extending.intrinsic
+    return make(define)
 
 
 def _pointer(builder: Any, base: Any, at: Any, kind: Any) -> Any:

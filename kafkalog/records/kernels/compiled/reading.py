@@ -1,7 +1,7 @@
-"""The kernels that read, compiled: loops over the records of batches v2, without the GIL.
+"""The kernels that read: loops over the records of batches v2.
 
-Importing this module imports numba; only `loader` does so, and has it compile. The format is that of `batch.py`,
-the answers are those of `abi/status.py`; `plain/reading.py` and `batch.decode_batch` are the twins in plain Python.
+The format is that of `batch.py`, the answers are those of `abi/status.py`; `plain/reading.py` and `batch.decode_batch`
+are the twins in plain Python.
 
 Each byte is read only after its position was compared with its record's end, and each record's end with its
 section's. Lengths are compared with what is left, never added to a position first, so no sum overflows. Everything

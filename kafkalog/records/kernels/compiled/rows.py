@@ -1,7 +1,6 @@
-"""The kernels that tell where rows go: hashes of keys, and rows in the order of their groups. Without the GIL.
+"""The kernels that hash keys and sort rows by their group; `arrow/grouping.py` calls them.
 
-Importing this module imports numba; only `loader` does so, and has it compile. `grouping.py` calls them. Everything
-compiled stands in this file, since numba's cache notices changes of a kernel's own file only.
+Everything compiled stands in this file, since numba's cache notices no changes of others.
 """
 
 from __future__ import annotations

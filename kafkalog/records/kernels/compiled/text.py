@@ -1,7 +1,6 @@
-"""The kernel that looks at values that are text. Without the GIL.
+"""The kernel that looks at values that are JSON text; `arrow/json_text.py` calls it.
 
-Importing this module imports numba; only `loader` does so, and has it compile. `json_text.py` calls it. Everything
-compiled stands in this file, since numba's cache notices changes of a kernel's own file only.
+Everything compiled stands in this file, since numba's cache notices no changes of others.
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@ lz4 in plain frames, and snappy. What the kernel does not know, or finds wrong, 
 batch again, by `compression.py`, and says what is wrong; so nothing here has to tell one fault from another.
 
 The checksum and lz4 are C functions of the wheels `crc32c` and `lz4`, called by their addresses (`native.py`). snappy's
-library exports none: its blocks are decoded here. Importing this module imports numba; only `loader` does so, and
-has it compile. Everything compiled stands in this file, since numba's cache notices changes of a kernel's own file
-only.
+library exports none: its blocks are decoded here. Everything compiled stands in this file, since numba's cache notices
+no changes of others. The kernels of log cleaning take functions from here: change their files when you change these.
 """
 
 from __future__ import annotations
@@ -204,6 +203,9 @@ def lz4_block_max(source: Any, end: Any) -> Any:
 @njit(**INNER)
 def unpack_lz4(function: Any, source: Any, end: Any, block_max: Any, target: Any, limit: Any) -> Any:
     """Decompress a plain lz4 frame to `target`; the size, at most `limit`."""
+    # There is not even the slack. No C function is told of a room below 0.
+    if limit < 0:
+        return FAILED
     source += 7
     done = 0
     while end - source >= 4:

@@ -1,7 +1,7 @@
-"""The kernel that makes the messages of a set of v0 or v1 records of v2, compiled: one pass, without the GIL.
+"""The kernel that makes the messages of a set of v0 or v1 records of v2, in one pass.
 
-Importing this module imports numba; only `loader` does so, and has it compile. Everything compiled stands in this
-file, since numba's cache notices changes of a kernel's own file only. `plain/upgrading.py` is the twin in plain Python.
+`plain/upgrading.py` is the twin in plain Python. Everything compiled stands in this file, since numba's
+cache notices no changes of others.
 
 A record of v2 never takes more bytes than the message that it was: the fields around key and value are at least 26
 bytes of v0 and 34 of v1, and at most 23 and 32 of v2. So a target as large as the set is large enough.

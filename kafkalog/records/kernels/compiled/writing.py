@@ -1,7 +1,7 @@
-"""The kernel that writes, compiled: rows of Arrow's buffers to the records of a batch v2, without the GIL.
+"""The kernel that encodes rows of Arrow's buffers as the records of a batch v2.
 
-Importing this module imports numba; only `loader` does so, and has it compile. `batch.encode_batch` is the twin in
-plain Python. Everything compiled stands in this file, since numba's cache notices changes of a kernel's own file only.
+`batch.encode_batch` is the twin in plain Python. Everything compiled stands in this file, since numba's cache notices
+no changes of others.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 tested against.
 
 Written from the format (`batch.py`) and Kafka's rules, not from the compiled twin, and for clearness rather than speed.
-Signatures, arrays and answers are the same; see `compiled/log_cleaning.py` for what each does. But compressed batches
-are always left to the caller.
+Signatures, arrays and answers are the same; see `compiled/key_indexing.py` and
+`compiled/batch_filtering.py` for what each does. But compressed batches are always left to the caller.
 """
 
 from __future__ import annotations

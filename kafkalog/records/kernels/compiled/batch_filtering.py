@@ -1,18 +1,11 @@
-"""The kernels of log cleaning, compiled: keys into the offset map, and which records stay.
-
-Keys are hashed with SipHash-2-4 to 128 bits under a secret of the process, and equal hashes are taken for equal keys,
-as Kafka takes equal MD5 sums: n keys hold two of one hash with a chance of n * n / 2**129, and without the secret
-nobody can make two on purpose. The map is a table of cells (hash, offset + 1) with linear probing.
+"""The kernels of log cleaning that find which records stay, and write what is left of batches. Without the GIL.
 
 Ordinary batches (of no transaction, and not compressed or with lz4) are read, filtered and written here, many in one
-call; the others come one at a time through Python, which decompresses them. Keys are taken from snappy as well. Each
-byte is read only after its position was compared with its section's end. `plain/log_cleaning.py` is the twin.
+call; the others come one at a time through Python, which decompresses and compresses them. `plain/log_cleaning.py` is
+the twin in plain Python.
 
-A look-up in a large map waits for memory much longer than hashing the key takes. So many are asked for ahead.
-
-Importing this module imports numba; only `cleaning.py` does so, and has it compile. Everything compiled stands in this
-file, since numba's cache notices changes of a kernel's own file only; but for what reads lz4 and snappy: who changes
-that in `compiled/unpacking.py` must change this file, too.
+Records are looked up in groups. numba's cache notices changes of this file, but not of `cleaning_parts.py` and
+`unpacking.py`, from which it takes functions.
 """
 
 from __future__ import annotations
@@ -23,6 +16,7 @@ import numpy as np
 
 from kafkalog.records.kernels.abi import clean_layout as c
 
+from .cleaning_parts import LOW_63, fetch_ahead, find, hash_key, ordinary, record_at, unpack, varint
 from .intrinsics import (
     INLINE,
     INNER,
@@ -36,25 +30,16 @@ from .intrinsics import (
     call_crc32c,
     call_lz4,
     copy,
-    little_endian_32,
     load_64,
     njit,
-    prefetch,
     store_8,
     store_64,
     types,
 )
-from .unpacking import LZ4, SNAPPY, lz4_block_max, unpack_lz4, unpack_snappy
+from .unpacking import LZ4
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 OUT = types.Array(types.uint8, 1, "C")
-
-FAILED = -1
-LOW_63 = 0x7FFFFFFFFFFFFFFF
-
-RING = 16
-"""Hashes that wait while their cells come from memory: by the time the first one's turn comes, it is there."""
-RING_MASK = RING - 1
 
 GROUP = 64
 """Records whose cells are asked for before the first of them is read."""
@@ -71,25 +56,6 @@ LZ4_BLOCK = 64 << 10
 LZ4_STORED = 1 << 31
 LZ4_FRAME_BYTES = 7 + 4
 LZ4_BLOCK_BYTES = 4
-
-
-@njit(**INLINE)
-def varint(base: Any, at: Any, end: Any) -> Any:
-    """The varint or varlong at `at` and the position after it, or 0 and FAILED."""
-    if at < end:
-        raw = byte(base, at)
-        if raw < 0x80:
-            return (raw >> 1) ^ -(raw & 1), at + 1
-    raw = 0
-    shift = 0
-    while at < end and shift < 70:
-        part = byte(base, at)
-        at += 1
-        raw |= (part & 0x7F) << shift
-        if part < 0x80:
-            return ((raw >> 1) & LOW_63) ^ -(raw & 1), at
-        shift += 7
-    return 0, FAILED
 
 
 @njit(**INLINE)
@@ -120,279 +86,6 @@ def put_integer(out: Any, at: Any, value: Any, size: Any) -> Any:
     """Write the low `size` bytes of `value` at out + at, big-endian."""
     for index in range(size):
         store_8(out, at + index, (value >> (8 * (size - 1 - index))) & 0xFF)
-
-
-@njit(**INLINE)
-def record_at(base: Any, at: Any, end: Any) -> Any:
-    """The record at `at`: where it ends (FAILED: it is no record), timestamp and offset delta, where its key begins.
-
-    Also the lengths of key and value, -1 for null.
-    """
-    length, at = varint(base, at, end)
-    if at < 0 or length < c.MIN_RECORD_LENGTH or length > end - at:
-        return FAILED, 0, 0, 0, 0, 0
-    stop = at + length
-    timestamp_delta, at = varint(base, at + 1, stop)
-    if at < 0:
-        return FAILED, 0, 0, 0, 0, 0
-    offset_delta, at = varint(base, at, stop)
-    if at < 0:
-        return FAILED, 0, 0, 0, 0, 0
-    key_length, key_at = varint(base, at, stop)
-    if key_at < 0 or key_length < -1 or key_length > stop - key_at:
-        return FAILED, 0, 0, 0, 0, 0
-    value_length, at = varint(base, key_at + max(key_length, 0), stop)
-    if at < 0 or value_length < -1 or value_length > stop - at:
-        return FAILED, 0, 0, 0, 0, 0
-    return stop, timestamp_delta, offset_delta, key_at, key_length, value_length
-
-
-# -- the offset map
-
-
-@njit(**INLINE)
-def rotated(word: Any, bits: Any) -> Any:
-    return (word << bits) | ((word >> (64 - bits)) & ((1 << bits) - 1))
-
-
-@njit(**INLINE)
-def sip_round(a: Any, b: Any, c_: Any, d: Any) -> Any:
-    a += b
-    b = rotated(b, 13) ^ a
-    a = rotated(a, 32)
-    c_ += d
-    d = rotated(d, 16) ^ c_
-    a += d
-    d = rotated(d, 21) ^ a
-    c_ += b
-    b = rotated(b, 17) ^ c_
-    c_ = rotated(c_, 32)
-    return a, b, c_, d
-
-
-@njit(**INNER)
-def hash_key(base: Any, length: Any, key: Any, key_more: Any) -> Any:
-    """SipHash-2-4 of 128 bits (Aumasson and Bernstein) of `length` bytes, as two words."""
-    v0 = key ^ 0x736F6D6570736575
-    v1 = key_more ^ 0x646F72616E646F6D ^ 0xEE
-    v2 = key ^ 0x6C7967656E657261
-    v3 = key_more ^ 0x7465646279746573
-    at = 0
-    while at + 8 <= length:
-        word = little_endian_32(base, at) | little_endian_32(base, at + 4) << 32
-        v3 ^= word
-        v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
-        v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
-        v0 ^= word
-        at += 8
-    word = length << 56
-    shift = 0
-    while at < length:
-        word |= byte(base, at) << shift
-        at += 1
-        shift += 8
-    v3 ^= word
-    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
-    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
-    v0 ^= word
-    v2 ^= 0xEE
-    for _ in range(4):
-        v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
-    first = v0 ^ v1 ^ v2 ^ v3
-    v1 ^= 0xDD
-    for _ in range(4):
-        v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
-    return first, v0 ^ v1 ^ v2 ^ v3
-
-
-@njit(**INLINE)
-def find(cells: Any, slots: Any, first: Any, more: Any) -> Any:
-    """Index of the first word of the hash's cell, or of the empty one where it would stand."""
-    slot = (((first >> 32) & 0xFFFFFFFF) * slots) >> 32
-    while True:
-        at = slot * c.CELL
-        if not load_64(cells, at + c.NEXT_OFFSET):
-            return at
-        if load_64(cells, at) == first and load_64(cells, at + c.HASH_MORE) == more:
-            return at
-        slot += 1
-        if slot == slots:
-            slot = 0
-
-
-@njit(**INLINE)
-def put_oldest(ring: Any, turn: Any, cells: Any, m: Any) -> Any:
-    """Note the hash and offset that stand in the ring's place for `turn` in the map."""
-    place = (turn & RING_MASK) * c.CELL
-    first, more = load_64(ring, place), load_64(ring, place + c.HASH_MORE)
-    cell = find(cells, m[c.SLOTS], first, more)
-    if not load_64(cells, cell + c.NEXT_OFFSET):
-        store_64(cells, cell, first)
-        store_64(cells, cell + c.HASH_MORE, more)
-        m[c.ENTRIES] += 1
-    store_64(cells, cell + c.NEXT_OFFSET, load_64(ring, place + c.NEXT_OFFSET))
-
-
-@njit(**INLINE)
-def drain(ring: Any, turn: Any, cells: Any, m: Any) -> Any:
-    """Put what waits in the ring, of which `turn` is the next turn, into the map."""
-    waiting = m[c.WAITING]
-    for at in range(turn - waiting, turn):
-        put_oldest(ring, at, cells, m)
-    m[c.WAITING] = 0
-
-
-@njit(**INLINE)
-def fetch_ahead(cells: Any, slots: Any, first: Any) -> Any:
-    """Have the cell where the look-up of a hash begins brought from memory, which takes longer than the hash did."""
-    at = cells + ((((first >> 32) & 0xFFFFFFFF) * slots) >> 32) * c.CELL_BYTES
-    prefetch(at, 0)
-    # A cell may lie in two of the processor's lines.
-    prefetch(at, c.CELL_BYTES - 8)
-
-
-@njit(**INNER)
-def index_section(
-    base: Any, at: Any, end: Any, count: Any, base_offset: Any, last: Any, cells: Any, m: Any, ring: Any
-) -> Any:
-    """Take the keys of the `count` records at `at` into the map: DONE, FULL or BAD.
-
-    Where the map has room for all of them in any case, they wait in the ring while their cells come from memory; up to
-    a ring of them still do afterwards (`drain`). None does where it is FULL.
-    """
-    slots, capacity, start = m[c.SLOTS], m[c.CAPACITY], m[c.START_OFFSET]
-    turn = m[c.TURN]
-    ahead = m[c.ENTRIES] + m[c.WAITING] + count <= capacity
-    if not ahead:
-        drain(ring, turn, cells, m)
-    waiting = m[c.WAITING]
-    previous = -1
-    status = c.DONE
-    indexed = 0
-    for _ in range(count):
-        stop, _, delta, key_at, key_length, _ = record_at(base, at, end)
-        if stop < 0 or delta <= previous or delta > last:
-            status = c.BAD
-            break
-        previous = delta
-        at = stop
-        offset = base_offset + delta
-        if key_length >= 0 and offset >= start:
-            if not ahead and m[c.ENTRIES] >= capacity:
-                status = c.FULL
-                break
-            if waiting == RING:
-                put_oldest(ring, turn - RING, cells, m)
-                waiting -= 1
-            first, more = hash_key(base + key_at, key_length, m[c.KEY], m[c.KEY_MORE])
-            fetch_ahead(cells, slots, first)
-            place = (turn & RING_MASK) * c.CELL
-            store_64(ring, place, first)
-            store_64(ring, place + c.HASH_MORE, more)
-            store_64(ring, place + c.NEXT_OFFSET, offset + 1)
-            turn += 1
-            waiting += 1
-            if not ahead:
-                put_oldest(ring, turn - 1, cells, m)
-                waiting = 0
-        indexed += 1
-    m[c.INDEXED_RECORDS] += indexed
-    m[c.TURN] = turn
-    m[c.WAITING] = waiting
-    if status == c.DONE and at != end:
-        return c.BAD
-    return status
-
-
-@njit(**OPTIONS)
-def index_records(data: Any, start: Any, end: Any, count: Any, base_offset: Any, last: Any, cells: Any, m: Any) -> Any:
-    """`index_section` of data[start:end], which are the records of one batch, uncompressed."""
-    if start < 0 or end > len(data):
-        return c.BAD
-    base, table = address(data), address(cells)
-    memory = np.empty(RING * c.CELL, np.int64)
-    ring = address(memory)
-    status = index_section(base, start, end, count, base_offset, last, table, m, ring)
-    drain(ring, m[c.TURN], table, m)
-    return status
-
-
-@njit(**INLINE)
-def ordinary(base: Any, pos: Any, end: Any, crc_function: Any, codecs: Any) -> Any:
-    """Size of the batch at `pos` where the kernels do it, 0 where it is not whole, FAILED where it is Python's.
-
-    `codecs` has a bit for each codec that the caller reads.
-    Of a batch that is not in whole there, Python learns when it has read more, or that there is no more.
-    """
-    if end - pos < c.HEADER_SIZE:
-        return 0
-    size = (big_endian_64(base, pos + 8) >> 32) + c.LOG_OVERHEAD
-    if byte(base, pos + c.MAGIC_AT) != c.MAGIC or size < c.HEADER_SIZE or not crc_function:
-        return FAILED
-    if size > end - pos:
-        return 0
-    count = big_endian_64(base, pos + c.COUNT_AT - 4) << 32 >> 32
-    last = big_endian_64(base, pos + c.LAST_OFFSET_DELTA_AT) >> 32
-    flags = byte(base, pos + c.ATTRIBUTES_AT + 1) & c.SPECIAL_FLAGS
-    if (flags and not (codecs >> flags) & 1) or count < 0 or last < 0:
-        return FAILED
-    crc = (big_endian_64(base, pos + c.CRC_AT) >> 32) & 0xFFFFFFFF
-    if call_crc32c(crc_function, base + pos + c.ATTRIBUTES_AT, size - c.ATTRIBUTES_AT) != crc:
-        return FAILED
-    return size
-
-
-@njit(**INNER)
-def unpack(codec: Any, source: Any, end: Any, target: Any, limit: Any, lz4: Any) -> Any:
-    """Decompress lz4 or snappy to `target`; the size, at most `limit`, or FAILED where Python is to see about it."""
-    if codec == SNAPPY:
-        return unpack_snappy(source, end, target, limit)
-    block_max = lz4_block_max(source, end) if lz4 else 0
-    if not block_max:
-        return FAILED
-    return unpack_lz4(lz4, source, end, block_max, target, limit)
-
-
-@njit(**OPTIONS)
-def index_batches(data: Any, pos: Any, end: Any, cells: Any, m: Any, room: Any, crc_function: Any, lz4: Any) -> Any:
-    """Take the keys of the ordinary batches in data[pos:end] into the map: how it ended, and at which position.
-
-    Those that are compressed with lz4 or snappy are decompressed to `room`, if they fit there.
-    """
-    base, table, space = address(data), address(cells), address(room)
-    if pos < 0 or end > len(data):
-        return c.BAD, pos
-    limit = len(room) - c.SLACK
-    codecs = (1 << LZ4 | 1 << SNAPPY) if limit > 0 else 0
-    memory = np.empty(RING * c.CELL, np.int64)
-    ring = address(memory)
-    while True:
-        size = ordinary(base, pos, end, crc_function, codecs)
-        if size <= 0:
-            status = c.DONE if size == 0 else c.SPECIAL
-            break
-        base_offset = big_endian_64(base, pos)
-        last = big_endian_64(base, pos + c.LAST_OFFSET_DELTA_AT) >> 32
-        count = big_endian_64(base, pos + c.COUNT_AT - 4) << 32 >> 32
-        codec = byte(base, pos + c.ATTRIBUTES_AT + 1) & c.CODEC_MASK
-        records, at, stop = base, pos + c.HEADER_SIZE, pos + size
-        if codec and at < stop:
-            stop = unpack(codec, base + at, base + stop, space, limit, lz4)
-            records, at = space, 0
-            if stop < 0 or count * (c.MIN_RECORD_LENGTH + 1) > stop:
-                status = c.SPECIAL
-                break
-        status = index_section(records, at, stop, count, base_offset, last, table, m, ring)
-        if status != c.DONE:
-            break
-        if base_offset + last >= m[c.START_OFFSET]:
-            m[c.LATEST_OFFSET] = base_offset + last
-        pos += size
-    drain(ring, m[c.TURN], table, m)
-    return status, pos
-
-
-# -- the filter
 
 
 @njit(**INNER)
@@ -684,8 +377,6 @@ def write_section(data: Any, start: Any, end: Any, count: Any, flags: Any, shift
 
 
 SIGNATURES: dict[Any, Any] = {
-    index_records: INT(BYTES, INT, INT, INT, INT, INT, WORDS, WORDS),
-    index_batches: types.UniTuple(INT, 2)(BYTES, INT, INT, WORDS, WORDS, OUT, INT, INT),
     filter_batches: types.UniTuple(INT, 2)(
         BYTES, INT, INT, WORDS, WORDS, WORDS, WORDS, OUT, OUT, TABLE, OUT, INT, INT, INT
     ),

@@ -1,0 +1,227 @@
+"""What is left of batches once a later record of the same key has made records superfluous."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kafkalog.records.batch import (
+    DELETE_HORIZON_FLAG,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Record,
+    pack_header,
+    read_header,
+    verify_crc,
+)
+from kafkalog.records.compression import Codec, compress
+from kafkalog.records.kernels.abi import clean_layout as c
+from kafkalog.records.kernels.compiled import native
+
+from .loops import readable, writable
+from .offset_map import OffsetMap
+from .room import not_records, uncompressed
+
+_INDEX_ROWS = 4096
+
+
+class Written(NamedTuple):
+    """A batch to be written, and what the indexes have to know of it."""
+
+    data: Any
+    header: BatchHeader
+
+
+class BatchFilter:
+    """Writes what stays of batches, into `out` for the ordinary ones.
+
+    Args:
+        now_ms: the time of the cleaning; delete horizons at or before it have passed.
+        delete_retention_ms: how long from now on tombstones stay that are met for the first time.
+        last_offsets: by producer id, the offset that ends the batch with its last sequence number.
+        index_interval: ``index.interval.bytes``.
+        out_size: bytes that are gathered before they are to be written.
+    """
+
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        last_offsets: Mapping[int, int],
+        index_interval: int,
+        out_size: int,
+    ) -> None:
+        self.offsets = offsets
+        self.now_ms = now_ms
+        self.delete_retention_ms = delete_retention_ms
+        self.out = bytearray(out_size)
+        self.state = np.zeros(c.FILTER_STATE, np.int64)
+        self.state[c.NOW] = now_ms
+        # Times past the end of all numbers would wrap around to before the beginning.
+        self.state[c.DELETE_RETENTION] = self._retention = min(delete_retention_ms, (1 << 62) - now_ms)
+        self.state[c.INDEX_INTERVAL] = index_interval
+        self._owners = np.array([n for pair in sorted(last_offsets.items()) for n in pair], np.int64)
+        self._rows = np.zeros((_INDEX_ROWS, c.ROW), np.int64)
+        self._flags = np.zeros(0, np.uint8)
+        self._crc_function = native.crc32c_address()
+        self._lz4_functions = native.lz4_address(), native.lz4_compress_address()
+
+    @property
+    def used(self) -> int:
+        """Bytes of `out` that are to be written."""
+        return int(self.state[c.OUT_USED])
+
+    @property
+    def records_read(self) -> int:
+        """Records looked at."""
+        return int(self.state[c.RECORDS_READ])
+
+    @property
+    def records_kept(self) -> int:
+        """Records that stay."""
+        return int(self.state[c.RECORDS_KEPT])
+
+    @property
+    def records_without_key(self) -> int:
+        """Records that went because a compacted topic's records must have keys."""
+        return int(self.state[c.RECORDS_WITHOUT_KEY])
+
+    def begin(self, position: int, bytes_since_index: int, max_timestamp: int, max_timestamp_offset: int) -> None:
+        """Say what was written so far: where `out` begins in the segment, and its indexes' state."""
+        state = self.state
+        state[c.OUT_USED] = state[c.INDEX_ROWS] = 0
+        state[c.OUT_POSITION] = position
+        state[c.BYTES_SINCE_INDEX] = bytes_since_index
+        state[c.MAX_TIMESTAMP], state[c.MAX_TIMESTAMP_OFFSET] = max_timestamp, max_timestamp_offset
+
+    def index_state(self) -> tuple[list[tuple[int, int, int, int]], int, int, int]:
+        """Rows for the indexes since `begin` (last offset and position of a batch, largest timestamp so far and the
+        last offset of its batch), then bytes since the last of them, largest timestamp, last offset of its batch.
+        """
+        state = self.state
+        rows = self._rows[: state[c.INDEX_ROWS]].tolist()
+        return (
+            [tuple(row) for row in rows],
+            int(state[c.BYTES_SINCE_INDEX]),
+            int(state[c.MAX_TIMESTAMP]),
+            int(state[c.MAX_TIMESTAMP_OFFSET]),
+        )
+
+    def filter(self, data: Any, pos: int, end: int) -> tuple[int, int]:
+        """Write what stays of the ordinary batches in data[pos:end] to `out`: DONE, SPECIAL or FULL, and where.
+
+        FULL: `out` is to be written out and begun anew; if it is empty, the batch needs a larger one (`grow`).
+
+        Raises:
+            InvalidRecordError: a batch's records do not read as such.
+        """
+        functions = self.offsets.functions
+        self._reserve_flags(len(data))
+        rows = self._rows
+        status, pos = functions.filter_batches(
+            readable(data, functions), pos, end, self.offsets.cells, self.offsets.state, self.state, self._owners,
+            self._flags, writable(self.out, functions), rows, self.offsets.room.array, self._crc_function,
+            *self._lz4_functions,
+        )  # fmt: skip
+        if status == c.BAD:
+            raise not_records(data, pos)
+        return status, pos
+
+    def grow(self, data: Any, pos: int) -> None:
+        """Make room in the empty `out` for the batch at `pos`, whatever stays of it."""
+        header = read_header(data, pos)
+        self.out = bytearray(max(len(self.out), header.size + c.GROWTH * header.records_count))
+
+    def filter_batch(
+        self,
+        data: Any,
+        pos: int,
+        header: BatchHeader,
+        *,
+        discard: bool = False,
+        keep_all: bool = False,
+        set_horizon: bool = False,
+        keep_header: bool = False,
+    ) -> Written | None:
+        """What stays of the batch at `pos`, whatever it is; None when nothing does.
+
+        Args:
+            discard: none of its records stays, as those of an aborted transaction.
+            keep_all: all stay, as markers do until their time has come.
+            set_horizon: as if it held a tombstone.
+            keep_header: should no record stay, the header does.
+
+        Raises:
+            RecordsError: the batch is damaged.
+        """
+        verify_crc(data, pos, header)
+        kept = tombstones = 0
+        section, start, end = data, 0, 0
+        if not discard and header.records_count > 0:
+            section, start, end = uncompressed(data, pos, header, self.offsets.room)
+            kept, tombstones, most = self._mark(section, start, end, data, pos, header, keep_all)
+        if not kept:
+            return self._empty(header) if keep_header else None
+        new_horizon = (tombstones > 0 or set_horizon) and not header.has_delete_horizon
+        if kept == header.records_count and not new_horizon:
+            return Written(memoryview(data)[pos : pos + header.size], header)
+        new = header._replace(records_count=kept)
+        if not header.is_log_append_time:
+            new = new._replace(max_timestamp=header.base_timestamp + most)
+        shift = 0
+        if new_horizon:
+            horizon = self.now_ms + self._retention
+            shift = header.base_timestamp - horizon
+            new = new._replace(base_timestamp=horizon, attributes=header.attributes | DELETE_HORIZON_FLAG)
+        room = self.offsets.room.rest(end - start + (c.GROWTH * header.records_count if shift else 0))
+        functions = self.offsets.functions
+        size = functions.write_section(
+            readable(section, functions), start, end, header.records_count, self._flags, shift, room
+        )
+        batch = pack_header(new, compress(header.codec, room.data[:size]))
+        return Written(batch, read_header(batch))
+
+    def filter_records(self, records: Sequence[Record], *, tombstones_stay: bool) -> list[Record]:
+        """Those that stay of records that were decoded."""
+        latest = self.offsets.latest_offset
+        kept = []
+        for record in records:
+            if record.offset <= latest:
+                if record.key is None:
+                    self.state[c.RECORDS_WITHOUT_KEY] += 1
+                    continue
+                if record.offset < self.offsets.get(record.key) or (record.value is None and not tombstones_stay):
+                    continue
+            kept.append(record)
+        self.state[c.RECORDS_READ] += len(records)
+        self.state[c.RECORDS_KEPT] += len(kept)
+        return kept
+
+    def _mark(
+        self, section: Any, start: int, end: int, data: Any, pos: int, header: BatchHeader, keep_all: bool
+    ) -> tuple[int, int, int]:
+        self._reserve_flags(header.records_count)
+        horizon = header.delete_horizon
+        functions = self.offsets.functions
+        status, kept, tombstones, most = functions.filter_section(
+            readable(section, functions), start, end, header.records_count, header.base_offset,
+            header.last_offset_delta, c.KEEP_ALL if keep_all else c.BY_MAP,
+            int(horizon is None or self.now_ms < horizon), self.offsets.cells, self.offsets.state, self.state,
+            self._flags,
+        )  # fmt: skip
+        if status == c.BAD:
+            raise not_records(data, pos)
+        return kept, tombstones, most
+
+    def _empty(self, header: BatchHeader) -> Written:
+        attributes = header.attributes & ~(DELETE_HORIZON_FLAG | 0x07) | int(Codec.NONE)
+        batch = pack_header(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, records_count=0), b"")
+        return Written(batch, read_header(batch))
+
+    def _reserve_flags(self, size: int) -> None:
+        if len(self._flags) < size:
+            self._flags = np.zeros(size, np.uint8)

@@ -1,0 +1,143 @@
+"""The latest offset of each key, within bounded memory."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from kafkalog.records.batch import BatchHeader, Record, verify_crc
+from kafkalog.records.kernels.abi import clean_layout as c
+from kafkalog.records.kernels.compiled import native
+from kafkalog.records.kernels.plain import log_cleaning as plain
+
+from .loops import Functions, load, readable
+from .room import Room, not_records, uncompressed
+
+MOST_SLOTS = (1 << 31) - 1
+_SECRET = (
+    int.from_bytes(secrets.token_bytes(8), "little", signed=True),
+    int.from_bytes(secrets.token_bytes(8), "little", signed=True),
+)
+
+
+class OffsetMap:
+    """The latest offset of each key, by the key's hash. 24 bytes a slot, as in Kafka.
+
+    Args:
+        memory: bytes it may take, ``log.cleaner.dedupe.buffer.size`` of one thread.
+        load_factor: ``log.cleaner.io.buffer.load.factor``, the share of the slots that is used.
+        most_keys: how many keys there can be; less memory is taken for few.
+        start_offset: records before it are not taken.
+
+    Raises:
+        ValueError: not even one key fits.
+    """
+
+    def __init__(
+        self,
+        memory: int,
+        load_factor: float,
+        *,
+        most_keys: int,
+        start_offset: int = 0,
+        functions: Functions | None = None,
+        secret: tuple[int, int] = _SECRET,
+    ) -> None:
+        self.limit = min(memory // c.CELL_BYTES, MOST_SLOTS)
+        """Slots that the memory has room for."""
+        wanted = int(max(most_keys, 1) / load_factor) + 2 if load_factor > 0 else self.limit
+        slots = min(self.limit, wanted)
+        # One stays empty, or a look-up of a key that is not there would not end.
+        capacity = min(int(slots * load_factor), slots - 1)
+        if capacity < 1:
+            raise ValueError(
+                "offset map is too small to fit in even a single message, so log cleaning will never make progress. "
+                "You can increase log.cleaner.dedupe.buffer.size or decrease log.cleaner.threads"
+            )
+        self.functions = functions or load()
+        # Pages that are never written are never taken.
+        self.cells = np.zeros(slots * c.CELL, np.int64)
+        self.state = np.zeros(c.MAP_STATE, np.int64)
+        self.state[:] = [*secret, slots, capacity, 0, -1, start_offset, 0, 0, 0]
+        self.room = Room()
+        self._crc_function = native.crc32c_address()
+        self._lz4_function = native.lz4_address()
+
+    @property
+    def entries(self) -> int:
+        """Keys in the map."""
+        return int(self.state[c.ENTRIES])
+
+    @property
+    def utilization(self) -> float:
+        """Share of the slots in use, of those that the memory has room for."""
+        return self.entries / self.limit
+
+    @property
+    def latest_offset(self) -> int:
+        """Every record up to it, from the start offset on, is in the map; -1 while nothing is."""
+        return int(self.state[c.LATEST_OFFSET])
+
+    @latest_offset.setter
+    def latest_offset(self, offset: int) -> None:
+        self.state[c.LATEST_OFFSET] = offset
+
+    @property
+    def indexed_records(self) -> int:
+        """Records looked at."""
+        return int(self.state[c.INDEXED_RECORDS])
+
+    def skip(self, records: int) -> None:
+        """Count records of markers and aborted transactions, which need not be looked at."""
+        self.state[c.INDEXED_RECORDS] += records
+
+    def get(self, key: bytes) -> int:
+        """The latest offset of `key`, or -1."""
+        at, _, _ = plain.find_key(self.cells, self.state, key)
+        return int(self.cells[at + c.NEXT_OFFSET]) - 1
+
+    def index(self, data: Any, pos: int, end: int) -> tuple[int, int]:
+        """Take the keys of the ordinary batches in data[pos:end]: DONE, SPECIAL or FULL, and at which position.
+
+        DONE: no whole batch is left there. SPECIAL: the batch there is for the caller (`index_batch`), or damaged.
+
+        Raises:
+            InvalidRecordError: a batch's records do not read as such.
+        """
+        functions = self.functions
+        status, pos = functions.index_batches(
+            readable(data, functions), pos, end, self.cells, self.state, self.room.array, self._crc_function,
+            self._lz4_function,
+        )  # fmt: skip
+        if status == c.BAD:
+            raise not_records(data, pos)
+        return status, pos
+
+    def index_batch(self, data: Any, pos: int, header: BatchHeader) -> bool:
+        """Take the keys of the batch at `pos`, whatever it is; whether they fitted.
+
+        Raises:
+            RecordsError: the batch is damaged.
+        """
+        verify_crc(data, pos, header)
+        section, start, end = uncompressed(data, pos, header, self.room)
+        functions = self.functions
+        status = functions.index_records(
+            readable(section, functions), start, end, header.records_count, header.base_offset,
+            header.last_offset_delta, self.cells, self.state,
+        )  # fmt: skip
+        if status == c.BAD:
+            raise not_records(data, pos)
+        return bool(status == c.DONE)
+
+    def add_records(self, records: Iterable[Record]) -> bool:
+        """Take the keys of records that were decoded; whether they fitted."""
+        for record in records:
+            key = record.key if record.offset >= self.state[c.START_OFFSET] else None
+            if key is not None and not plain.put_key(self.cells, self.state, key, record.offset):
+                return False
+            self.state[c.INDEXED_RECORDS] += 1
+        return True
