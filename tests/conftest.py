@@ -97,6 +97,15 @@ def pytest_runtest_teardown() -> Generator[None, object, object]:
     return result
 
 
+@pytest.fixture(scope="module")
+def checked() -> Iterator[None]:
+    """The checked kernels serve while the module's tests run: they refuse to touch memory that they were not given."""
+    from tests.support.checked_kernels import checked_kernels
+
+    with checked_kernels():
+        yield
+
+
 @pytest.fixture(scope="session")
 def processes() -> None:
     """Allow a test, or the tests of a fixture, to start processes: `make check` leaves these tests out."""

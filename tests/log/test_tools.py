@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -27,6 +28,7 @@ from kafkalog.records.compression import Codec
 from kafkalog.records.errors import RecordsError
 from kafkalog.storage import names
 from tests.log.support import NOW, batch, marker, open_log, stored
+from tests.support.checked_kernels import checked_kernels
 
 CONFIG = LogConfig(index_interval_bytes=200, segment_index_bytes=2400)
 SEGMENTS = 3
@@ -34,13 +36,15 @@ BATCHES = 12
 """Of a segment; each has five records."""
 
 
-@pytest.fixture(params=["plain", "compiled"], autouse=True)
-def _mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "compiled":
-        checking.load()
+@pytest.fixture(params=["plain", "checked"], autouse=True)
+def _mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if request.param == "checked":
         monkeypatch.setattr(verify, "SMALL_BYTES", 0)
+        with checked_kernels():
+            yield
     else:
         monkeypatch.setattr(checking, "_fast", None)
+        yield
 
 
 @pytest.fixture

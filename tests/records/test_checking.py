@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -14,14 +15,20 @@ from kafkalog.records.errors import CorruptRecordError, InvalidRecordError, Reco
 from kafkalog.records.kernels.abi import check_layout as c
 from kafkalog.records.kernels.abi import table as t
 from kafkalog.records.legacy.message_set import encode_message_set
+from tests.support.checked_kernels import checked_kernels
 
 
-@pytest.fixture(params=["plain", "compiled"])
-def _mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=["plain", "compiled", "checked"])
+def _mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if request.param == "checked":
+        with checked_kernels():
+            yield
+        return
     if request.param == "compiled":
         checking.load()
     else:
         monkeypatch.setattr(checking, "_fast", None)
+    yield
 
 
 def sample(base: int = 0, count: int = 5, codec: int = Codec.NONE, gaps: bool = False) -> bytearray:
@@ -125,7 +132,11 @@ def test_where_no_batch_begins_is_an_error() -> None:
 
 def test_the_twins_agree_on_damage() -> None:
     """Of random bytes changed in a batch whose checksum was made right again, both say the same."""
-    checking.load()
+    with checked_kernels():
+        compare_on_damage()
+
+
+def compare_on_damage() -> None:
     compiled = checking._fast
     rng = random.Random(4)
     original = bytes(sample(count=5))

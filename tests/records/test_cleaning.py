@@ -25,15 +25,17 @@ from kafkalog.records.batch import (
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.records.kernels.plain import log_cleaning as plain
+from tests.support.checked_kernels import cleaning_functions
 
 NOW = 1_700_000_000_000
 RETENTION = 86_400_000
 SECRET = (0x0706050403020100, 0x0F0E0D0C0B0A0908)
 
 
-@pytest.fixture(scope="module")
-def compiled() -> cleaning.Functions:
-    functions = cleaning.load()
+@pytest.fixture(scope="module", params=["compiled", "checked"])
+def compiled(request: pytest.FixtureRequest) -> cleaning.Functions:
+    """The compiled kernels, and again those that refuse to touch memory that they were not given."""
+    functions = cleaning_functions() if request.param == "checked" else cleaning.load()
     assert functions.compiled
     return functions
 

@@ -15,7 +15,7 @@ from kafkalog.records.validate import check_batch
 
 from .support import ALL_COLUMNS, CODECS
 
-pytestmark = pytest.mark.usefixtures("compiled")
+pytestmark = pytest.mark.usefixtures("checked")
 
 
 def _arrow(batch: bytes) -> Any:

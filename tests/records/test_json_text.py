@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from kafkalog.records.arrow.json_text import first_not_enclosed
 
+pytestmark = pytest.mark.usefixtures("checked")
+
 ENCLOSED = [
     b"", b"5", b"null", b"{}", b"[]", b'{"a":[1,{"b":"]}"}]}', b'"a,b:c"', rb'"\""', rb'["\\"]', b" {} ", b"{]", b"x y",
 ]  # fmt: skip

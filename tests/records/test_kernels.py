@@ -19,7 +19,7 @@ from kafkalog.records.varint import append_varint
 
 from .support import record_lists
 
-pytestmark = pytest.mark.usefixtures("compiled")
+pytestmark = pytest.mark.usefixtures("checked")
 
 
 def _both(data: bytes, start: int, end: int, count: int, require_keys: bool = False) -> tuple[int, int, int, int]:

@@ -16,9 +16,13 @@ from kafkalog.records.compression import Codec, compress, decompress
 from kafkalog.records.errors import RecordsError
 from kafkalog.records.kernels import loader
 from kafkalog.records.kernels.abi import table as t
+from kafkalog.records.kernels.checked import memory
+from kafkalog.records.kernels.checked.memory import Range
 from kafkalog.records.kernels.compiled import native
 
 from .test_arrow import _values
+
+pytestmark = pytest.mark.usefixtures("checked")
 
 GUARD = 0xA5
 ROOM = 100_000
@@ -46,6 +50,8 @@ class Unpacked:
         for name, value in words.items():
             self.words[getattr(t, name)] = value
         begin = packed.ctypes.data
+        memory.lend("fetched", Range(begin, len(section)))
+        memory.lend("room", Range(self.room.ctypes.data, room, writable=True))
         self.table = np.zeros((1, t.WIDTH), np.int64)
         self.table[0, [t.START, t.END, t.ATTRIBUTES]] = begin, begin + len(section), codec
         before = self.table.copy(), self.words.copy()

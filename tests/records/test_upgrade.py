@@ -20,6 +20,7 @@ from kafkalog.records.kernels.plain import upgrading as plain
 from kafkalog.records.legacy import upgrade
 from kafkalog.records.legacy.message_set import decode_entry, encode_message_set, read_entry, wrapped_set
 from kafkalog.records.legacy.upgrade import Section, upgraded_section
+from tests.support.checked_kernels import checked_kernels
 
 CODECS = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 LIMIT = 1 << 20
@@ -34,15 +35,19 @@ def records_of(rows: Sequence[tuple[int, bytes | None, bytes | None]], magic: in
     return [Record(at, time if magic else -1, key, value) for at, (time, key, value) in enumerate(rows)]
 
 
-@pytest.fixture(autouse=True, params=[False, True], ids=["plain", "compiled"], scope="module")
+@pytest.fixture(autouse=True, params=["plain", "compiled", "checked"], scope="module")
 def compiled(request: pytest.FixtureRequest) -> Iterator[bool]:
-    """Both ways of doing it must do the same."""
+    """All ways of doing it must do the same."""
+    if request.param == "checked":
+        with checked_kernels():
+            yield True
+        return
     with pytest.MonkeyPatch.context() as patch:
-        if request.param:
+        if request.param == "compiled":
             upgrade.load()
         else:
             patch.setattr(upgrade, "_fast", None)
-        yield request.param
+        yield request.param == "compiled"
 
 
 def section_of(data: bytes | bytearray) -> Section | None:

@@ -25,6 +25,8 @@ from tests.log.support import temporary_directory
 from tests.spark.offline.written import batch, offsets, plan, reader, rows, write_segment
 from tests.spark.without_spark import chosen
 
+pytestmark = pytest.mark.usefixtures("checked")
+
 
 def segments(root: Path, *, codec: Codec = Codec.NONE, index_every: int = 2) -> list[Path]:
     """Offsets 0..29 in three segments of five batches of two records."""

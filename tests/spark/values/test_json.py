@@ -19,6 +19,8 @@ from spark_kafkalog.values import from_json
 from spark_kafkalog.values.ddl import parse_ddl
 from spark_kafkalog.values.from_json import JsonDecoder
 
+pytestmark = pytest.mark.usefixtures("checked")
+
 
 def decode(ddl: str | StructType, values: Sequence[bytes | None]) -> list[Any]:
     """What becomes of each value: a row, None, or "corrupt"."""
