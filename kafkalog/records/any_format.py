@@ -1,7 +1,7 @@
-"""What a log holds, of whatever format: batches of v2, or entries of message sets v0 and v1 (`message_set.py`).
+"""The batches of a log in any format: batches of v2, or entries of message sets v0 and v1 (`legacy/message_set.py`).
 
-All formats begin with an offset, a length and, at the same place, the magic. Of an entry a `BatchHeader` is made, so
-that who walks over a log sees batches alone; what differs is told by `header.magic`:
+All formats begin with an offset, a length and, at the same place, the magic. An entry is given a `BatchHeader`, so that
+code that walks over a log sees batches alone. `header.magic` tells the format. The formats differ in this:
 
 - of a wrapper (a compressed message of v0 or v1) `base_offset` and `records_count` are not known before it is
   decompressed: `base_offset` is then the last offset, `records_count` is `message_set.UNKNOWN_COUNT`;
@@ -29,7 +29,7 @@ LOG_APPEND_TIME = 1
 
 
 def read_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos`, of any format; as many bytes as `HEADER_SIZES` says must be there.
+    """Return the header at `pos`, of any format. At least the bytes that `HEADER_SIZES` states must be there.
 
     Errors as `batch.read_header` and `message_set.read_entry`.
     """
@@ -39,7 +39,7 @@ def read_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def header_is_there(buf: Buffer, pos: int, end: int) -> bool:
-    """Whether `buf[pos:end]` has the bytes that `read_any_header` needs."""
+    """Return whether `buf[pos:end]` has the bytes that `read_any_header` needs."""
     left = end - pos
     if left >= HEADER_SIZE:
         return True
@@ -47,7 +47,7 @@ def header_is_there(buf: Buffer, pos: int, end: int) -> bool:
 
 
 def iter_any_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every whole batch in `buf[pos:end]`; an incomplete one at the end is left out.
+    """Yield position and header of every whole batch in `buf[pos:end]`; leave out an incomplete one at the end.
 
     Errors as `read_any_header`. Checksums are not verified.
     """
@@ -70,7 +70,7 @@ def iter_any_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Itera
 
 
 def verify_any_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
-    """`CorruptRecordError` unless the whole batch is there and its checksum is the stated one."""
+    """Raise `CorruptRecordError` unless the whole batch is there and its checksum is the stated one."""
     if header.magic < MAGIC:
         message_set.verify_entry(buf, pos, header)
     else:
@@ -80,7 +80,7 @@ def verify_any_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
 def decode_any(
     buf: Buffer, pos: int = 0, *, check_crc: bool = True, max_size: int = DEFAULT_MAX_SIZE
 ) -> tuple[BatchHeader, list[Record]]:
-    """Header and records of the batch at `pos`; of a wrapper the header tells its first offset and count, too.
+    """Return header and records of the batch at `pos`; a wrapper's header then has its first offset and count, too.
 
     Raises any `RecordsError`.
     """
@@ -92,7 +92,7 @@ def decode_any(
 
 
 def spanning(header: BatchHeader, records: list[Record]) -> BatchHeader:
-    """An entry's header with the first offset and the count of the records within.
+    """Return an entry's header with the first offset and the count of the records within.
 
     `CorruptRecordError` where these are not what the entry's own offset says.
     """
@@ -103,5 +103,5 @@ def spanning(header: BatchHeader, records: list[Record]) -> BatchHeader:
 
 
 def timestamp_type(header: BatchHeader) -> int:
-    """-1 (v0 has none), 0 CreateTime or 1 LogAppendTime: the ids of Kafka's TimestampType, as Spark shows them."""
+    """Return the id of Kafka's TimestampType, as Spark shows it: -1 (v0 has none), 0 CreateTime, 1 LogAppendTime."""
     return NO_TIMESTAMP_TYPE if header.magic == message_set.MAGIC_V0 else int(header.is_log_append_time)

@@ -174,7 +174,7 @@ class Record(NamedTuple):
 
 
 def check_magic(magic: int) -> None:
-    """`UnsupportedMagicError` unless `magic` is this module's."""
+    """Raise `UnsupportedMagicError` unless `magic` is this module's."""
     if magic != MAGIC:
         if magic in (0, 1):
             raise UnsupportedMagicError(
@@ -185,7 +185,7 @@ def check_magic(magic: int) -> None:
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos`; the batch's own bytes need not be there in whole.
+    """Return the header at `pos`; not all bytes of the batch need be there.
 
     `CorruptRecordError` where 61 bytes are not there or batch_length is less than a header's;
     `UnsupportedMagicError` for another format.
@@ -209,7 +209,7 @@ def _check_prefix(buf: Buffer, pos: int) -> int:
 
 
 def iter_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every whole batch in `buf[pos:end]`; an incomplete one at the end is left out.
+    """Yield position and header of every whole batch in `buf[pos:end]`; leave out an incomplete one at the end.
 
     Errors as `read_header`. Checksums are not verified.
     """
@@ -223,7 +223,7 @@ def iter_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[
 
 
 def verify_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
-    """`CorruptRecordError` unless the whole batch is there and its checksum is the stated one."""
+    """Raise `CorruptRecordError` unless the whole batch is there and its checksum is the stated one."""
     size = LOG_OVERHEAD + header.batch_length
     if pos + size > len(buf):
         raise CorruptRecordError(f"batch of {size} bytes of which {len(buf) - pos} are there")
@@ -279,7 +279,7 @@ def _set_max_timestamp(buf: bytearray | memoryview, pos: int, max_timestamp: int
 
 
 def pack_header(header: BatchHeader, records: Buffer) -> bytearray:
-    """A batch of `header` and the (compressed) `records`; batch_length, magic and crc are filled in here."""
+    """Return a batch of `header` and the (compressed) `records`, with batch_length, magic and crc filled in."""
     batch = bytearray(HEADER_SIZE)
     batch += records
     return seal_batch(header, batch)
@@ -334,7 +334,7 @@ def encode_batch(
     is_control: bool = False,
     log_append_time: bool = False,
 ) -> bytearray:
-    """One batch of `records`, whose offsets are absolute, at least `base_offset`, and increasing.
+    """Encode `records` as one batch; their offsets are absolute, at least `base_offset`, and increasing.
 
     Timestamps are ms; with `log_append_time` the largest of them becomes every record's. No records make an
     empty batch, as compaction leaves behind. `InvalidRecordError` where offsets do not increase or do not
@@ -376,7 +376,7 @@ def encode_batch(
 def records_section(
     buf: Buffer, pos: int, header: BatchHeader, max_size: int = compression.DEFAULT_MAX_SIZE
 ) -> tuple[Buffer, int, int]:
-    """The batch's records uncompressed: a buffer and where in it they begin and end.
+    """Return the batch's records uncompressed: a buffer and where in it they begin and end.
 
     The batch must be whole (`verify_crc`). Errors of `compression.decompress`.
     """
@@ -390,7 +390,7 @@ def records_section(
 def decode_batch(
     buf: Buffer, pos: int = 0, *, check_crc: bool = True, max_size: int = compression.DEFAULT_MAX_SIZE
 ) -> tuple[BatchHeader, list[Record]]:
-    """Header and records of the batch at `pos`, control records too; offsets may have gaps (compaction).
+    """Return header and records of the batch at `pos`, control records too; offsets may have gaps (compaction).
 
     Raises any `RecordsError`; `max_size` bounds the decompressed bytes.
     """

@@ -42,7 +42,7 @@ def load() -> None:
 
 
 class Counts:
-    """What the records that were checked amount to. Sizes in bytes."""
+    """Counts and sizes of the records that were checked. Sizes are in bytes."""
 
     __slots__ = ("words",)
 
@@ -50,14 +50,14 @@ class Counts:
         self.words: Any = np.zeros(c.COUNTS, np.int64)
 
     def add(self, other: Counts) -> None:
-        """Take another's counts in."""
+        """Add another's counts to these."""
         largest = [c.LARGEST_KEY, c.LARGEST_VALUE]
         most = np.maximum(self.words[largest], other.words[largest])
         self.words += other.words
         self.words[largest] = most
 
     def note(self, key: bytes | None, value: bytes | None) -> None:
-        """Take in one record without headers."""
+        """Count one record without headers."""
         words = self.words
         words[c.RECORDS] += 1
         for data, null, total, largest in (
@@ -132,7 +132,7 @@ def _check_offsets(header: BatchHeader, next_offset: int) -> None:
 
 
 def row_of(header: BatchHeader, pos: int) -> list[int]:
-    """The row of a table that describes the batch of any format at `pos`."""
+    """Return the row of a table that describes the batch of any format at `pos`."""
     begin = HEADER_SIZE if header.magic == MAGIC else header.size
     return [
         pos, header.size, pos + begin, pos + header.size, header.base_offset, header.last_offset_delta, header.crc,

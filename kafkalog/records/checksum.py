@@ -37,5 +37,5 @@ _crc32c = _choose()
 
 
 def crc32c(data: ReadableBuffer, value: int = 0) -> int:
-    """CRC-32C of `data`, continued from `value` (the result for the bytes before it), in 0..2**32-1."""
+    """Return the CRC-32C of `data`, continued from `value` (the result for the bytes before it), in 0..2**32-1."""
     return _crc32c(data, value)

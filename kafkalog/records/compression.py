@@ -100,7 +100,7 @@ _SIMPLE_RATIOS: dict[int, int] = {
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
-    """`data` compressed. `level` is the codec's own (gzip 1..9, lz4 1..17, zstd -7..22), None its default."""
+    """Compress `data`. `level` is the codec's own (gzip 1..9, lz4 1..17, zstd -7..22), None its default."""
     compressor = _COMPRESSORS.get(codec)
     if compressor is None:
         raise UnsupportedCompressionTypeError(f"unknown compression type {int(codec)}")
@@ -108,7 +108,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
 
 
 def decompress(codec: int, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> Buffer:
-    """`data` decompressed into at most `max_size` bytes.
+    """Decompress `data` into at most `max_size` bytes.
 
     `RecordTooLargeError` where the result would be larger, `CorruptRecordError` where `data` is damaged,
     truncated or followed by anything, `UnsupportedCompressionTypeError` for an unknown codec.
@@ -144,7 +144,7 @@ Reserve = Callable[[int], memoryview]
 
 
 def decompress_into(codec: int, data: Buffer, reserve: Reserve, max_size: int = DEFAULT_MAX_SIZE) -> int:
-    """Decompress `data` to the beginning of the memory that `reserve` gives; how many bytes came out.
+    """Decompress `data` to the beginning of the memory that `reserve` gives; return how many bytes came out.
 
     `reserve` is called once, with what the headers say that can come out, and no more than `max_size`. Raises as
     `decompress` does.

@@ -1,4 +1,4 @@
-"""What can be wrong with record bytes.
+"""Errors about record bytes.
 
 Two questions decide which error is raised: are the bytes what their sender meant (`CorruptRecordError`:
 checksum, truncation, lengths that lie), and if so, do they say something a log may hold

@@ -1,7 +1,7 @@
-"""What produced records are, by their first bytes, before anything of them is checked.
+"""A look at the first bytes of produced records, before anything of them is checked.
 
-It tells which way they have to go: their message format, their codec, whether they belong to a transaction. All of it
-is what the bytes claim; whoever appends them verifies that.
+It tells their message format, their codec, and whether they belong to a transaction, which decide the way they take
+through the broker. All of it is what the bytes claim; the code that appends them verifies that.
 """
 
 from __future__ import annotations

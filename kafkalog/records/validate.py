@@ -1,4 +1,4 @@
-"""What a leader checks of a produced batch before it gives it offsets.
+"""A leader's checks of a produced batch, before it gives the batch offsets.
 
 In this order, as Kafka's `LogValidator` does: the header's lengths and magic, the checksum, the codec, the
 header's counts and producer fields, then every record: lengths and varints within their bounds, offset deltas
@@ -77,7 +77,7 @@ def validate_batch(
     max_decompressed: int = DEFAULT_MAX_SIZE,
     allow_control: bool = False,
 ) -> BatchHeader:
-    """`check_batch`, where the records' timestamps are not needed."""
+    """Check the batch as `check_batch` does, and return its header: for callers that need no timestamps."""
     return check_batch(
         buf,
         pos,
@@ -88,7 +88,7 @@ def validate_batch(
 
 
 def keys_and_timestamps(buf: Buffer, pos: int = 0) -> Iterator[tuple[bool, int]]:
-    """Of each record of a batch that `check_batch` has passed: whether it has a key, and its timestamp.
+    """Yield, for each record of a batch that `check_batch` has passed, whether it has a key, and its timestamp.
 
     A walk in plain Python, some microseconds a record: for batches that are refused.
     """

@@ -23,18 +23,18 @@ def append_varint(out: bytearray, value: int) -> None:
 
 
 def varint_size(value: int) -> int:
-    """How many bytes `append_varint` writes for `value`."""
+    """Return how many bytes `append_varint` writes for `value`."""
     return ((((value << 1) ^ (value >> 63)).bit_length() + 6) // 7) or 1
 
 
 def read_varint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """The 32-bit zig-zag varint at `pos` and the position after it. `CorruptRecordError` if malformed."""
+    """Return the 32-bit zig-zag varint at `pos` and the position after it. `CorruptRecordError` if malformed."""
     raw, pos = _read(buf, pos, end, 32)
     return (raw >> 1) ^ -(raw & 1), pos
 
 
 def read_varlong(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """The 64-bit zig-zag varlong at `pos` and the position after it; errors as `read_varint`."""
+    """Return the 64-bit zig-zag varlong at `pos` and the position after it; errors as `read_varint`."""
     raw, pos = _read(buf, pos, end, 64)
     return (raw >> 1) ^ -(raw & 1), pos
 

@@ -94,9 +94,9 @@ class Columns:
         return int(self.state[t.ROWS])
 
     def reserve(self, rows: int, data: int, headers: int = 0, header_keys: int = 0, header_values: int = 0) -> None:
-        """Make room for that many more rows, bytes of keys and of values (each), headers, bytes of their keys, values.
+        """Make room for more rows, bytes of keys and of values (each), headers, bytes of headers' keys and values.
 
-        What there is too little of grows to twice its size at least, so that many calls cost no more than few.
+        A buffer that is too small grows to twice its size at least, so that many calls cost no more than few.
         """
         state = self.state.tolist()
         data += max(state[t.KEY_BYTES], state[t.VALUE_BYTES])
@@ -160,7 +160,7 @@ class Columns:
         return pa.Array.from_buffers(HEADERS_TYPE, rows, buffers, children=[pairs])
 
     def arrays(self, names: Sequence[str], topic: str, partition: int) -> list[Any]:
-        """The columns of those names as Arrow arrays, over the buffers that were filled."""
+        """Return the columns of those names as Arrow arrays, over the buffers that were filled."""
         state = self.state.tolist()
         return [self._array(name, topic, partition, state) for name in names]
 

@@ -35,7 +35,7 @@ _NO_HEADERS = np.zeros(3, np.int64)
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """The schema of what `decode_arrow` makes of `columns`. `ValueError` for a name that is not a column's."""
+    """Return the schema of what `decode_arrow` makes of `columns`. `ValueError` for a name that is not a column's."""
     return _schema(tuple(columns))
 
 
@@ -59,7 +59,7 @@ def decode_arrow(
     check_crc: bool = True,
     max_decompressed: int = DEFAULT_MAX_SIZE,
 ) -> tuple[pa.RecordBatch | None, int]:
-    """The records of offsets start..end-1 in `buf`, and the offset to go on from.
+    """Decode the records of offsets start..end-1 in `buf`; return them and the offset to go on from.
 
     `buf` holds whole batches as a fetch returns them; an incomplete one at its end is left out. `columns` are the
     names wanted, in order; only those are built. `aborted` are the fetch response's aborted transactions as
@@ -132,7 +132,7 @@ class _Decode:
         return type(error)(f"{self._partition} at offset {offset}: {error}")
 
     def scan(self) -> tuple[np.ndarray[Any, np.dtype[np.int64]], int]:
-        """A table of the whole batches that begin below the end, and the offset after them."""
+        """Return a table of the whole batches that begin below the end, and the offset after them."""
         parts = []
         pos = next_offset = 0
         while True:

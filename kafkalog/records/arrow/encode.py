@@ -52,7 +52,7 @@ def encode_arrow(
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
 ) -> list[bytearray]:
-    """Batches of the rows, in order, each with base offset 0 and at most `max_batch_bytes` before compression.
+    """Encode the rows, in order, as batches with base offset 0 and at most `max_batch_bytes` before compression each.
 
     `keys` and `values` are binary or string arrays of one length, or None where every row's is null; at least one
     must be there. `timestamps` are Arrow timestamps of any unit (cut to ms), int64 ms, or one int in ms for all.

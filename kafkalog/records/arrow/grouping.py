@@ -1,4 +1,4 @@
-"""Rows of Arrow columns by where they go: hashes of keys, sizes of records, and rows in the order of their groups.
+"""Hashes of keys, sizes of records, and rows by their group, for Arrow columns that go to several partitions.
 
 Needs pyarrow; the loops run in compiled kernels, which the first call loads (`loader.load`).
 """
@@ -23,7 +23,7 @@ NO_KEY = -1
 
 
 def hash_keys(keys: pa.Array) -> Int32s:
-    """Kafka's hash of each key, ``toPositive(murmur2(key))``: 0..2**31-1, and `NO_KEY` where the key is null.
+    """Return Kafka's hash of each key, ``toPositive(murmur2(key))``: 0..2**31-1, and `NO_KEY` where the key is null.
 
     `keys` are binary or strings. Its remainder by the number of partitions is where the Java client puts a key.
     """
@@ -63,7 +63,7 @@ def group_rows(groups: Int32s, count: int) -> tuple[Int64s, Int64s]:
 
 
 def lengths(column: pa.Array) -> Int64s:
-    """Bytes of each element of binary or strings, 0 for a null."""
+    """Return the bytes of each element of binary or strings, 0 for a null."""
     if column.type not in (pa.binary(), pa.string()):
         column = pc.cast(column, pa.binary())
     sizes: Any = pc.binary_length(column)

@@ -8,7 +8,7 @@ from kafkalog.records.kernels import loader
 
 
 def first_not_enclosed(values: pa.Array) -> int:
-    """Number of the first value that would reach beyond its place in a document it is put into; their count if none.
+    """Return the number of the first value that would reach beyond its place in a document; their count if none would.
 
     `values` are binary without nulls. A value stays in its place where it closes each string and each bracket that it
     opens, and no other, and where no comma or colon stands outside of brackets. Whether it is JSON at all is not looked

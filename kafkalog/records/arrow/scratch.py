@@ -44,12 +44,12 @@ class Scratch:
         return self._view[used : used + size]
 
     def expect(self, codec: int, packed: int, max_size: int) -> None:
-        """Take memory for batches like the first one, of so many bytes: a size that only decompressing would tell."""
+        """Take memory for batches like the first one, which has `packed` bytes; the true size is not known yet."""
         if codec:
             self._take_memory(min(max(LIKELY_RATIO * packed, SCRATCH_BYTES), max_size) + t.SLACK)
 
     def decompress(self, codec: int, packed: memoryview, max_size: int) -> tuple[int, int]:
-        """Address and size of what is in `packed`. Raises as `compression.decompress` does."""
+        """Decompress `packed`; return the address and size of the result. Raises as `compression.decompress` does."""
         size = decompress_into(codec, packed, self._reserve, max_size)
         address = self._words[t.ROOM] + self._words[t.ROOM_USED]
         self._words[t.ROOM_USED] += size

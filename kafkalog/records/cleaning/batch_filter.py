@@ -28,14 +28,14 @@ _INDEX_ROWS = 4096
 
 
 class Written(NamedTuple):
-    """A batch to be written, and what the indexes have to know of it."""
+    """A batch to be written, and its header, which the indexes need."""
 
     data: Any
     header: BatchHeader
 
 
 class BatchFilter:
-    """Writes what stays of batches, into `out` for the ordinary ones.
+    """Write the records that stay of batches; what is left of ordinary batches goes to `out`.
 
     Args:
         now_ms: the time of the cleaning; delete horizons at or before it have passed.
@@ -91,7 +91,7 @@ class BatchFilter:
         return int(self.state[c.RECORDS_WITHOUT_KEY])
 
     def begin(self, position: int, bytes_since_index: int, max_timestamp: int, max_timestamp_offset: int) -> None:
-        """Say what was written so far: where `out` begins in the segment, and its indexes' state."""
+        """Begin an empty `out`: note where in the segment it begins, and the state of the segment's indexes there."""
         state = self.state
         state[c.OUT_USED] = state[c.INDEX_ROWS] = 0
         state[c.OUT_POSITION] = position
@@ -99,8 +99,9 @@ class BatchFilter:
         state[c.MAX_TIMESTAMP], state[c.MAX_TIMESTAMP_OFFSET] = max_timestamp, max_timestamp_offset
 
     def index_state(self) -> tuple[list[tuple[int, int, int, int]], int, int, int]:
-        """Rows for the indexes since `begin` (last offset and position of a batch, largest timestamp so far and the
-        last offset of its batch), then bytes since the last of them, largest timestamp, last offset of its batch.
+        """Return rows for the indexes since `begin`, then bytes since the last row, largest timestamp, last offset of
+        its batch. A row is the last offset and position of a batch, the largest timestamp so far and the last offset of
+        its batch.
         """
         state = self.state
         rows = self._rows[: state[c.INDEX_ROWS]].tolist()
@@ -147,7 +148,7 @@ class BatchFilter:
         set_horizon: bool = False,
         keep_header: bool = False,
     ) -> Written | None:
-        """What stays of the batch at `pos`, whatever it is; None when nothing does.
+        """Return what stays of the batch at `pos`, whatever it is; None when nothing does.
 
         Args:
             discard: none of its records stays, as those of an aborted transaction.
@@ -186,7 +187,7 @@ class BatchFilter:
         return Written(batch, read_header(batch))
 
     def filter_records(self, records: Sequence[Record], *, tombstones_stay: bool) -> list[Record]:
-        """Those that stay of records that were decoded."""
+        """Return those of the decoded records that stay."""
         latest = self.offsets.latest_offset
         kept = []
         for record in records:

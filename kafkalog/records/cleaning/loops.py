@@ -36,12 +36,12 @@ _functions: Functions | None = None
 
 
 def loaded() -> bool:
-    """Whether `load` has been called."""
+    """Return whether `load` has been called."""
     return _functions is not None
 
 
 def load() -> Functions:
-    """The compiled loops, or, where these cannot be had, the plain ones, which is logged once. Any thread may call."""
+    """Return the compiled loops, or the plain ones where those cannot be had, which is logged. Any thread may call."""
     global _functions
     if _functions is None:
         try:

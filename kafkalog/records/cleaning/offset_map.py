@@ -95,7 +95,7 @@ class OffsetMap:
         self.state[c.INDEXED_RECORDS] += records
 
     def get(self, key: bytes) -> int:
-        """The latest offset of `key`, or -1."""
+        """Return the latest offset of `key`, or -1."""
         at, _, _ = plain.find_key(self.cells, self.state, key)
         return int(self.cells[at + c.NEXT_OFFSET]) - 1
 
@@ -117,7 +117,7 @@ class OffsetMap:
         return status, pos
 
     def index_batch(self, data: Any, pos: int, header: BatchHeader) -> bool:
-        """Take the keys of the batch at `pos`, whatever it is; whether they fitted.
+        """Take the keys of the batch at `pos`, whatever it is; return whether they fitted.
 
         Raises:
             RecordsError: the batch is damaged.
@@ -134,7 +134,7 @@ class OffsetMap:
         return bool(status == c.DONE)
 
     def add_records(self, records: Iterable[Record]) -> bool:
-        """Take the keys of records that were decoded; whether they fitted."""
+        """Take the keys of decoded records; return whether they fitted."""
         for record in records:
             key = record.key if record.offset >= self.state[c.START_OFFSET] else None
             if key is not None and not plain.put_key(self.cells, self.state, key, record.offset):

@@ -30,7 +30,7 @@ class Room:
         self._rest = np.empty(0, np.uint8)
 
     def reserve(self, size: int) -> memoryview:
-        """Memory of so many bytes."""
+        """Return memory of so many bytes."""
         if size > len(self.array):
             memory = np.empty(size, np.uint8)
             if size > MOST_ROOM_BYTES:
@@ -46,7 +46,7 @@ class Room:
             self.reserve(min(needed + needed // 4, MOST_ROOM_BYTES))
 
     def rest(self, size: int) -> Any:
-        """Other memory, of at least so many bytes."""
+        """Return other memory, of at least so many bytes."""
         if size > len(self._rest):
             memory = np.empty(max(size, ROOM_BYTES), np.uint8)
             if size > MOST_ROOM_BYTES:
@@ -56,7 +56,7 @@ class Room:
 
 
 def uncompressed(data: Any, pos: int, header: BatchHeader, room: Room) -> tuple[Any, int, int]:
-    """The batch's records, uncompressed: where they are, in `room` perhaps, and there."""
+    """Return a buffer with the batch's uncompressed records (`room`'s for some codecs), and their start and end."""
     start, end = pos + HEADER_SIZE, pos + header.size
     if header.codec in (Codec.SNAPPY, Codec.ZSTD) and start < end:
         # The others take memory of their own in any case.

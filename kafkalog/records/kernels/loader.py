@@ -1,4 +1,4 @@
-"""The loops over records: compiled when asked for, plain Python until then.
+"""Compile the kernels, or take them from numba's cache, when they are asked for; until then plain Python serves.
 
 Callers name the functions through this module (`loader.validate_records`), since `load` replaces them. Importing it
 imports neither numba nor numpy; `load` does, which takes about a second with the kernels in numba's cache and about
@@ -42,12 +42,12 @@ _loaders: dict[str, threading.Thread] = {}
 
 
 def ready() -> bool:
-    """Whether the compiled check of produced batches serves."""
+    """Return whether the compiled check of produced batches serves."""
     return _validation_ready
 
 
 def load() -> None:
-    """Take the kernels from numba's cache, or compile them; returns when they serve. Any thread may call it."""
+    """Take the kernels from numba's cache, or compile them; return when they serve. Any thread may call it."""
     global _ready
     if _ready:
         return
@@ -62,7 +62,7 @@ def load() -> None:
 
 
 def load_validation() -> None:
-    """`load` the check of produced batches alone: a broker's memory has no place for what it never calls."""
+    """Load the check of produced batches alone: a broker's memory has no place for what it never calls."""
     if _validation_ready:
         return
     with _lock:
@@ -86,28 +86,28 @@ def _serve_validation() -> None:
 
 
 def load_cleaning() -> None:
-    """Take the kernels of log cleaning from numba's cache; what is not there is compiled, in a subprocess.
+    """Take the kernels of log cleaning from numba's cache; compile those that are not there, in a subprocess.
 
-    Apart from the others, for most brokers never need them. What cannot be done raises what numba or it says.
+    They are apart from the others, for most brokers never need them. Raises what numba or the subprocess raises.
     """
     _prepare("cleaning", _cleaning_signatures)
     compile_cleaning()
 
 
 def compile_cleaning() -> None:
-    """`load_cleaning` without a subprocess: what this compiles with stays in memory."""
+    """Load the kernels of log cleaning without a subprocess: the compiler stays in memory."""
     with _lock:
         _compile(_cleaning_signatures)
 
 
 def load_upgrading() -> None:
-    """`load_cleaning` for the kernel that makes sets of v0 and v1 batches of v2."""
+    """Load the kernel that makes sets of v0 and v1 batches of v2, as `load_cleaning` does."""
     _prepare("upgrading", _upgrading_signatures)
     compile_upgrading()
 
 
 def compile_upgrading() -> None:
-    """`load_upgrading` without a subprocess."""
+    """Load the upgrading kernel without a subprocess."""
     with _lock:
         _compile(_upgrading_signatures)
 
@@ -125,9 +125,9 @@ def _compile(signatures: _Signatures) -> None:
 
 
 def load_in_background() -> threading.Thread:
-    """`load_validation` on a thread of its own, which is returned; what is not in the cache compiles in a subprocess.
+    """Call `load_validation` on a thread, and return the thread; what is not in the cache compiles in a subprocess.
 
-    Meanwhile the plain functions serve. What goes wrong is logged, and the plain functions go on serving.
+    Meanwhile the plain functions serve. A failure is logged, and they go on serving.
     """
 
     def load() -> None:
@@ -138,7 +138,7 @@ def load_in_background() -> threading.Thread:
 
 
 def in_background(what: str, load: Callable[[], None]) -> threading.Thread:
-    """Call `load` on a thread of its own, which is returned, once for each `what`; a failure is logged."""
+    """Call `load` on a thread, once for each `what`, and return the thread; a failure is logged."""
     with _starting:
         if what not in _loaders:
             thread = threading.Thread(target=_load_quietly, args=(load,), name=f"load-{what}", daemon=True)

@@ -92,7 +92,7 @@ def _batch(records: list[Record], kind: int, behind: int) -> Upgraded:
 
 
 class Converted(NamedTuple):
-    """What a fetch gets in an older format."""
+    """The records of a fetch, converted to an older format."""
 
     records: bytearray
     converted: int
@@ -146,5 +146,5 @@ def _wanted(records: list[Record], header: BatchHeader, first_offset: int) -> li
 
 
 def needs_conversion(buf: Buffer, magic: int) -> bool:
-    """Whether a whole batch of `buf` is of a later format than `magic`."""
+    """Return whether a whole batch of `buf` is of a later format than `magic`."""
     return any(header.magic > magic for _, header in iter_any_headers(buf))

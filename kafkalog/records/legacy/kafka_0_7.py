@@ -69,7 +69,7 @@ class Message(NamedTuple):
 
 
 def read_message(buf: Buffer, pos: int = 0) -> StoredMessage | None:
-    """The message at `pos`; None where not all of it is there.
+    """Return the message at `pos`; None where not all of it is there.
 
     `CorruptRecordError` for a size that cannot be, `UnsupportedMagicError`, `UnsupportedCompressionTypeError`. The
     checksum is not verified.
@@ -103,7 +103,7 @@ def _check_size(size: int, magic: int, pos: int) -> None:
 
 
 def verify_message(buf: Buffer, message: StoredMessage) -> None:
-    """`CorruptRecordError` unless the payload's checksum is the stated one."""
+    """Raise `CorruptRecordError` unless the payload's checksum is the stated one."""
     computed = zlib.crc32(memoryview(buf)[message.payload_at : message.end])
     if computed != message.crc:
         raise CorruptRecordError(
@@ -112,7 +112,7 @@ def verify_message(buf: Buffer, message: StoredMessage) -> None:
 
 
 def iter_shallow(buf: Buffer, pos: int = 0) -> Iterator[StoredMessage]:
-    """Every whole message from `pos` on, compressed ones as they are; an incomplete one at the end is left out.
+    """Yield every whole message from `pos` on, compressed ones as they are; leave out an incomplete one at the end.
 
     Errors as `read_message`; checksums are not verified.
     """

@@ -24,7 +24,7 @@ largest within, or with LogAppendTime the one of all.
 The lz4 frames of v0 carry a wrong header checksum, computed over the frame's magic number too (KAFKA-3160): it is
 written so, and not looked at when read. zstd came after these formats and is not allowed in them (KIP-110).
 
-`read_entry` gives an entry the look of a `BatchHeader`, so that who walks over a log need not tell formats apart:
+`read_entry` gives an entry a `BatchHeader`, so that code that walks over a log need not tell formats apart:
 `any_format.py`.
 """
 
@@ -120,7 +120,7 @@ def iter_entries(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[
 
 
 def verify_entry(buf: Buffer, pos: int, header: BatchHeader) -> None:
-    """`CorruptRecordError` unless the whole entry is there and its checksum is the stated one."""
+    """Raise `CorruptRecordError` unless the whole entry is there and its checksum is the stated one."""
     size = LOG_OVERHEAD + header.batch_length
     if pos + size > len(buf):
         raise CorruptRecordError(f"message of {size} bytes of which {len(buf) - pos} are there")
@@ -173,7 +173,7 @@ def decode_entry(
 def entries_within(
     buf: Buffer, pos: int, header: BatchHeader, *, max_size: int = compression.DEFAULT_MAX_SIZE
 ) -> tuple[Buffer, list[tuple[int, BatchHeader]]]:
-    """The message set in the wrapper at `pos`, decompressed, and the position and header of each of its entries.
+    """Return the message set in the wrapper at `pos`, decompressed, and position and header of each of its entries.
 
     Offsets are as they stand there. Nothing but lengths is checked; errors as `decode_entry`.
     """
@@ -182,7 +182,7 @@ def entries_within(
 
 
 def wrapped_set(buf: Buffer, pos: int, header: BatchHeader, *, max_size: int = compression.DEFAULT_MAX_SIZE) -> Buffer:
-    """The message set in the wrapper at `pos`, decompressed. Errors as `decode_entry`."""
+    """Return the message set in the wrapper at `pos`, decompressed. Errors as `decode_entry`."""
     _, value = _key_and_value(buf, pos, header)
     if value is None:
         raise InvalidRecordError(f"compressed message at offset {header.base_offset} without a value")

@@ -31,7 +31,7 @@ def load() -> None:
 
 
 def load_in_background() -> None:
-    """`load` on a thread of its own, the first time; plain Python serves meanwhile, and where it cannot be loaded."""
+    """Call `load` on a thread, the first time; plain Python serves meanwhile, and where the kernel cannot be loaded."""
     if _fast is None:
         loader.in_background("upgrading", load)
 
@@ -44,12 +44,12 @@ class Section(NamedTuple):
     base_timestamp: int
     max_timestamp: int
     earliest: int
-    """The least timestamp of its records that is one; -1 where there is none."""
+    """The least timestamp of its records; -1 where none has one."""
     null_keys: int
 
 
 def upgraded_section(wrapper: BatchHeader, data: Buffer, *, max_size: int) -> Section | None:
-    """The records of the message set `data`, which was in `wrapper`, with CreateTime.
+    """Return the records of the message set `data`, which was in `wrapper`, with CreateTime.
 
     None where a message is not whole, its checksum is wrong, it is compressed or of another format than the wrapper;
     where there is none; where the wrapper of v1 has an offset, not 0, before the last one within; where timestamps lie

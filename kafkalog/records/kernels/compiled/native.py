@@ -1,4 +1,4 @@
-"""Addresses of C functions that the kernels call: of the checksum and of lz4, as the wheels of these export them.
+"""Addresses of the C functions that kernels call: the checksum and lz4, as their wheels export them (crc32c, lz4.h).
 
 Where a wheel exports none (another processor, another build), or one that fails a test, the address is 0, and Python
 calls the wheel instead.
@@ -19,9 +19,10 @@ _CHECK_BLOCK = b"\x90" + _CHECK
 
 @cache
 def crc32c_address() -> int:
-    """Of ``uint32_t f(uint32_t crc, const void *data, unsigned long length)``, by the processor's own instruction.
+    """Return the address of ``uint32_t f(uint32_t crc, const void *data, unsigned long length)``.
 
-    It takes and returns the register, that is, the complement of the CRC.
+    It computes CRC-32C by the processor's own instruction. It takes and returns the register, that is, the complement
+    of the CRC.
     """
     try:
         import crc32c
@@ -40,14 +41,17 @@ def crc32c_address() -> int:
 
 @cache
 def lz4_address() -> int:
-    """Of ``int LZ4_decompress_safe(const char *source, char *target, int length, int room)``, from lz4.h."""
+    """Return the address of ``int LZ4_decompress_safe(const char *source, char *target, int length, int room)``."""
     function = _lz4("LZ4_decompress_safe")
     return 0 if function is None or _called(function, _CHECK_BLOCK, len(_CHECK)) != _CHECK else _address(function)
 
 
 @cache
 def lz4_compress_address() -> int:
-    """Of ``int LZ4_compress_default(const char *source, char *target, int length, int room)``; 0 comes of no room."""
+    """Return the address of ``int LZ4_compress_default(const char *source, char *target, int length, int room)``.
+
+    It answers 0 where the room is too small.
+    """
     function = _lz4("LZ4_compress_default")
     return 0 if function is None or _called(function, _CHECK, 64) != _CHECK_BLOCK else _address(function)
 
