@@ -26,7 +26,7 @@ from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.options.subscription import Assign, SubscribePattern
 
 if TYPE_CHECKING:
-    from kafkalog.client.fetch.fetch_request import FetchedChunk
+    from kafkalog.client.fetch.fetch_request import FetchedRecords
     from kafkalog.protocol.messages.fetch import PartitionData
 
 _BATCH_BYTES = 64 << 10
@@ -115,7 +115,7 @@ class Discovery:
                 found[tp] = density
         return found
 
-    def records(self, at: Offsets, max_bytes: int) -> dict[TopicPartition, FetchedChunk]:
+    def records(self, at: Offsets, max_bytes: int) -> dict[TopicPartition, FetchedRecords]:
         """Fetch records from an offset of each partition: one request of about ``max_bytes`` to each leader.
 
         Nothing is retried: any failure raises ClientError or KafkaError.

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.fetch.fetch_request import FetchedChunk
+from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.fetch.partition_fetcher import PartitionFetcher
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import TopicPartition
@@ -104,7 +104,7 @@ class _RangeReader:
             isolation_level=options.client.isolation_level,
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"fetch-{tp}")
-        self._under_way: tuple[int, Future[FetchedChunk]] | None = None
+        self._under_way: tuple[int, Future[FetchedRecords]] | None = None
         self._waits_since: float | None = None
         """When the position was first requested; None before that. Spark may pause for long between two requests."""
 
@@ -179,7 +179,7 @@ class _RangeReader:
         deadline = time.monotonic() + self._options.poll_timeout_ms / 1000
         self._under_way = offset, self._thread.submit(self._fetcher.fetch, offset, deadline=deadline)
 
-    def _take(self) -> FetchedChunk | None:
+    def _take(self) -> FetchedRecords | None:
         """Return the chunk at the position; None if the position had to move first."""
         if self._waits_since is None:
             self._waits_since = time.monotonic()
@@ -221,7 +221,7 @@ class _RangeReader:
 
     # Lost records
 
-    def _check_gap(self, chunk: FetchedChunk) -> None:
+    def _check_gap(self, chunk: FetchedRecords) -> None:
         """Report missing offsets as lost if the log begins behind them; otherwise they never held a record."""
         if chunk.log_start_offset > self._position and _START.unpack_from(chunk.records)[0] > self._position:
             self._lose(min(chunk.log_start_offset, self._end), f"the log now begins at {chunk.log_start_offset}")

@@ -12,7 +12,7 @@ import pytest
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError
-from kafkalog.client.fetch.fetch_request import FetchedChunk
+from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.fetch.partition_fetcher import PartitionFetcher
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
@@ -44,7 +44,7 @@ def wire(broker_address: str) -> Iterator[socket.socket]:
         yield opened
 
 
-def offsets_of(chunk: FetchedChunk) -> list[tuple[int, int]]:
+def offsets_of(chunk: FetchedRecords) -> list[tuple[int, int]]:
     return [(header.base_offset, header.last_offset) for _, header in iter_headers(chunk.records)]
 
 
@@ -269,12 +269,12 @@ def test_a_broker_without_record_batches_is_refused(server: ScriptedBroker, fetc
 
 def test_where_to_fetch_next_is_after_whole_batches_only() -> None:
     data = bytes(records(10, [b"a", b"b"]) + records(12, [b"c"]) + records(13, [b"d"])[:-1])
-    chunk = FetchedChunk(memoryview(data), 0, 0, 0, [])
+    chunk = FetchedRecords(memoryview(data), 0, 0, 0, [])
     assert chunk.next_offset(11) == 13
     assert chunk.next_offset(50) == 50
-    assert FetchedChunk(memoryview(b""), 0, 0, 0, []).next_offset(3) == 3
+    assert FetchedRecords(memoryview(b""), 0, 0, 0, []).next_offset(3) == 3
     lie = struct.pack(">qi", 0, -100) + bytes(200)
-    assert FetchedChunk(memoryview(lie), 0, 0, 0, []).next_offset(3) == 3
+    assert FetchedRecords(memoryview(lie), 0, 0, 0, []).next_offset(3) == 3
 
 
 def test_errors_name_the_broker() -> None:

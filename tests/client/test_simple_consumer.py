@@ -12,8 +12,8 @@ import pytest
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.fetch.decode import decode_chunk
-from kafkalog.client.fetch.fetch_request import FetchedChunk
+from kafkalog.client.fetch.decode import decode_records
+from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
@@ -326,8 +326,8 @@ def decoded(
     isolation: str, offset: int = 0, aborted: list[tuple[int, int]] = ABORTED
 ) -> tuple[list[bytes | None], int]:
     config = ClientConfig.from_dict({"isolation.level": isolation})
-    chunk = FetchedChunk(memoryview(b"".join(LOG)), 10, 10, 0, aborted)
-    batches = list(decode_chunk(chunk, TopicPartition("t", 0), offset, config))
+    chunk = FetchedRecords(memoryview(b"".join(LOG)), 10, 10, 0, aborted)
+    batches = list(decode_records(chunk, TopicPartition("t", 0), offset, config))
     return [record.value for found, _ in batches for record in found], batches[-1][1]
 
 

@@ -25,7 +25,7 @@ from kafkalog.client.consumer.offset_queries import OffsetQueries
 from kafkalog.client.consumer.poll_loop import PollLoop
 from kafkalog.client.consumer.position_reset import PositionReset
 from kafkalog.client.consumer.single_thread import SingleThread
-from kafkalog.client.consumer.subscription import Kind, SubscriptionState
+from kafkalog.client.consumer.subscription import SubscriptionState
 from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.consumer.topic_filter import SubscriptionPattern, TopicFilter
 from kafkalog.client.errors import ClientTimeoutError, ConfigError
@@ -140,13 +140,10 @@ class Consumer(Closing):
             if isinstance(pattern, SubscriptionPattern) and self.config.group_protocol == CLASSIC:
                 raise ConfigError("a SubscriptionPattern is matched by the broker: that takes group.protocol=consumer")
             with self._monitor.lock:
-                if named is not None:
-                    self._subscription.subscribe(named)
-                elif isinstance(pattern, SubscriptionPattern):
-                    self._subscription.subscribe_regex(pattern.pattern)
+                if pattern is None:
+                    self._subscription.subscribe(named or ())
                 else:
-                    wanted = pattern if isinstance(pattern, TopicFilter) else TopicFilter.of(pattern or "")
-                    self._subscription.subscribe_pattern(wanted)
+                    self._subscription.subscribe_to(pattern)
             coordinator.listener = listener or RebalanceListener()
             self._changed()
 
@@ -253,16 +250,9 @@ class Consumer(Closing):
     def poll_arrow(self, timeout: float = 0.0, columns: Sequence[str] = ARROW_COLUMNS) -> pa.RecordBatch | None:
         """Poll as `poll` does, but return one Arrow record batch: records that one fetch returned of one partition.
 
-        The next batches are fetched and decoded in the background. Deserializers and interceptors are not applied.
-        Needs pyarrow.
-
-        Args:
-            timeout: Seconds to wait; None is returned where no batch comes.
-            columns: Some of key, value, topic, partition, offset, timestamp, timestampType, headers; with the types of
-                Spark's Kafka source.
-
-        Raises:
-            ValueError: A column is unknown.
+        ``columns`` are some of key, value, topic, partition, offset, timestamp, timestampType, headers, with the types
+        of Spark's Kafka source. An unknown one raises ValueError. The next batches are fetched and decoded in the
+        background. Deserializers and interceptors are not applied. Needs pyarrow.
         """
         from kafkalog.records.arrow import arrow_schema
 
@@ -477,7 +467,7 @@ class Consumer(Closing):
             member = self._coordinator
             try:
                 if member is not None:
-                    self._last_commit(member, deadline)
+                    member.commit_last(deadline)
                     if self._subscription.grouped:
                         member.leave("the consumer is being closed", max(deadline - time.monotonic(), 0.1))
             finally:
@@ -485,16 +475,6 @@ class Consumer(Closing):
                 if member is not None:
                     member.stop(max(deadline - time.monotonic(), 0.1))
                 self._cluster.close()
-
-    def _last_commit(self, member: AbstractCoordinator, deadline: float) -> None:
-        generation = member.generation
-        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        if self.config.enable_auto_commit and (generation.valid or self._subscription.kind is Kind.MANUAL):
-            offsets = self._to_commit(None)
-        # Commits that were begun earlier come first. A member that has left the group cannot commit any more.
-        future = member.commits.begin(offsets, deadline)
-        self._monitor.wait(deadline, future.done)
-        member.commits.call_back()
 
     # Inside
 

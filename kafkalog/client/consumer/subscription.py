@@ -12,13 +12,14 @@ compares it, under the lock, to find out whether the records that it holds are o
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Collection, Iterable
 from enum import Enum, auto
 
 from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
 from kafkalog.client.consumer.fetcher.fetch_position import NO_EPOCH, FetchPosition
-from kafkalog.client.consumer.topic_filter import TopicFilter
+from kafkalog.client.consumer.topic_filter import SubscriptionPattern, TopicFilter
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 
 FETCHES_AHEAD = 2
@@ -144,6 +145,13 @@ class SubscriptionState:
         """Subscribe to these topics."""
         self._become(Kind.TOPICS)
         self.topics, self.filter, self.regex = frozenset(topics), None, None
+
+    def subscribe_to(self, pattern: str | re.Pattern[str] | TopicFilter | SubscriptionPattern) -> None:
+        """Subscribe to the topics that match a pattern. Raises ConfigError for one that is invalid."""
+        if isinstance(pattern, SubscriptionPattern):
+            self.subscribe_regex(pattern.pattern)
+        else:
+            self.subscribe_pattern(pattern if isinstance(pattern, TopicFilter) else TopicFilter.of(pattern))
 
     def subscribe_pattern(self, wanted: TopicFilter) -> None:
         """Subscribe to the topics that a filter allows. `found` passes it the topics of the cluster."""

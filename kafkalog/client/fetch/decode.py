@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.fetch.fetch_request import FetchedChunk
+from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.types import READ_COMMITTED, ConsumerRecord, TopicPartition
 from kafkalog.records.any_format import decode_any, iter_any_headers, timestamp_type
 from kafkalog.records.batch import MAGIC, BatchHeader, decode_batch, records_section, verify_crc
@@ -14,27 +14,27 @@ from kafkalog.records.control import ControlRecordType, parse_control_type
 _INT64_RANGE = 1 << 64
 
 
-def decode_chunk(
-    chunk: FetchedChunk, tp: TopicPartition, offset: int, config: ClientConfig
+def decode_records(
+    fetched: FetchedRecords, tp: TopicPartition, offset: int, config: ClientConfig
 ) -> Iterator[tuple[list[ConsumerRecord], int]]:
     """Decode the records from ``offset`` on, batch by batch, each with the offset after the batch. Raises
     RecordsError."""
-    for records, after, _ in decode_batches(chunk, tp, offset, config):
+    for records, after, _ in decode_batches(fetched, tp, offset, config):
         yield records, after
 
 
 def decode_batches(
-    chunk: FetchedChunk, tp: TopicPartition, offset: int, config: ClientConfig
+    fetched: FetchedRecords, tp: TopicPartition, offset: int, config: ClientConfig
 ) -> Iterator[tuple[list[ConsumerRecord], int, int]]:
-    """Decode as `decode_chunk` does, and add each batch's leader epoch (-1 before format v2).
+    """Decode as `decode_records` does, and add each batch's leader epoch (-1 before format v2).
 
     For read_committed, a producer's transactional batches are aborted from the first offset that the broker names up to
     the producer's next ABORT marker (KIP-98).
     """
     committed_only = config.isolation_level == READ_COMMITTED
-    to_come = sorted(chunk.aborted, key=lambda each: each[1], reverse=True)
+    to_come = sorted(fetched.aborted, key=lambda each: each[1], reverse=True)
     aborting: set[int] = set()
-    for pos, header in iter_any_headers(chunk.records):
+    for pos, header in iter_any_headers(fetched.records):
         if header.last_offset < offset:
             continue
         if committed_only:
@@ -42,15 +42,15 @@ def decode_batches(
                 aborting.add(to_come.pop()[0])
         records: list[ConsumerRecord] = []
         if header.magic < MAGIC:
-            records = _read_old(chunk.records, pos, tp, config.check_crcs)
+            records = _read_old(fetched.records, pos, tp, config.check_crcs)
             records = [record for record in records if record.offset >= offset]
         elif header.is_control:
             if header.producer_id in aborting:
-                _, markers = decode_batch(chunk.records, pos, check_crc=config.check_crcs)
+                _, markers = decode_batch(fetched.records, pos, check_crc=config.check_crcs)
                 if any(parse_control_type(marker.key) is ControlRecordType.ABORT for marker in markers):
                     aborting.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in aborting):
-            records = read_batch(chunk.records, pos, header, tp, config.check_crcs)
+            records = read_batch(fetched.records, pos, header, tp, config.check_crcs)
             if header.base_offset < offset:
                 records = [record for record in records if record.offset >= offset]
         yield records, header.next_offset, header.partition_leader_epoch

@@ -26,7 +26,7 @@ _INT32 = Struct(">i")
 _NOTHING = memoryview(b"")
 
 
-class FetchedChunk(NamedTuple):
+class FetchedRecords(NamedTuple):
     """What one fetch returned of one partition.
 
     Attributes:
@@ -92,7 +92,7 @@ def fetch_request(
     )
 
 
-def read_partition(tp: TopicPartition, data: PartitionData, offset: int) -> FetchedChunk:
+def read_partition(tp: TopicPartition, data: PartitionData, offset: int) -> FetchedRecords:
     """Read a response's part about a partition that was fetched from ``offset``. Raises the error that it reports."""
     if data.error_code:
         where = f"partition {tp} at offset {offset}"
@@ -108,4 +108,4 @@ def read_partition(tp: TopicPartition, data: PartitionData, offset: int) -> Fetc
         # Since Fetch 3 the first batch is always whole, whatever its size. Without this check a reader would ask for it
         # for ever.
         raise InvalidResponseError(f"{tp} at offset {offset}: a response of {len(records)} bytes with no whole batch")
-    return FetchedChunk(records, data.high_watermark, data.last_stable_offset, data.log_start_offset, aborted)
+    return FetchedRecords(records, data.high_watermark, data.last_stable_offset, data.log_start_offset, aborted)

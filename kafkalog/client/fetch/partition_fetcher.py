@@ -12,7 +12,7 @@ from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.connection import Connection
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError, InvalidResponseError
-from kafkalog.client.fetch.fetch_request import MAX_VERSION, MIN_VERSION, FetchedChunk, fetch_request, read_partition
+from kafkalog.client.fetch.fetch_request import MAX_VERSION, MIN_VERSION, FetchedRecords, fetch_request, read_partition
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
 from kafkalog.protocol.errors import error_for
@@ -58,7 +58,7 @@ class PartitionFetcher(Closing):
         self._was_held_back = False
         self._stopped = False
 
-    def fetch(self, offset: int, *, deadline: float | None = None) -> FetchedChunk:
+    def fetch(self, offset: int, *, deadline: float | None = None) -> FetchedRecords:
         """Fetch record batches from ``offset`` on; there are none where nothing is written within ``max_wait``.
 
         Follows the partition to a new leader. Raises OffsetOutOfRangeError, any other error of the leader that is not
@@ -98,7 +98,7 @@ class PartitionFetcher(Closing):
             self._connection.close()
             self._connection = None
 
-    def _fetch_once(self, offset: int, retry: Retry) -> FetchedChunk:
+    def _fetch_once(self, offset: int, retry: Retry) -> FetchedRecords:
         self._check_not_stopped()
         connection = self._connected(retry)
         # `stop` may have been called before the connection existed.

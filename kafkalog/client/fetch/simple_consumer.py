@@ -22,7 +22,7 @@ from kafkalog.client.cluster import Broker, Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.connection import Connection
 from kafkalog.client.errors import ClientTimeoutError, ConfigError, ConnectionFailedError, is_retriable
-from kafkalog.client.fetch.decode import decode_chunk
+from kafkalog.client.fetch.decode import decode_records
 from kafkalog.client.fetch.fetch_request import MAX_VERSION, MIN_VERSION, fetch_request, read_partition
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.retry import Retry
@@ -332,7 +332,7 @@ class SimpleConsumer(Closing):
                     # The partition was moved or unassigned in the meantime.
                     continue
                 try:
-                    chunk = read_partition(tp, data, offset)
+                    fetched = read_partition(tp, data, offset)
                 except OffsetOutOfRangeError:
                     reset = _RESET.get(self._config.auto_offset_reset)
                     if reset is None:
@@ -349,9 +349,9 @@ class SimpleConsumer(Closing):
                     failure = error if failure is None or not is_retriable(error) else failure
                     continue
                 self._retry.reset()
-                partition.high_watermark = chunk.high_watermark
-                partition.batches = decode_chunk(chunk, tp, offset, self._config)
-                partition.buffered = len(chunk.records) > 0
+                partition.high_watermark = fetched.high_watermark
+                partition.batches = decode_records(fetched, tp, offset, self._config)
+                partition.buffered = len(fetched.records) > 0
         if failure is not None:
             raise failure
 

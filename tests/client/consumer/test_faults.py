@@ -25,7 +25,7 @@ from kafkalog.client.consumer.fetcher.fetch_collector import FetchCollector
 from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition
 from kafkalog.client.consumer.subscription import PartitionState, SubscriptionState
 from kafkalog.client.consumer.threads import Monitor
-from kafkalog.client.fetch.fetch_request import FetchedChunk
+from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.protocol.errors import ErrorCode, TopicAuthorizationFailedError
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
@@ -327,7 +327,7 @@ def test_the_leader_names_a_follower_to_fetch_from(error: ErrorCode | None) -> N
 class Cut(CompletedFetch):
     """A chunk whose log is truncated while it is being read, as the fetcher's thread finds out."""
 
-    def __init__(self, state: PartitionState, fetched: FetchedChunk, act: Callable[[PartitionState], None]) -> None:
+    def __init__(self, state: PartitionState, fetched: FetchedRecords, act: Callable[[PartitionState], None]) -> None:
         super().__init__(state.tp, 0, fetched, 0)
         self._state, self._act = state, act
 
@@ -363,7 +363,7 @@ def test_what_is_truncated_while_it_is_taken_is_not_handed_out(how: str, arrow: 
     state = subscription.state(TP)
     state.move(FetchPosition(0))
     taking = FetchCollector(config, subscription, Monitor(), lambda: None)
-    fetched = FetchedChunk(memoryview(batch(0)), 2, 2, 0, [])
+    fetched = FetchedRecords(memoryview(batch(0)), 2, 2, 0, [])
     state.completed_fetches.append(Cut(state, fetched, CUTS[how]))
     if arrow:
         assert taking.take_arrow(("offset",)) is None
@@ -393,7 +393,7 @@ DAMAGED = {
 def test_arrow_batches_come_before_what_cannot_be_read(broken: bytes, leader_epoch: int) -> None:
     config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"}).client
     records = memoryview(batch(0) + batch(2) + broken + batch(6))
-    chunk = CompletedFetch(TP, 1, FetchedChunk(records, 8, 8, 0, []), leader_epoch)
+    chunk = CompletedFetch(TP, 1, FetchedRecords(records, 8, 8, 0, []), leader_epoch)
     chunk.decode_arrow(("offset",), config)
     assert chunk.arrow_left
     found, position = chunk.take_arrow()
@@ -411,12 +411,12 @@ def test_arrow_batches_come_before_what_cannot_be_read(broken: bytes, leader_epo
 def test_records_come_before_what_cannot_be_read(broken: bytes, leader_epoch: int) -> None:
     config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"}).client
     records = memoryview(batch(0) + batch(2) + broken + batch(6))
-    chunk = CompletedFetch(TP, 1, FetchedChunk(records, 8, 8, 0, []), leader_epoch)
+    chunk = CompletedFetch(TP, 1, FetchedRecords(records, 8, 8, 0, []), leader_epoch)
     taken, position = chunk.take(10, config)
     assert [record.offset for record in taken] == [1, 2, 3]
     assert position == FetchPosition(4, 0)
     assert chunk.broken
-    first = CompletedFetch(TP, 4, FetchedChunk(memoryview(broken + batch(6)), 8, 8, 0, []), leader_epoch)
+    first = CompletedFetch(TP, 4, FetchedRecords(memoryview(broken + batch(6)), 8, 8, 0, []), leader_epoch)
     assert first.failure is not None or first.next.offset > 4, "there is something to tell"
     with pytest.raises(RecordsError):
         first.take(10, config)
@@ -431,7 +431,7 @@ def test_a_fetch_is_decoded_by_one_call(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(records_arrow, "decode_arrow", counted)
     config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"}).client
-    chunk = CompletedFetch(TP, 1, FetchedChunk(memoryview(batch(0) + batch(2)), 4, 4, 0, []), 0)
+    chunk = CompletedFetch(TP, 1, FetchedRecords(memoryview(batch(0) + batch(2)), 4, 4, 0, []), 0)
     chunk.decode_arrow(("offset",), config)
     assert calls == [1]
     found, position = chunk.take_arrow()

@@ -37,7 +37,7 @@ from kafkalog.client.consumer.group.generation import Generation, Next
 from kafkalog.client.consumer.subscription import FETCHES_AHEAD, PartitionState, SubscriptionState
 from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.fetch.fetch_request import FetchedChunk
+from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode, FencedLeaderEpochError, OffsetOutOfRangeError
 from kafkalog.protocol.messages.offset_for_leader_epoch import EpochEndOffset
@@ -213,7 +213,7 @@ def test_an_error_waits_for_its_turn() -> None:
     subscription.assign_manually([other, TP])
     batch = memoryview(encode_batch([Record(0, 0, None, b"v", ())]))
     subscription.state(other).move(FetchPosition(0))
-    subscription.state(other).completed_fetches.append(CompletedFetch(other, 0, FetchedChunk(batch, 1, 1, 0, []), 0))
+    subscription.state(other).completed_fetches.append(CompletedFetch(other, 0, FetchedRecords(batch, 1, 1, 0, []), 0))
     subscription.state(TP).error = OffsetOutOfRangeError("beyond the end")
     taking = FetchCollector(config, subscription, Monitor(), lambda: None)
     assert [record.partition for record in taking.take(10)] == [1]
@@ -241,7 +241,7 @@ def test_an_error_that_comes_while_records_are_taken_is_kept() -> None:
     subscription.assign_manually([other])
     batch = memoryview(encode_batch([Record(0, 0, None, b"v", ())]))
     subscription.state(other).move(FetchPosition(0))
-    subscription.state(other).completed_fetches.append(CompletedFetch(other, 0, FetchedChunk(batch, 1, 1, 0, []), 0))
+    subscription.state(other).completed_fetches.append(CompletedFetch(other, 0, FetchedRecords(batch, 1, 1, 0, []), 0))
     late = subscription.partitions[TP] = Late(TP)
     late.late = OffsetOutOfRangeError("beyond the end")
     taking = FetchCollector(config, subscription, Monitor(), lambda: None)
@@ -263,7 +263,7 @@ def test_a_truncation_is_told_until_a_seek() -> None:
     taking = FetchCollector(config, subscription, Monitor(), lambda: None)
     with pytest.raises(LogTruncationError, match="t-0 at offset 5"):
         taking.take(10)
-    subscription.state(other).completed_fetches.append(CompletedFetch(other, 0, FetchedChunk(batch, 1, 1, 0, []), 0))
+    subscription.state(other).completed_fetches.append(CompletedFetch(other, 0, FetchedRecords(batch, 1, 1, 0, []), 0))
     assert [record.partition for record in taking.take(10)] == [1]
     for take in (lambda: taking.take(10), lambda: taking.take_arrow(("offset",))):
         with pytest.raises(LogTruncationError):

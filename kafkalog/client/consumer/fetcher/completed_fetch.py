@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer.fetcher.fetch_position import NO_EPOCH, FetchPosition
 from kafkalog.client.fetch.decode import decode_batches
-from kafkalog.client.fetch.fetch_request import FetchedChunk
+from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.types import READ_COMMITTED, ConsumerRecord, TopicPartition
 from kafkalog.records.any_format import iter_any_headers
 from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT
@@ -31,7 +31,7 @@ class CompletedFetch:
     ``next`` is the position after all of its records. ``columns`` are the Arrow columns it was decoded to, or None.
     """
 
-    def __init__(self, tp: TopicPartition, start: int, fetched: FetchedChunk, leader_epoch: int) -> None:
+    def __init__(self, tp: TopicPartition, start: int, fetched: FetchedRecords, leader_epoch: int) -> None:
         self.tp = tp
         self.start = start
         self.columns: tuple[str, ...] | None = None
@@ -40,7 +40,7 @@ class CompletedFetch:
         self.failure: RecordsError | None = None
         """The error that makes it end before the fetch does: the batch at ``next`` cannot be read. For records that are
         not decoded yet, only an error of the first batch is known."""
-        self._fetched: FetchedChunk | None = fetched
+        self._fetched: FetchedRecords | None = fetched
         self._leader_epoch = leader_epoch
         self._records: Iterator[tuple[list[ConsumerRecord], FetchPosition]] | None = None
         self._left: list[ConsumerRecord] = []

@@ -185,6 +185,17 @@ class AbstractCoordinator(ABC):
         with self._monitor.lock:
             return self._subscription.to_commit()
 
+    def commit_last(self, deadline: float) -> None:
+        """Commit before the consumer is closed, if commits are automatic; wait for all commits until ``deadline``."""
+        generation = self.generation
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        if self._config.enable_auto_commit and (generation.valid or self._subscription.kind is Kind.MANUAL):
+            offsets = self._consumed()
+        # Commits that were begun earlier come first. A member that has left the group cannot commit any more.
+        future = self.commits.begin(offsets, deadline)
+        self._monitor.wait(deadline, future.done)
+        self.commits.call_back()
+
     def _auto_commit(self) -> None:
         now = time.monotonic()
         if not self._config.enable_auto_commit or now < self._commit_at or not self._subscription.partitions:
