@@ -229,8 +229,7 @@ class Cluster(Closing):
         return self._leader(tp, self._topic_now(tp.topic, deadline, once=True))
 
     def known_leader(self, tp: TopicPartition) -> Leader | None:
-        """Find the leader in memory, however old that is; return None where the topic's metadata must be fetched
-        first."""
+        """Find the leader in memory, however old that is; None where metadata must be fetched first."""
         with self._lock:
             topic = self._known.topics.get(tp.topic) if tp.topic in self._fetched else None
         return None if topic is None else self._leader(tp, topic)
@@ -273,8 +272,7 @@ class Cluster(Closing):
         return retry.run(lambda: self._request_anywhere(message, retry, max_version))
 
     def request_controller(self, message: Request, *, deadline: float | None = None) -> Any:
-        """Send a request to the controller; where the metadata names none, to any broker, which forwards the
-        request."""
+        """Send a request to the controller; where it is unknown, to any broker, which forwards the request."""
         retry = Retry(self.config, deadline)
         controller = self.metadata([], deadline=retry.deadline, refresh=not self._known.brokers).controller_id
         if controller not in self._known.brokers:
@@ -282,8 +280,7 @@ class Cluster(Closing):
         return self.request_to(controller, message, timeout=self._timeout(retry))
 
     def on_controller(self, attempt: Callable[[Retry], T], *, deadline: float | None = None) -> T:
-        """Run ``attempt``, which asks the controller; run it again where the controller has moved or does not
-        answer."""
+        """Run ``attempt``, which asks the controller; repeat it where the controller has moved or is silent."""
         retry = Retry(self.config, deadline)
 
         def look_again(error: Exception) -> None:

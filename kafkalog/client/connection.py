@@ -368,8 +368,10 @@ class Connection(Closing):
             views[0] = views[0][sent:]
 
     def _set_patience(self, connected: socket.socket, deadline: float | None) -> None:
-        """Let the socket wait until the deadline, or not at all without one. Raises TimeoutError where the deadline has
-        passed."""
+        """Let the socket wait until the deadline, or not at all without one.
+
+        Raises TimeoutError where the deadline has passed.
+        """
         patience = 0.0 if deadline is None else self._left(deadline)
         if connected.gettimeout() != patience:
             connected.settimeout(patience)

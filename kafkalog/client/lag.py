@@ -26,8 +26,7 @@ class PartitionLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets between the committed offset and the end; below 0 where the log was truncated below
-        it."""
+        """The offsets between the committed one and the end; below 0 where the log was truncated below it."""
         if self.committed is None or self.end is None:
             return None
         return self.end - self.committed.offset
@@ -38,8 +37,7 @@ def lags(
     committed: Mapping[TopicPartition, CommittedOffset],
     ends: Mapping[TopicPartition, int],
 ) -> list[PartitionLag]:
-    """List every partition that a member has, largest members first, and then the partitions that are only
-    committed."""
+    """List the partitions of all members, largest members first, then those that are only committed."""
     found: list[PartitionLag] = []
     assigned: set[TopicPartition] = set()
     for member in sorted(description.members, key=lambda each: -len(each.assignment)):

@@ -80,8 +80,7 @@ def transaction_error(operation: Operation, error: KafkaError, transactional_id:
 
 
 def needs_new_epoch(error: BaseException | None) -> bool:
-    """Tell whether the coordinator has forgotten the producer, so that the next transaction needs another epoch
-    (KIP-360)."""
+    """Tell whether the coordinator has forgotten the producer: then another epoch is needed (KIP-360)."""
     cause = error.__cause__ if isinstance(error, TransactionError) else error
     return isinstance(cause, KafkaError) and cause.code in _UNSURE
 

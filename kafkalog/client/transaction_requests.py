@@ -56,12 +56,12 @@ class ProducerIdentity(NamedTuple):
 
 
 class TransactionRequests(Closing):
-    """Send the requests of one transactional id. Safe for use by several threads, but only one at a time may call
-    `init`.
+    """Send the requests of one transactional id.
 
-    Every call waits until ``deadline`` (``time.monotonic``; ``default.api.timeout.ms`` from now unless given), then
-    raises ClientTimeoutError, and may be made again. After FencedError or another FatalTransactionError no call here
-    succeeds. After AbortableTransactionError `end` with ``commit=False`` succeeds.
+    Safe for use by several threads, but only one at a time may call `init`. Every call waits until ``deadline``
+    (``time.monotonic``; ``default.api.timeout.ms`` from now unless given), then raises ClientTimeoutError, and may be
+    made again. After FencedError or another FatalTransactionError no call here succeeds. After
+    AbortableTransactionError `end` with ``commit=False`` succeeds.
 
     Args:
         source: A client's configuration; or a Cluster, which `close` leaves open.
@@ -291,8 +291,10 @@ def _raise(code: int, what: str) -> None:
 
 
 def _raise_worst(results: Iterable[tuple[int, str]]) -> None:
-    """Raise one of the errors: rather one that is not retriable; OPERATION_NOT_ATTEMPTED only where there is no
-    other."""
+    """Raise one of the errors, rather one that is not retriable.
+
+    OPERATION_NOT_ATTEMPTED is raised only where there is no other.
+    """
     errors = [(error_for(code), what) for code, what in results if code]
     if errors:
         error, what = min(

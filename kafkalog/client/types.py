@@ -34,8 +34,10 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A position to commit: the next offset to read, the leader epoch of the last record read (-1: unknown), and a
-    note."""
+    """A position to commit: the next offset to read, and a note.
+
+    ``leader_epoch`` is that of the last record read, -1 where it is unknown.
+    """
 
     offset: int
     leader_epoch: int = -1
@@ -43,8 +45,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """The member that commits offsets of a consumer group (KIP-447); the defaults stand for a client that is no
-    member."""
+    """The member that commits offsets of a group (KIP-447); the defaults mean a client that is no member."""
 
     group_id: str
     generation_id: int = -1

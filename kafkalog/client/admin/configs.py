@@ -110,8 +110,7 @@ class ConfigAdmin:
     def describe_configs(
         self, resources: Iterable[ConfigResource], names: Sequence[str] | None = None, *, synonyms: bool = False
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Read the configurations of topics, brokers and groups; only those called one of ``names``, where names are
-        given.
+        """Read the configurations of topics, brokers and groups; only those in ``names``, where given.
 
         ``synonyms`` adds to each entry the places that its value may come from.
         """
@@ -146,8 +145,10 @@ class ConfigAdmin:
     def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Iterable[ConfigChange]], *, validate_only: bool = False
     ) -> None:
-        """Change single configurations; the others stay as they are. Raises InvalidConfigError and other errors of the
-        broker."""
+        """Change single configurations; the others stay as they are.
+
+        Raises InvalidConfigError and other errors of the broker.
+        """
         for resource, wanted in changes.items():
             configs = [
                 IncrementalConfig(name=change.name, config_operation=change.operation, value=change.value)

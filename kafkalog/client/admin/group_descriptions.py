@@ -82,8 +82,10 @@ class MemberToRemove(NamedTuple):
 
 
 def is_of_consumers(protocol_type: str) -> bool:
-    """Tell whether a group has consumers as members, or only stores offsets; other groups are those of Kafka Connect
-    etc."""
+    """Tell whether a group is one of consumers, or only stores offsets.
+
+    Other groups are those of Kafka Connect, for example.
+    """
     return protocol_type in (PROTOCOL_TYPE, "")
 
 

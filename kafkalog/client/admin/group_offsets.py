@@ -33,8 +33,10 @@ _ONE_GROUP = 7
 
 
 class GroupOffsets:
-    """Read and write the committed offsets of one group. The coordinator is looked up when needed, and again when it
-    moved."""
+    """Read and write the committed offsets of one group.
+
+    The coordinator is looked up when needed, and again when it moved.
+    """
 
     def __init__(self, cluster: Cluster, group: str, *, coordinators: Coordinators | None = None) -> None:
         self._cluster = cluster

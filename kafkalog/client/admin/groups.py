@@ -1,5 +1,4 @@
-"""Consumer groups seen from outside: list and describe them, read and change their offsets, remove members, delete
-them.
+"""Consumer groups seen from outside: list, describe and delete them, change their offsets, remove members.
 
 Every request about a group goes to the group's coordinator. The coordinator is looked up first, and again when it has
 moved. Groups of both protocols are described alike: the classic one (JoinGroup, SyncGroup) and that of KIP-848
@@ -87,8 +86,7 @@ class GroupAdmin(Closing):
     # Reading
 
     def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
-        """List the groups that all brokers coordinate, sorted by name; only those in ``states`` and of ``types``, where
-        given.
+        """List the groups of all brokers, sorted by name; only those in ``states`` and of ``types``, where given.
 
         Raises:
             UnsupportedVersionError: A broker is too old to filter.
@@ -115,8 +113,10 @@ class GroupAdmin(Closing):
         return [found[name] for name in sorted(found)]
 
     def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
-        """Describe the state and the members of each group. Raises GroupAuthorizationFailedError and other errors of
-        the broker."""
+        """Describe the state and the members of each group.
+
+        Raises GroupAuthorizationFailedError and other errors of the broker.
+        """
         found: dict[str, GroupDescription] = self._all(groups, self._describe)
         return found
 
@@ -293,8 +293,7 @@ class GroupAdmin(Closing):
         return outcomes
 
     def _outcomes(self, groups: Iterable[str], ask: Ask) -> dict[str, Any]:
-        """Call ``ask`` for all groups, and return in their order what it returned: a value, or an error that is not
-        retriable.
+        """Call ``ask`` for all groups; return, in their order, its values and errors that are not retriable.
 
         ``ask`` gets a coordinator, the groups that belong to it, and a timeout in seconds. Groups whose outcome is a
         retriable error are asked for again, perhaps from another coordinator.

@@ -50,8 +50,7 @@ class ElectionType(IntEnum):
 
 
 class Reassignment(NamedTuple):
-    """A reassignment under way: the brokers that hold the partition, those of them that are new, and those that will
-    go."""
+    """A reassignment under way: the brokers that hold the partition, the new ones, and those that will go."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -240,8 +239,7 @@ class ReplicaAdmin(Closing):
         return {replica: outcomes[replica] for replica in directories if replica in outcomes}
 
     def describe_log_dirs(self, brokers: Iterable[int] | None = None) -> dict[int, dict[str, LogDirInfo]]:
-        """Describe the log directories of these brokers, or (None) of all brokers, by path, with the replicas in
-        them."""
+        """Describe the log directories of these brokers (None: all brokers) by path, with the replicas in them."""
         retry = Retry(self.cluster.config)
         if brokers is None:
             brokers = sorted(self.cluster.metadata([], refresh=True, deadline=retry.deadline).brokers)

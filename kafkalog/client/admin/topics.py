@@ -84,8 +84,10 @@ class TopicAdmin:
         )
 
     def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete topics with all of their records. Raises UnknownTopicOrPartitionError and other errors of the
-        broker."""
+        """Delete topics with all of their records.
+
+        Raises UnknownTopicOrPartitionError and other errors of the broker.
+        """
         self._change_topics(
             [DeleteTopicState(name=name) for name in names],
             lambda left, retry: DeleteTopicsRequest(
@@ -130,8 +132,7 @@ class TopicAdmin:
         )
 
     def list_topics(self, *, internal: bool = False) -> list[str]:
-        """List the names of all topics, sorted; with ``internal``, also the topics that the cluster keeps for
-        itself."""
+        """List the names of all topics, sorted; with ``internal``, also the cluster's internal topics."""
         topics = self._cluster.metadata(refresh=True).topics.values()
         return sorted(topic.name for topic in topics if internal or not topic.is_internal)
 

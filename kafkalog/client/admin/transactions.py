@@ -141,8 +141,7 @@ class TransactionsAdmin(Closing):
         producer_ids: Iterable[int] = (),
         longer_than_ms: int = -1,
     ) -> list[TransactionListing]:
-        """List the transactional ids that all brokers coordinate; only those in ``states`` or of ``producer_ids``,
-        where given.
+        """List the transactional ids of all brokers; only those in ``states`` or of ``producer_ids``, where given.
 
         ``longer_than_ms`` leaves out transactions that have not been running for longer (KIP-994, Kafka 3.8).
 
@@ -173,10 +172,10 @@ class TransactionsAdmin(Closing):
     def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
     ) -> dict[TopicPartition, list[ProducerState]]:
-        """Describe the producers that have written to these partitions: as the leaders know them, or the replicas of
-        one broker.
+        """Describe the producers that have written to these partitions.
 
-        Raises NotLeaderOrFollowerError where that broker has no replica, and UnknownTopicOrPartitionError.
+        The partitions' leaders describe them; with ``broker_id``, the replicas of that broker. Raises
+        NotLeaderOrFollowerError where the broker has no replica, and UnknownTopicOrPartitionError.
         """
         left = set(partitions)
         retry = Retry(self.cluster.config)
@@ -251,8 +250,7 @@ class TransactionsAdmin(Closing):
         max_timeout_ms: int = MAX_TIMEOUT_S * 1000,
         now_ms: int | None = None,
     ) -> list[HangingTransaction]:
-        """Find transactions whose last record is older than ``max_timeout_ms`` and that no coordinator knows to be
-        open.
+        """Find transactions with no record for ``max_timeout_ms`` that no coordinator knows to be open.
 
         Searches one topic, one of its partitions, or the replicas of one broker. Raises ValueError where neither a
         topic nor a broker is given.
@@ -270,8 +268,7 @@ class TransactionsAdmin(Closing):
         return hanging(late, self._open_partitions({each.producer.producer_id for each in late}))
 
     def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, ProducerIdentity]:
-        """Fence the producers of these transactional ids and abort their open transactions; return the ids' new
-        identities."""
+        """Fence the producers of these ids and abort their open transactions; return the ids' new identities."""
         timeout_ms = round(self.cluster.config.request_timeout * 1000)
         return {each: TransactionRequests(self.cluster, each, timeout_ms).init() for each in transactional_ids}
 
@@ -364,8 +361,7 @@ class TransactionsAdmin(Closing):
 
 
 def hanging(late: Iterable[HangingTransaction], known: Mapping[int, set[TopicPartition]]) -> list[HangingTransaction]:
-    """Select, of transactions that have been open for long, those that the producer's coordinator does not have open
-    there."""
+    """Select those of the late transactions that the producer's coordinator does not have open there."""
     return sorted(each for each in late if each.partition not in known.get(each.producer.producer_id, ()))
 
 

@@ -148,8 +148,10 @@ class Consumer(Closing):
             self._changed()
 
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
-        """Read these partitions and no others, whatever the group does. Partitions assigned before keep their
-        positions."""
+        """Read these partitions and no others, whatever the group does.
+
+        Partitions assigned before keep their positions.
+        """
         with self._use():
             wanted = [TopicPartition(*tp) for tp in partitions]
             if not wanted:
@@ -160,8 +162,10 @@ class Consumer(Closing):
             self._changed()
 
     def unsubscribe(self) -> None:
-        """Read nothing, and leave the group. The group keeps a static member's place until its session ends
-        (KIP-345)."""
+        """Read nothing, and leave the group.
+
+        The group keeps a static member's place until its session ends (KIP-345).
+        """
         with self._use():
             self._unsubscribe()
 
@@ -320,8 +324,10 @@ class Consumer(Closing):
             self._fetcher.wake()
 
     def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
-        """Return the offset of the next record. Raises ClientTimeoutError where it is not known within ``timeout``
-        seconds."""
+        """Return the offset of the next record.
+
+        Raises ClientTimeoutError where it is not known within ``timeout`` seconds.
+        """
         with self._use():
             state = self._subscription.state(tp)
             deadline = self._deadline(timeout)
@@ -432,8 +438,7 @@ class Consumer(Closing):
     # State
 
     def lag(self, tp: TopicPartition) -> int | None:
-        """Return how many offsets the position is behind the end that the last fetch reported; None before the first
-        fetch."""
+        """Return how many offsets the position is behind the end of the log; None before the first fetch."""
         return self._subscription.state(tp).lag
 
     def metrics(self) -> dict[str, int]:

@@ -36,8 +36,9 @@ class NoOffsetForPartitionError(ClientError):
 
 
 class LogTruncationError(ClientError):
-    """The log was truncated below the position, and ``auto.offset.reset`` is none (KIP-320). It is raised until a
-    `seek`.
+    """The log was truncated below the position, and ``auto.offset.reset`` is none (KIP-320).
+
+    It is raised until a `seek`.
 
     Attributes:
         positions: Where the consumer was.

@@ -27,8 +27,7 @@ class RebalanceListener:
         """
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Handle partitions that the consumer will give up; offsets of records read from them can still be
-        committed."""
+        """Handle partitions that the consumer will give up; their offsets can still be committed."""
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
         """Handle partitions that already belong to other members; a commit of their offsets would fail.

@@ -56,8 +56,10 @@ class PollLoop:
             self._monitor.wait(min(deadline, self._next_time()), self._due)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Take fetched records, deserialize and intercept them. A record that fails is returned again, after those
-        before it."""
+        """Take fetched records, deserialize and intercept them.
+
+        A record that fails is returned again, after those before it.
+        """
         records = self._collector.take(limit)
         if not records:
             return records
@@ -85,8 +87,10 @@ class PollLoop:
                 break
 
     def go_back(self, records: Sequence[ConsumerRecord], after: Mapping[TopicPartition, FetchPosition]) -> None:
-        """Move positions back to these records, except in partitions whose position has changed since it was ``after``
-        them."""
+        """Move positions back to these records.
+
+        Partitions whose position is not the one in ``after`` any more are left alone.
+        """
         first = {TopicPartition(record.topic, record.partition): record.offset for record in reversed(records)}
         with self._monitor.lock:
             for tp, offset in first.items():

@@ -18,8 +18,10 @@ from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 
 
 class PositionReset:
-    """Find first positions; another thread reads committed offsets. ``coordinator`` is None for a consumer without a
-    group."""
+    """Find first positions; another thread reads committed offsets.
+
+    ``coordinator`` is None for a consumer without a group.
+    """
 
     def __init__(
         self,

@@ -44,8 +44,10 @@ class Monitor:
             self.woken, self._deaf = False, True
 
     def wait(self, deadline: float, done: Callable[[], bool]) -> bool:
-        """Wait until ``done()``, which is called under the lock, or a wakeup. Returns False where ``deadline`` came
-        first."""
+        """Wait until ``done()``, which is called under the lock, or a wakeup.
+
+        Returns False where ``deadline`` came first.
+        """
         with self.lock:
             while not done():
                 if self.woken:

@@ -17,8 +17,10 @@ _INT64_RANGE = 1 << 64
 def decode_records(
     fetched: FetchedRecords, tp: TopicPartition, offset: int, config: ClientConfig
 ) -> Iterator[tuple[list[ConsumerRecord], int]]:
-    """Decode the records from ``offset`` on, batch by batch, each with the offset after the batch. Raises
-    RecordsError."""
+    """Decode the records from ``offset`` on, batch by batch, each with the offset after the batch.
+
+    Raises RecordsError.
+    """
     for records, after, _ in decode_batches(fetched, tp, offset, config):
         yield records, after
 
@@ -57,8 +59,10 @@ def decode_batches(
 
 
 def _read_old(buf: memoryview, pos: int, tp: TopicPartition, check_crc: bool) -> list[ConsumerRecord]:
-    """Decode a message of format v0 or v1, which may contain several; records of v0 have -1 as timestamp and its
-    type."""
+    """Decode a message of format v0 or v1, which may contain several.
+
+    Records of v0 have -1 as timestamp and as timestamp type.
+    """
     header, records = decode_any(buf, pos, check_crc=check_crc)
     kind = timestamp_type(header)
     return [ConsumerRecord(*tp, each.offset, each.timestamp, kind, each.key, each.value) for each in records]

@@ -45,8 +45,7 @@ class FetchedRecords(NamedTuple):
     aborted: list[tuple[int, int]]
 
     def next_offset(self, offset: int) -> int:
-        """Return where to fetch next: the offset after the last whole batch of these records, fetched from
-        ``offset``."""
+        """Return the next offset to fetch: after the last whole batch of these records, or ``offset``."""
         buf, end, pos = self.records, len(self.records), 0
         while end - pos >= MIN_ENTRY_SIZE:
             base_offset, batch_length = _START.unpack_from(buf, pos)
@@ -68,8 +67,10 @@ def fetch_request(
     isolation_level: int,
     max_wait: float | None = None,
 ) -> FetchRequest:
-    """Make a request without a session for (partition, offset, leader epoch), in this order; ``max_wait`` is in
-    seconds."""
+    """Make a request without a session for (partition, offset, leader epoch), in this order.
+
+    ``max_wait`` is in seconds.
+    """
     topics: dict[str, FetchTopic] = {}
     for tp, offset, epoch in partitions:
         topic = topics.setdefault(tp.topic, FetchTopic(topic=tp.topic))

@@ -131,8 +131,7 @@ class LowLevelConsumer(Closing):
         self._connections: dict[int, Connection] = {}
 
     def fetch(self, topic: str, partition: int, offset: int, fetch_size: int | None = None) -> MessageSet:
-        """Fetch the messages from ``offset`` on, in ``fetch_size`` bytes at most, or as many more as the first message
-        needs.
+        """Fetch the messages from ``offset`` on, in ``fetch_size`` bytes, or more where the first one needs more.
 
         The set is empty where no message comes within ``fetch.max.wait.ms``. An error of the partition is not raised;
         it is the set's ``error``. The consumer reconnects by itself, and follows a moved leader.

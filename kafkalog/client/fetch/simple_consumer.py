@@ -143,8 +143,7 @@ class SimpleConsumer(Closing):
     # Records
 
     def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return at most ``max_records`` records (``max.poll.records``); wait up to ``timeout`` seconds for the first
-        one.
+        """Return up to ``max_records`` (``max.poll.records``); wait ``timeout`` seconds for the first record.
 
         Records of a partition are in order. Lost connections and moved leaders raise nothing.
 

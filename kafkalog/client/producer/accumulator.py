@@ -165,11 +165,10 @@ class Accumulator:
     def extend(
         self, queue: PartitionQueue, values: Sequence[bytes], ends: Sequence[int], start: int, timestamp: int
     ) -> tuple[ProducerBatch, int, int]:
-        """Append as many of ``values[start:]`` as one batch takes, at least one; return the batch, the first one's
-        place, and how many.
+        """Append as many of ``values[start:]`` as one batch takes, at least one.
 
-        ``ends[i]`` is the maximum of bytes that the records of ``values[: i + 1]`` take. Waits and raises as `append`
-        does.
+        Returns the batch, the place of the first record there, and how many were appended. ``ends[i]`` is the maximum
+        of bytes that the records of ``values[: i + 1]`` take. Waits and raises as `append` does.
         """
         base = ends[start - 1] if start else 0
         first = ends[start] - base

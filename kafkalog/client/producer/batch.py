@@ -123,8 +123,10 @@ class BatchFuture:
 
 
 class ProducerBatch:
-    """Records of one partition that travel together. It is filled under the accumulator's lock; only the sender sends
-    it."""
+    """Records of one partition that travel together.
+
+    It is filled under the accumulator's lock; only the sender sends it.
+    """
 
     __slots__ = (
         "_callbacks",
@@ -242,8 +244,10 @@ class ProducerBatch:
         self.encoded = None
 
     def split(self, serial: int, limit: int) -> list[ProducerBatch]:
-        """Split the batch into at least two parts of at most ``limit`` bytes or one record; it is done when all parts
-        are."""
+        """Split the batch into two or more parts of at most ``limit`` bytes, or one record each.
+
+        It is done when all parts are done.
+        """
         parts = []
         start = 0
         while start < self.count:
@@ -288,8 +292,7 @@ class ProducerBatch:
     # Becoming done
 
     def complete(self, base_offset: int, log_append_time: int, error: Exception | None) -> None:
-        """Set the outcome of all records: they begin at ``base_offset``, or ``error`` kept them from being
-        delivered."""
+        """Set the outcome of all records: delivered from ``base_offset`` on, or ``error``."""
         self._complete([_Outcome(0, base_offset, log_append_time, error)])
 
     def _complete(self, outcomes: list[_Outcome]) -> None:

@@ -1,5 +1,7 @@
-"""Batches that a caller has encoded, for example from Arrow columns. They are numbered, sent and retried as others
-are."""
+"""Batches that a caller has encoded, for example from Arrow columns.
+
+They are numbered, sent and retried as others are.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,10 @@ from kafkalog.records.errors import RecordsError
 
 
 def check_encoded(data: bytearray) -> None:
-    """Raise ValueError unless ``data`` is one whole batch of records without a producer id; its checksum is not
-    checked."""
+    """Raise ValueError unless ``data`` is one whole batch of records without a producer id.
+
+    The checksum is not checked.
+    """
     try:
         header = read_header(data)
         codec = header.codec
@@ -61,8 +65,10 @@ class EncodedBatch(ProducerBatch):
         return self.encoded
 
     def split(self, serial: int, limit: int) -> list[ProducerBatch]:
-        """Split its records into at least two batches, of about half the size at most; ``limit`` is of the compressed
-        size."""
+        """Split its records into two or more batches, of about half the size at most.
+
+        ``limit`` is of the compressed size, and not used.
+        """
         assert self._data is not None
         _, records = decode_batch(self._data)
         self.values = [record.value for record in records]
@@ -113,11 +119,11 @@ class EncodedFuture:
         return self._batch.done
 
     def result(self, timeout: float | None = None) -> tuple[int, int]:
-        """Return the offsets of the first and the last record, -1 with acks=0; wait ``timeout`` seconds (None: without
-        end).
+        """Return the offsets of the first and the last record, -1 with acks=0.
 
-        Raises the error of the first record that failed, and ClientTimeoutError where the wait was too short. If the
-        batch had to be split, records of other producers may be between the two offsets.
+        Waits ``timeout`` seconds (None: without end). Raises the error of the first record that failed, and
+        ClientTimeoutError where the wait was too short. If the batch had to be split, records of other producers may be
+        between the two offsets.
         """
         self._batch.wait(timeout)
         return self._batch.span()

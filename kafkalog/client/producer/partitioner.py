@@ -22,8 +22,10 @@ _WORDS = [Struct(f"<{count}I").unpack_from for count in range(64)]
 
 
 def murmur2(data: bytes) -> int:
-    """Compute the 32-bit MurmurHash2 of ``data``, unsigned, with the seed of
-    ``org.apache.kafka.common.utils.Utils``."""
+    """Compute the 32-bit MurmurHash2 of ``data``, unsigned.
+
+    The seed is that of ``org.apache.kafka.common.utils.Utils``.
+    """
     length = len(data)
     h = _SEED ^ length
     words = length >> 2

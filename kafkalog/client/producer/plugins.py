@@ -122,8 +122,7 @@ def _checked(key: str, parse: Callable[[Any], T], given: Any) -> T:
 
 
 def partitioner(given: Any) -> tuple[Choose | None, bool]:
-    """Find the partitioner of ``partitioner.class`` (None: the built-in one), and whether the built-in one ignores
-    keys.
+    """Find the partitioner of ``partitioner.class`` (None: the built-in one), and whether that ignores keys.
 
     The property may be the name of one of Kafka's partitioners, an object with ``partition(topic, key, value,
     layout)``, its class, the class's dotted path, or a callable with the same arguments. Raises ConfigError for

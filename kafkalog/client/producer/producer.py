@@ -194,11 +194,11 @@ class Producer:
         return DeliveryFuture(batch, index)
 
     def send_values(self, topic: str, values: Sequence[bytes], timestamp: int | None = None) -> list[BatchFuture]:
-        """Send many records that have only a value, at a fraction of the cost of single calls; return a future for each
-        batch.
+        """Send many records that have only a value, at a fraction of the cost of `send`.
 
-        Waits and raises as `send` does. Errors that `send` leaves to the future are raised here; then some of the
-        values may have been sent. With a serializer, a partitioner or an interceptor it costs as much as `send` does.
+        Returns a future for each batch. Waits and raises as `send` does. Errors that `send` leaves to the future are
+        raised here; then some of the values may have been sent. With a serializer, a partitioner or an interceptor it
+        costs as much as `send` does.
         """
         if not values:
             return []
@@ -305,8 +305,10 @@ class Producer:
         return TopicLayout(count, [partition for partition in state.available if partition < count])
 
     def partitions_for(self, topic: str) -> list[int]:
-        """Return the numbers of a topic's partitions. Waits as `send` does, and raises errors that `send` leaves to the
-        future."""
+        """Return the numbers of a topic's partitions.
+
+        Waits as `send` does, and raises errors that `send` leaves to the future.
+        """
         return list(range(len(self._topics.wait_for(topic).queues)))
 
     def metrics(self) -> dict[str, float]:
@@ -335,11 +337,10 @@ class Producer:
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: str | ConsumerGroupMetadata
     ) -> None:
-        """Commit a group's positions (the next offsets to read) with the transaction, in place of the consumer's
-        commit.
+        """Commit a group's positions (the next offsets to read) with the transaction.
 
-        With the consumer's group metadata (KIP-447), the offsets of a member that was replaced meanwhile are refused:
-        AbortableTransactionError.
+        It replaces the consumer's commit. With the consumer's group metadata (KIP-447), the offsets of a member that
+        was replaced meanwhile are refused: AbortableTransactionError.
         """
         self._calls.send_offsets(offsets, group)
 
@@ -414,8 +415,7 @@ class Producer:
         self._accumulator.flush(timeout)
 
     def close(self, timeout: float | None = None) -> None:
-        """Send the waiting records, wait ``timeout`` seconds at most (None: as long as deliveries may take), and
-        disconnect.
+        """Send the waiting records, and close; wait ``timeout`` seconds at most (None: until all are done).
 
         Records that are not delivered by then fail with ClientTimeoutError. In a delivery callback it does not wait. An
         open transaction is aborted, unless ``timeout`` is 0: then the broker aborts it after

@@ -1,9 +1,8 @@
-"""The calls of a transactional producer, and what they ask of the coordinator. `transaction_manager` says which are
-allowed.
+"""The calls of a transactional producer, and what they ask of the coordinator.
 
-They run in the caller's thread. Meanwhile the sender's thread delivers records, and adds partitions to the transaction
-before their first batches are sent. Each call waits up to ``max.block.ms``. After a ClientTimeoutError the same call
-may be made again, and no other.
+`transaction_manager` says which are allowed. They run in the caller's thread. Meanwhile the sender's thread delivers
+records, and adds partitions to the transaction before their first batches are sent. Each call waits up to
+``max.block.ms``. After a ClientTimeoutError the same call may be made again, and no other.
 """
 
 from __future__ import annotations

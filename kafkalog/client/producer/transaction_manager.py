@@ -150,8 +150,7 @@ class TransactionManager:
             )
 
     def check_commit(self) -> None:
-        """Raise the error where the last records could not be delivered, so that the transaction cannot be
-        committed."""
+        """Raise the error where records could not be delivered, so that the transaction cannot be committed."""
         self._check_error("commit")
 
     # Events

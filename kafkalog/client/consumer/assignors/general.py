@@ -54,8 +54,7 @@ class _Movements:
         self._pairs.setdefault(tp.topic, {}).setdefault(pair, JavaMap())[tp] = None
 
     def instead(self, tp: TopicPartition, source: str, target: str) -> TopicPartition:
-        """Return the partition to move in place of ``tp``: one of its topic that has moved the other way, or else
-        ``tp``."""
+        """Return what to move in place of ``tp``: a partition of its topic that moved the other way, or ``tp``."""
         if tp in self._moved:
             source = self._moved[tp][0]
         back = self._pairs.get(tp.topic, {}).get((target, source))
@@ -142,8 +141,7 @@ class _General:
             self._assign(tp, racks=False)
 
     def _assign(self, tp: TopicPartition, *, racks: bool) -> bool:
-        """Give the partition to the member with the fewest that wants it (and, with ``racks``, is on one of its
-        racks)."""
+        """Give the partition to the member with the fewest that wants it (with ``racks``: on one of its racks)."""
         for _, _, member in self._line:
             if tp.topic in self._topics[member] and not (racks and self._racks.mismatch(member, tp)):
                 self._leave_line(member)

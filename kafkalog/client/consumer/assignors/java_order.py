@@ -47,10 +47,10 @@ def java_key(text: str) -> bytes:
 
 
 class JavaMap(dict[K, V]):
-    """A dict that iterates as a HashMap does. ``capacity`` is the argument of the HashMap's constructor, if there is
-    one.
+    """A dict that iterates as a HashMap does.
 
-    Only what the assignors use is in order: iteration, and `order`, which stands for ``items`` and ``keys``.
+    ``capacity`` is the argument of the HashMap's constructor, if there is one. Only what the assignors use is in order:
+    iteration, and `order`, which stands for ``items`` and ``keys``.
     """
 
     def __init__(self, capacity: int = _LEAST) -> None:

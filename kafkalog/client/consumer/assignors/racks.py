@@ -49,8 +49,7 @@ class RackInfo:
         return sorted(partitions, key=lambda tp: self.neighbours.get(tp, 0))
 
     def next_member(self, tp: TopicPartition, members: Sequence[str], first: int) -> int:
-        """Return the index of the next member, circularly from ``first`` on, that is on a rack of the partition; or
-        -1."""
+        """Return the index of the next member (circularly, from ``first``) on a rack of the partition; or -1."""
         racks = self.partitions.get(tp)
         if racks:
             for at in range(len(members)):

@@ -53,8 +53,10 @@ class _AbstractSticky(Assignor):
     def decide(
         self, layout: Layout, members: Mapping[str, Subscription]
     ) -> tuple[dict[str, list[TopicPartition]], dict[TopicPartition, str] | None]:
-        """Assign; return the assignment, and the partitions that change hands with their new owners (None where not
-        recorded)."""
+        """Assign; return the assignment, and the partitions that change hands with their new owners.
+
+        The latter is None where the algorithm does not record it.
+        """
         ordered: JavaMap[str, Subscription] = JavaMap()
         for member, subscription in members.items():
             ordered[member] = subscription
@@ -76,8 +78,11 @@ class _AbstractSticky(Assignor):
     def _owned(
         self, layout: Layout, members: JavaMap[str, Subscription]
     ) -> tuple[JavaMap[str, list[TopicPartition]], set[TopicPartition], bool]:
-        """Return the existing partitions that each member has, those that several members of one generation claim, and
-        whether all members want the same topics."""
+        """Find out what members have; skip topics that do not exist.
+
+        Returns the partitions of each member, those that several members of one generation claim, and whether all
+        members want the same topics.
+        """
         owned: JavaMap[str, list[TopicPartition]] = JavaMap()
         contested: set[TopicPartition] = set()
         owners: dict[TopicPartition, str] = {}

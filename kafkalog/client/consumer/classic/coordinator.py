@@ -1,5 +1,4 @@
-"""The application's side of a membership under the classic protocol: when to join, which partitions to give up and
-take.
+"""The application's side of a membership under the classic protocol: join, give partitions up, take them.
 
 Other threads do the waiting (`join`, `heartbeat`, and ``group.commits``).
 """
@@ -100,8 +99,7 @@ class ClassicCoordinator(AbstractCoordinator):
         return min(times)
 
     def _check_fenced(self) -> None:
-        """Raise FencedInstanceIdError while another member has this one's id, until the application leaves the
-        group."""
+        """Raise FencedInstanceIdError, until the application leaves, if another member has this one's id."""
         if not self.member.fenced:
             return
         with self._monitor.lock:

@@ -41,8 +41,10 @@ class MalformedMemberDataError(ClientError):
 
 @dataclass(frozen=True)
 class Subscription:
-    """What a member subscribes to and owns. ``instance_id`` (KIP-345) comes from the coordinator, not from the
-    bytes."""
+    """What a member subscribes to and owns.
+
+    ``instance_id`` (KIP-345) comes from the coordinator, not from the bytes.
+    """
 
     topics: tuple[str, ...]
     user_data: bytes | None = None

@@ -56,8 +56,7 @@ class CompletedFetch:
     # Records
 
     def take(self, count: int, config: ClientConfig) -> tuple[list[ConsumerRecord], FetchPosition | None]:
-        """Take at most ``count`` records; return them and the position after them, which is None where no record was
-        left.
+        """Take at most ``count`` records; return them and the position after them (None: no record was left).
 
         Raises RecordsError for bytes that are not a record batch, once everything before them was taken.
         """
@@ -145,8 +144,7 @@ class CompletedFetch:
     def _sound(
         self, records: memoryview, columns: Sequence[str], config: ClientConfig
     ) -> tuple[memoryview, list[tuple[pa.RecordBatch, int]]]:
-        """Find the longest part of ``records`` that can be decoded, since all of it cannot; return it and its Arrow
-        batches."""
+        """Find the longest part of ``records`` that can be decoded; return it and its Arrow batches."""
         ends = [0]
         with contextlib.suppress(RecordsError):
             ends.extend(at + header.size for at, header in iter_any_headers(records))

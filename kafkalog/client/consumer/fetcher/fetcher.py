@@ -306,8 +306,7 @@ class Fetcher(threading.Thread):
                 self._failed(wanted, error)
 
     def _follower_of(self, state: PartitionState, now: float) -> Broker | None:
-        """Return the follower to which the leader wants fetches of a partition sent; None where there is none (any
-        more)."""
+        """Return the follower to which the leader wants fetches of a partition sent; or None."""
         if state.replica is None:
             return None
         node_id, until = state.replica

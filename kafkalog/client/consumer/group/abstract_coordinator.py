@@ -137,8 +137,10 @@ class AbstractCoordinator(ABC):
             )
 
     def _give_up(self, partitions: Iterable[TopicPartition], *, lost: bool = False, always: bool = False) -> None:
-        """Call the listener, and give the partitions up whatever it raises. Without partitions, do so only if
-        ``always``."""
+        """Call the listener, and give the partitions up whatever it raises.
+
+        Without partitions, do so only if ``always``.
+        """
         going = frozenset(partitions)
         if not going and not always:
             return

@@ -151,15 +151,19 @@ class GroupRequests:
         return answer.error_code
 
     def group_heartbeat(self, request: ConsumerGroupHeartbeatRequest, timeout: float) -> ConsumerGroupHeartbeatResponse:
-        """Send a heartbeat of the consumer protocol. Raises UnsupportedVersionError where the broker does not know
-        it."""
+        """Send a heartbeat of the consumer protocol.
+
+        Raises UnsupportedVersionError where the broker does not know it.
+        """
         least = 0 if request.subscribed_topic_regex is None else _REGEX
         answer: ConsumerGroupHeartbeatResponse = self._send(request, timeout, min_version=least)
         return answer
 
     def leave(self, member_id: str, reason: str, timeout: float) -> None:
-        """Leave the group, so that it need not wait for the session to end. Raises the error that the coordinator
-        reports."""
+        """Leave the group, so that it need not wait for the session to end.
+
+        Raises the error that the coordinator reports.
+        """
         request = LeaveGroupRequest(
             group_id=self.group_id, member_id=member_id, members=[MemberIdentity(member_id=member_id, reason=reason)]
         )

@@ -1,5 +1,4 @@
-"""The thread that sends a member's heartbeats under the consumer protocol; by them it joins, acknowledges and
-leaves."""
+"""The thread that sends heartbeats under the consumer protocol: a member joins and leaves by them."""
 
 from __future__ import annotations
 
@@ -20,8 +19,10 @@ _LEAVE_S = 5.0
 
 
 class Heartbeat(HeartbeatThread):
-    """Send the heartbeats that ``member`` says are due, and pass it the answers. It holds the lock except while it
-    waits."""
+    """Send the heartbeats that ``member`` says are due, and pass it the answers.
+
+    It holds the lock except while it waits.
+    """
 
     def __init__(self, config: ConsumerConfig, requests: GroupRequests, member: Member, monitor: Monitor) -> None:
         super().__init__(monitor)

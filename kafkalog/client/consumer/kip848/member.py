@@ -92,8 +92,10 @@ class Settings:
 
 
 class Beat(NamedTuple):
-    """A heartbeat to send. Answers to an earlier ``incarnation`` are ignored. The last heartbeat's answer is not
-    awaited."""
+    """A heartbeat to send.
+
+    Answers to an earlier ``incarnation`` are ignored. The last heartbeat's answer is not awaited.
+    """
 
     request: ConsumerGroupHeartbeatRequest
     incarnation: int
@@ -181,8 +183,7 @@ class Member:
         return True
 
     def plan(self, known: Collection[UUID]) -> Reconciliation | None:
-        """Plan the next step towards the target, as far as its topics' names are ``known``; None where there is nothing
-        to do."""
+        """Plan the next step towards the target, as far as its topics' names are ``known``; or None."""
         if self.state is not State.RECONCILING or self.target is None:
             return None
         assigned = frozenset(each for each in self.target if each.topic_id in known)
@@ -196,8 +197,10 @@ class Member:
         return self.state is State.RECONCILING and any(each.topic_id not in known for each in self.target or ())
 
     def reconciled(self, plan: Reconciliation) -> bool:
-        """Note that the plan was carried out, so that a heartbeat acknowledges it. Returns False if the member has
-        begun anew."""
+        """Note that the plan was carried out, so that a heartbeat acknowledges it.
+
+        Returns False if the member has begun anew.
+        """
         if plan.incarnation != self.incarnation:
             return False
         self.current = plan.assigned
@@ -212,8 +215,7 @@ class Member:
             self.state = State.OUTSIDE if self.wanted is None else State.JOINING
 
     def leave(self) -> ConsumerGroupHeartbeatRequest | None:
-        """Leave the group, because the application wants to; return the request that tells the coordinator, if one is
-        needed."""
+        """Leave the group, because the application wants to; return the request to send, if one is needed."""
         told = self._sent is not None and self.state in (*_INSIDE, State.JOINING)
         self._begin_anew(State.OUTSIDE)
         self.wanted = self._failure = None
@@ -222,8 +224,7 @@ class Member:
     # Heartbeats
 
     def due(self, now: float) -> float:
-        """Return the seconds until `beat` must be called: 0 for now, infinity where something else must happen
-        first."""
+        """Return the seconds until `beat` must be called; infinity where something else must happen first."""
         if self._in_flight or self.state not in (*_INSIDE, State.JOINING):
             return _NEVER
         unpolled = max(self.polled + self.settings.rebalance_timeout - now, 0.0)
@@ -235,8 +236,10 @@ class Member:
         return min(max(self._sent + self.interval - now, 0.0), unpolled)
 
     def beat(self, now: float) -> Beat:
-        """Make the heartbeat that is due. Call `answered`, `refused` or `failed` afterwards, unless it is the last
-        one."""
+        """Make the heartbeat that is due.
+
+        Call `answered`, `refused` or `failed` afterwards, unless it is the last one.
+        """
         if now - self.polled >= self.settings.rebalance_timeout:
             last = Beat(self._leaving(), self.incarnation, is_last=True)
             self._begin_anew(State.STALE)

@@ -22,8 +22,10 @@ socket.connection.setup.timeout.ms. Batches for other brokers wait meanwhile."""
 
 
 class Channel:
-    """The requests in flight to one broker. It connects when there is something to send. Only the sender's thread uses
-    it."""
+    """The requests in flight to one broker.
+
+    It connects when there is something to send. Only the sender's thread uses it.
+    """
 
     def __init__(
         self, node_id: int, config: ProducerConfig, cluster: Cluster, selector: selectors.BaseSelector
