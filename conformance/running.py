@@ -19,7 +19,8 @@ def run(
     timeout_s: float = 3600,
 ) -> int:
     """The exit code; what is printed is in ``log``, or its errors apart in ``errors``. After
-    ``timeout_s`` the whole process group is killed: -9."""
+    ``timeout_s`` the whole process group is killed: -9.
+    """
     with log.open("wb") as out, (errors or Path(os.devnull)).open("wb") as err:
         process = subprocess.Popen(
             command,

@@ -96,8 +96,8 @@ class ApiDispatcher:
         request = Request(self._broker, connection, header, message, counter, began, len(frame), time)
         try:
             pending = api.handler(request)
-        except Exception:
-            _failed(request, api)
+        except Exception as error:
+            _failed(request, api, error)
             # Where the handler had kept it for a worker that it did not come to.
             connection.free_memory()
             return
@@ -177,14 +177,14 @@ async def _guarded(request: Request, api: Api, pending: Awaitable[None] | None =
             await pending
     except ClientGoneError:
         logger.debug("a client left before its %s was served", api.key.name)
-    except Exception:
-        _failed(request, api)
+    except Exception as error:
+        _failed(request, api, error)
 
 
-def _failed(request: Request, api: Api) -> None:
+def _failed(request: Request, api: Api, error: Exception) -> None:
     """Tell the client where its response has a form for that, and close its connection where not."""
     connection = request.connection
-    logger.exception("serving %s to %s failed", api.key.name, connection.peer)
+    logger.error("serving %s to %s failed", api.key.name, connection.peer, exc_info=error)
     try:
         is_told = request.fail()
     except Exception:

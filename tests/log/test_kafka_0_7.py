@@ -21,8 +21,7 @@ from broker.log.tools.kafka_0_7 import (
 )
 from kafkalog.records.compression import Codec
 from kafkalog.records.legacy.kafka_0_7 import encode_message, iter_shallow
-
-from .support import FaultyOps, temporary_directory
+from tests.log.support import FaultyOps, temporary_directory
 
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY)
 

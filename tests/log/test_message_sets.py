@@ -21,8 +21,7 @@ from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec, compress
 from kafkalog.records.legacy.message_set import append_entry, encode_message_set, iter_entries
 from kafkalog.storage import names
-
-from .support import NOW, append_any, batch, temporary_directory
+from tests.log.support import NOW, append_any, batch, temporary_directory
 
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 FORMATS = (0, 1, 2)

@@ -14,8 +14,16 @@ from kafkalog.records.batch import Record, assign_offsets, decode_batch, encode_
 from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
 from kafkalog.records.errors import CorruptRecordError, InvalidRecordError, RecordsError, RecordTooLargeError
-
-from .support import ALL_COLUMNS, CODECS, blobs, column_values, expected_columns, headers, record_lists, timestamps
+from tests.records.support import (
+    ALL_COLUMNS,
+    CODECS,
+    blobs,
+    column_values,
+    expected_columns,
+    headers,
+    record_lists,
+    timestamps,
+)
 
 END = 2**62
 

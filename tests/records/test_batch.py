@@ -35,8 +35,7 @@ from kafkalog.records.errors import (
 )
 from kafkalog.records.validate import ValidatedBatch, check_batch
 from kafkalog.records.varint import append_varint, read_varint, read_varlong, varint_size
-
-from .support import CODECS, record_lists
+from tests.records.support import CODECS, record_lists
 
 crcmod_crc32c = predefined.mkCrcFun("crc-32c")
 

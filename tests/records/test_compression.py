@@ -36,8 +36,7 @@ from kafkalog.records.errors import (
     UnsupportedCompressionTypeError,
 )
 from kafkalog.records.validate import check_batch
-
-from .support import CODECS
+from tests.records.support import CODECS
 
 REAL = CODECS[1:]
 

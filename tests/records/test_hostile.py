@@ -12,8 +12,7 @@ from kafkalog.records.batch import BatchHeader, Record, decode_batch, encode_bat
 from kafkalog.records.compression import Codec, compress
 from kafkalog.records.errors import RecordsError
 from kafkalog.records.validate import check_batch
-
-from .support import ALL_COLUMNS, CODECS
+from tests.records.support import ALL_COLUMNS, CODECS
 
 pytestmark = pytest.mark.usefixtures("checked")
 

@@ -16,8 +16,7 @@ from kafkalog.records.kernels import loader
 from kafkalog.records.kernels.abi import status as s
 from kafkalog.records.kernels.plain import reading as plain
 from kafkalog.records.varint import append_varint
-
-from .support import record_lists
+from tests.records.support import record_lists
 
 pytestmark = pytest.mark.usefixtures("checked")
 

@@ -38,8 +38,7 @@ from kafkalog.records.legacy.message_set import (
     verify_entry,
     xxh32,
 )
-
-from .support import blobs, headers
+from tests.records.support import blobs, headers
 
 MAGICS = (0, 1)
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)

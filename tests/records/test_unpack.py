@@ -19,8 +19,7 @@ from kafkalog.records.kernels.abi import table as t
 from kafkalog.records.kernels.checked import memory
 from kafkalog.records.kernels.checked.memory import Range
 from kafkalog.records.kernels.compiled import native
-
-from .test_arrow import _values
+from tests.records.test_arrow import _values
 
 pytestmark = pytest.mark.usefixtures("checked")
 
