@@ -1,4 +1,4 @@
-"""Listener sockets: accept within limits, close what has been idle too long."""
+"""Accepts connections on all listeners, within limits, and closes idle ones."""
 
 from __future__ import annotations
 

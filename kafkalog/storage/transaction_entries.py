@@ -11,7 +11,7 @@ File ``<base offset>.txnindex``, present only where a transaction was aborted, e
 Entries are in the order of their last offset. A reader of committed records that fetches [from, to) needs those whose
 last offset is at or after ``from`` and whose first offset is before ``to``; it may stop at the first entry whose last
 stable offset is at or after ``to``. A broker adds an entry when it appends the marker. A crash may leave part of an
-entry at the end, which does not count; a broker builds the file anew with its segment.
+entry at the end, which does not count; a broker rebuilds the file with its segment.
 """
 
 from __future__ import annotations
