@@ -14,14 +14,9 @@ The clients' commands, and what they are made of:
 - `groups`        `kafkalog groups`: a module for each of its commands
 - `transactions`  `kafkalog transactions`
 - `produce`       `kafkalog produce`
-- `consume`       `kafkalog consume`; `sources` gets its records, `formatter` makes them lines of text
+- `consume`       `kafkalog consume`; `sources` gets its records
 - `perf`          `kafkalog perf`
-
-Shared by the commands of all packages:
-
-- `client_options`  options that become client properties, and errors as messages
-- `client_log`      the client's log lines as messages of a command
-- `interruptible`   signals that end a command
+- `shared`        what the commands of all packages share: options, messages, signals, records as text
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.client_options import (
+from kafkalog.cli.shared.client_options import (
     UsageError,
     add_bootstrap,
     client_properties,
@@ -23,8 +23,8 @@ from kafkalog.cli.client_options import (
     reporting,
     warn_unknown,
 )
-from kafkalog.cli.formatter import Formatter
-from kafkalog.cli.interruptible import InterruptedCommand, Interruption
+from kafkalog.cli.shared.formatter import Formatter
+from kafkalog.cli.shared.interruptible import InterruptedCommand, Interruption
 from kafkalog.cli.sources import Source, member, reader
 
 if TYPE_CHECKING:

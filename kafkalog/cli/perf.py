@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkalog.cli.client_options import (
+from kafkalog.cli.shared.client_options import (
     UsageError,
     add_bootstrap,
     client_properties,

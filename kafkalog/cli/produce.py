@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.client_options import (
+from kafkalog.cli.shared.client_options import (
     UsageError,
     add_bootstrap,
     client_properties,
@@ -18,7 +18,7 @@ from kafkalog.cli.client_options import (
     reporting,
     warn_unknown,
 )
-from kafkalog.cli.interruptible import InterruptedCommand, Interruption, read_interruptibly
+from kafkalog.cli.shared.interruptible import InterruptedCommand, Interruption, read_interruptibly
 
 if TYPE_CHECKING:
     from kafkalog.client.producer import BatchFuture, DeliveryFuture, Producer, ProducerConfig

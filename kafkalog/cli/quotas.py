@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.client_options import UsageError, print_json
+from kafkalog.cli.shared.client_options import UsageError, print_json
 
 if TYPE_CHECKING:
     from kafkalog.client.config import ClientConfig

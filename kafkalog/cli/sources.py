@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalog.cli.client_options import complain
-from kafkalog.cli.interruptible import InterruptedCommand
+from kafkalog.cli.shared.client_options import complain
+from kafkalog.cli.shared.interruptible import InterruptedCommand
 
 if TYPE_CHECKING:
     from kafkalog.client.cluster import Cluster

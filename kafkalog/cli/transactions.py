@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.client_options import (
+from kafkalog.cli.shared.client_options import (
     UsageError,
     add_action,
     admin_config,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cli.client_options import UsageError
 from kafkalog.cli.configs import parse_configs
+from kafkalog.cli.shared.client_options import UsageError
 from tests.cli.command import call
 from tests.support.kafkalog_broker import KafkalogBroker
 

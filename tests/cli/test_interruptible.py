@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("processes")
 
 _WAITS = """
 import os, signal, sys
-from kafkalog.cli import interruptible
+from kafkalog.cli.shared import interruptible
 
 interruptible._wakeup_pipe()
 # What the interpreter does in the signal's own handler; Python's is yet to run. The read must not begin to wait.
@@ -44,7 +44,7 @@ def test_a_signal_just_before_the_wait_ends_it() -> None:
 def test_what_comes_in_is_read_and_so_is_its_end() -> None:
     script = """
 import sys
-from kafkalog.cli.interruptible import read_interruptibly
+from kafkalog.cli.shared.interruptible import read_interruptibly
 while data := read_interruptibly(0, 3):
     print(data.decode())
 """

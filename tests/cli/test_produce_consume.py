@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from kafkalog.cli.interruptible import InterruptedCommand
+from kafkalog.cli.shared.interruptible import InterruptedCommand
 from kafkalog.cli.sources import Source, member
 from kafkalog.client.admin.groups import GroupAdmin
 from kafkalog.client.config import ClientConfig

@@ -9,7 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.client_options import Run, complain, positive
+from kafkalog.cli.shared.client_options import Run, complain, positive
 
 if TYPE_CHECKING:
     from broker.log.tools.targets import Targets
@@ -55,7 +55,7 @@ def reporting(run: Run) -> Run:
     def reported(arguments: argparse.Namespace) -> int:
         from broker.log.tools.repair import InUseError
         from broker.log.tools.targets import NotALogError
-        from kafkalog.cli.client_options import USAGE, UsageError
+        from kafkalog.cli.shared.client_options import USAGE, UsageError
         from kafkalog.records.errors import RecordsError
 
         try:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from broker.cli.log.common import PATHS, add_command, find, reporting
-from kafkalog.cli.client_options import print_json
+from kafkalog.cli.shared.client_options import print_json
 
 EXAMPLES = """\
 examples:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.client_options import (
+from kafkalog.cli.shared.client_options import (
     UsageError,
     add_bootstrap,
     client_properties,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker.cli.log.common import PATHS, Progress, add_command, add_progress, find, reporting
 from broker.cli.log.verify import show_finding
-from kafkalog.cli.client_options import complain, print_json
+from kafkalog.cli.shared.client_options import complain, print_json
 
 if TYPE_CHECKING:
     from broker.log.tools.repair_plan import Plan

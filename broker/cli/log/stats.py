@@ -19,7 +19,7 @@ from broker.cli.log.common import (
     reporting,
     size_text,
 )
-from kafkalog.cli.client_options import natural, print_json
+from kafkalog.cli.shared.client_options import natural, print_json
 
 if TYPE_CHECKING:
     from broker.log.tools.stats import Stats

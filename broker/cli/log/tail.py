@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from broker.cli.log.common import add_command, reporting
-from kafkalog.cli.client_options import key_values, natural, print_json
+from kafkalog.cli.shared.client_options import key_values, natural, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,7 +54,7 @@ def run_tail(arguments: argparse.Namespace) -> int:
     """Print until the end, or for ever."""
     from broker.log.tools.tail import Tail, follow, last_records
     from broker.log.tools.targets import NotALogError
-    from kafkalog.cli.formatter import Formatter
+    from kafkalog.cli.shared.formatter import Formatter
     from kafkalog.records.batch import MAGIC
     from kafkalog.storage import names
 

@@ -16,7 +16,7 @@ from broker.cli.log.common import (
     reporting,
     size_text,
 )
-from kafkalog.cli.client_options import print_json
+from kafkalog.cli.shared.client_options import print_json
 
 if TYPE_CHECKING:
     from broker.log.tools.checks.partition_check import PartitionReport

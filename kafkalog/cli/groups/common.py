@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkalog.cli.client_options import (
+from kafkalog.cli.shared.client_options import (
     UsageError,
     admin_config,
     aligned,

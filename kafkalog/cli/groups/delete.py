@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from kafkalog.cli.client_options import add_action, complain, reporting
 from kafkalog.cli.groups.common import add_groups, open_admin, selected
+from kafkalog.cli.shared.client_options import add_action, complain, reporting
 
 EXAMPLES = """\
 examples:

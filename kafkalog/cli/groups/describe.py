@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkalog.cli.client_options import add_action, complain, reporting
 from kafkalog.cli.groups.common import (
     Column,
     add_groups,
@@ -16,6 +15,7 @@ from kafkalog.cli.groups.common import (
     selected,
     show,
 )
+from kafkalog.cli.shared.client_options import add_action, complain, reporting
 
 if TYPE_CHECKING:
     from kafkalog.client.admin.group_descriptions import GroupDescription

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from kafkalog.cli.client_options import UsageError, add_action, reporting
 from kafkalog.cli.groups.common import Column, add_json, open_admin, show, table
+from kafkalog.cli.shared.client_options import UsageError, add_action, reporting
 
 EXAMPLES = """\
 examples:

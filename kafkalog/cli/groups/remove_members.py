@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from kafkalog.cli.client_options import UsageError, add_action, complain, reporting
 from kafkalog.cli.groups.common import open_admin
+from kafkalog.cli.shared.client_options import UsageError, add_action, complain, reporting
 
 EXAMPLES = """\
 examples:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.client_options import UsageError, add_action, complain, natural, reporting
 from kafkalog.cli.groups.common import (
     Column,
     add_groups,
@@ -20,6 +19,7 @@ from kafkalog.cli.groups.common import (
     show,
 )
 from kafkalog.cli.groups.times import duration_ms, timestamp_of
+from kafkalog.cli.shared.client_options import UsageError, add_action, complain, natural, reporting
 
 if TYPE_CHECKING:
     from kafkalog.client.admin.groups import GroupAdmin

@@ -126,7 +126,7 @@ def reporting(run: Run) -> Run:
 
     @functools.wraps(run)
     def reported(arguments: argparse.Namespace) -> int:
-        from kafkalog.cli.client_log import client_log
+        from kafkalog.cli.shared.client_log import client_log
         from kafkalog.client.errors import ClientError, ConfigError
         from kafkalog.protocol.errors import KafkaError, UnknownTopicOrPartitionError
         from kafkalog.records.errors import RecordsError

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from kafkalog.cli.client_options import UsageError, complain
+from kafkalog.cli.shared.client_options import UsageError, complain
 
 if TYPE_CHECKING:
     from kafkalog.client.types import ConsumerRecord

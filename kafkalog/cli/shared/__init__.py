@@ -1,0 +1,7 @@
+"""What commands share, those of the broker and of Spark included.
+
+- `client_options`  options that become client properties, and errors as messages
+- `client_log`      the client's log lines as messages of a command
+- `formatter`       records as lines of text
+- `interruptible`   signals that end a command
+"""
