@@ -11,10 +11,10 @@ Read = Callable[..., Any]
 
 
 def bounded_reader() -> Read | None:
-    """The reader in plain Python, which ends with RecursionError in records within records.
+    """Return the reader in plain Python; None if this fastavro has no such module.
 
-    Its compiled twin, the public one, has no bound on them but the end of the stack, and of the process. None where
-    this fastavro has no such module.
+    It raises RecursionError for records that are nested too deeply. Its compiled twin, the public one, does not limit
+    the depth, so it overflows the stack and kills the process.
     """
     try:
         from fastavro import _read_py
@@ -25,10 +25,10 @@ def bounded_reader() -> Read | None:
 
 
 def register_decimals(name: str, read: Callable[[bytes, Any, Any], Decimal]) -> None:
-    """Have fastavro read decimals whose logical type has this name by ``read``.
+    """Make fastavro read decimals whose logical type has this name with ``read``.
 
-    Its registry, the documented way to add a logical type, is one for the process. The name is ours alone: what the
-    user's own code reads with fastavro is not touched.
+    fastavro's registry, the documented way to add a logical type, is process-wide. Only we use the name, so the user's
+    own reads with fastavro do not change.
     """
     from fastavro.read import LOGICAL_READERS
 

@@ -1,7 +1,7 @@
-"""What a query has left in directories: the log of Spark's file sink, and that of a checkpoint's offsets.
+"""Traces of a query in directories: the log of Spark's file sink, and a checkpoint's offset log.
 
-Python has no interface to Hadoop's file systems, therefore the JVM is asked through py4j (``SparkContext._jvm`` and
-``_jsc``). Where there is no such way, as in Spark Connect, nothing is known.
+Python has no interface to Hadoop's file systems, so this goes through py4j to the JVM (``SparkContext._jvm`` and
+``_jsc``). Without py4j, as in Spark Connect, the answer is unknown.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SINK_LOG = "_spark_metadata"
-"""Where the file sink keeps the numbers of the micro-batches that it has written."""
+"""The directory where the file sink stores the numbers of the micro-batches that it has written."""
 _OFFSETS = "offsets"
 
 
 def has_written(spark: SparkSession, directory: str) -> bool | None:
-    """Whether a query's file sink has written a directory; None where that cannot be found out."""
+    """Return whether a query's file sink has written a directory; None if unknown."""
     return _exists(spark, f"{directory}/{_SINK_LOG}")
 
 
 def has_begun(spark: SparkSession, checkpoint: str) -> bool | None:
-    """Whether a query has begun with a checkpoint; None where that cannot be found out."""
+    """Return whether a query has begun with a checkpoint; None if unknown."""
     return _exists(spark, f"{checkpoint}/{_OFFSETS}")
 
 

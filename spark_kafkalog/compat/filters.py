@@ -1,4 +1,4 @@
-"""Filter push-down: PySpark knows a reader that takes filters by its having another ``pushFilters`` than the base's."""
+"""Filter push-down: PySpark pushes filters to a reader whose ``pushFilters`` differs from the base class's."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from pyspark.sql.datasource import DataSourceReader
 
 
 def takes_filters(reader: DataSourceReader) -> bool:
-    """Whether PySpark will hand filters to this reader; it refuses such a reader where the setting is off."""
+    """Return whether PySpark pushes filters to this reader. It refuses such a reader if the setting is off."""
     return getattr(type(reader), "pushFilters", None) is not getattr(DataSourceReader, "pushFilters", None)

@@ -1,12 +1,12 @@
-"""What PySpark's exceptions keep to themselves."""
+"""The stack trace that PySpark's exceptions hide."""
 
 from __future__ import annotations
 
 
 def jvm_stack_trace(error: Exception) -> str:
-    """The JVM's stack trace behind an error, "" where there is none.
+    """Return the JVM's stack trace of an error, "" if there is none.
 
-    PySpark shows it where ``spark.sql.pyspark.jvmStacktrace.enabled`` is set, yet keeps it always.
+    PySpark always stores it, but shows it only if ``spark.sql.pyspark.jvmStacktrace.enabled`` is set.
     """
     found = getattr(error, "_stackTrace", None)
     return found if isinstance(found, str) else ""

@@ -1,7 +1,7 @@
-"""Which micro-batch a task belongs to: local properties that Spark's micro-batch execution sets for its jobs.
+"""The micro-batch that a task belongs to, from local properties that Spark sets for the jobs of a micro-batch.
 
-Their names, ``sql.streaming.queryId`` and ``streaming.sql.batchId``, are constants of Spark's Scala code and no public
-interface. Each task looks whether they are there, so that a version that renames them is noticed, not trusted.
+Their names, ``sql.streaming.queryId`` and ``streaming.sql.batchId``, are constants of Spark's Scala code, not a public
+interface. Each task checks that they are set, so a version that renames them is noticed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ BATCH = "streaming.sql.batchId"
 
 
 def query_id() -> str | None:
-    """The id of the streaming query whose task runs on this thread; None where Spark names none."""
+    """Return the id of the streaming query whose task runs on this thread; None if Spark names none."""
     return _property(QUERY)
 
 
 def batch_id() -> int | None:
-    """The number of its micro-batch; None where Spark names none."""
+    """Return the number of that query's micro-batch; None if Spark names none."""
     number = _property(BATCH)
     return int(number) if number else None
 

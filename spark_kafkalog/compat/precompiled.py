@@ -1,14 +1,14 @@
-"""Byte code in the archives that PySpark's Python processes import from.
+"""Adds byte code to the archives that PySpark's Python processes import from.
 
-PySpark ships ``python/lib/pyspark.zip`` and ``py4j-*-src.zip`` with sources alone. Python keeps no byte code beside an
-archive, so that each process that Spark starts (the planner of a stream, the daemon that workers are forked from, the
-one that commits a micro-batch) compiles what it imports once more. A ``.pyc`` in the archive, next to its source, is
-taken instead.
+PySpark ships ``python/lib/pyspark.zip`` and ``py4j-*-src.zip`` with sources only. Python stores no byte code next to an
+archive, so each process that Spark starts (the planner of a stream, the daemon that workers are forked from, the one
+that commits a micro-batch) compiles its imports again. With a ``.pyc`` in the archive, next to its source, Python takes
+that instead.
 
-The byte code is that of "unchecked hash-based" pycs (PEP 552). Those with a time stamp would be valid in one time zone
-only, because ``zipimport`` reads an archive's times as local time. Another version of Python does not know the byte
-code and takes the source, as before. Entries that were there stay where they are, since a process that has read an
-archive's directory goes on to use it.
+The byte code has the form of "unchecked hash-based" pycs (PEP 552). Pycs with a time stamp would be valid in one time
+zone only, because ``zipimport`` reads an archive's times as local time. Another version of Python does not know the
+byte code and takes the source, as before. Existing entries stay where they are, because a process that has read an
+archive's directory goes on using it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _HEADER = struct.Struct("<4sI8s")
 
 
 class PrecompileError(Exception):
-    """Archives that are not there, are broken, or cannot be changed; the message says which and why."""
+    """An archive is missing, broken, or cannot be changed; the message says which and why."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """Of one archive: its modules, those with byte code for this Python, and those with any other byte code."""
+    """Counts of one archive: modules, those with byte code for this Python, and those with any other byte code."""
 
     archive: Path
     modules: int
@@ -53,9 +53,9 @@ class Status:
 
 
 def find_archives(spark_home: Path | None = None) -> list[Path]:
-    """The archives of a Spark installation, by default that of ``SPARK_HOME`` or of the ``pyspark`` package.
+    """Return the archives of a Spark installation, by default that of ``SPARK_HOME`` or of the ``pyspark`` package.
 
-    PrecompileError where there is none.
+    Raises PrecompileError if there is none.
     """
     home = spark_home or _spark_home()
     directory = home / "python" / "lib"
@@ -76,7 +76,7 @@ def _spark_home() -> Path:
 
 
 def status(archive: Path) -> Status:
-    """What an archive has. PrecompileError where it cannot be read."""
+    """Count the modules of an archive. Raises PrecompileError if it cannot be read."""
     with _reading(archive) as opened:
         sources = _sources(opened)
         compiled = [name for name in opened.namelist() if name.endswith(".pyc") and name[:-1] in sources]
@@ -85,9 +85,9 @@ def status(archive: Path) -> Status:
 
 
 def precompile(archive: Path) -> Status:
-    """Give every module byte code for this Python, in place of any other; nothing where it has that.
+    """Give every module byte code for this Python, in place of any other, unless it has that already.
 
-    The archive is replaced by one rename. PrecompileError where it cannot be read or replaced; then it is as it was.
+    The archive is replaced by one rename. Raises PrecompileError, without any change, if it cannot be read or replaced.
     """
     before = status(archive)
     if before.complete:
@@ -99,7 +99,7 @@ def precompile(archive: Path) -> Status:
 
 
 def undo(archive: Path) -> Status:
-    """Take byte code out of an archive again. Errors as `precompile`'s."""
+    """Remove byte code from an archive. Raises PrecompileError as `precompile` does."""
     before = status(archive)
     if before.current or before.other:
         _replace(archive, {})
@@ -125,7 +125,7 @@ def _is_current(code: bytes, source: bytes) -> bool:
 
 
 def _compile(source: bytes, path: str) -> bytes:
-    """A hash-based pyc; ``path`` is what tracebacks name."""
+    """Return a hash-based pyc; ``path`` appears in tracebacks."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -137,7 +137,7 @@ def _compile(source: bytes, path: str) -> bytes:
 
 
 def _replace(archive: Path, compiled: dict[str, bytes]) -> None:
-    """Put a copy with this byte code and no other in the place of an archive."""
+    """Replace an archive by a copy with exactly this byte code."""
     # A link, as distributions make them, stays one.
     archive = archive.resolve()
     try:
@@ -169,7 +169,7 @@ def _copy_owner(archive: Path, copy: Path) -> None:
 
 
 def _write(file: IO[bytes], compiled: dict[str, bytes]) -> None:
-    """Take the byte code at the end of an archive away, and put other there."""
+    """Replace the byte code at the end of an archive."""
     with zipfile.ZipFile(file, "a") as opened:
         sources = _sources(opened)
         old = [each for each in opened.infolist() if each.filename.endswith(".pyc") and each.filename[:-1] in sources]
@@ -182,7 +182,7 @@ def _write(file: IO[bytes], compiled: dict[str, bytes]) -> None:
             opened.NameToInfo = {each.filename: each for each in opened.filelist}
             if any(each.header_offset > opened.start_dir for each in opened.filelist):
                 raise OSError("it has byte code between its sources, which was not put there by this command")
-            # Has the directory written anew even where nothing follows.
+            # Makes `zipfile` write the directory again even if no entry follows.
             opened.comment = opened.comment
         for name, code in sorted(compiled.items()):
             source = opened.getinfo(name[:-1])

@@ -11,9 +11,9 @@ _INITIALIZING = "Initializing"
 
 
 def is_initializing(query: StreamingQuery) -> bool:
-    """Whether a query is still making its sources.
+    """Return whether a query is still creating its sources.
 
-    Spark tells by the text of its status alone ("Initializing sources"). Where it says it in other words, a query is
-    taken as begun at once.
+    Only the text of Spark's status tells ("Initializing sources"). If Spark changes that text, a query counts as begun
+    at once.
     """
     return bool(query.isActive) and str(query.status["message"]).startswith(_INITIALIZING)

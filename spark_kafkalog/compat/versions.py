@@ -1,13 +1,13 @@
-"""The versions of PySpark whose private parts were looked at and tested."""
+"""The versions of PySpark whose private parts were examined and tested."""
 
 from __future__ import annotations
 
 import pyspark
 
 TESTED = frozenset({"4.2.0", "4.2.1", "4.3.0"})
-"""All that there are in the range of the extra ``spark``. A version is added when ``tests/spark`` passes with it."""
+"""All versions in the range of the extra ``spark``. A version is added when ``tests/spark`` passes with it."""
 
 
 def is_tested(version: str = pyspark.__version__) -> bool:
-    """Whether what is private may be used with this PySpark."""
+    """Return whether private parts of this PySpark may be used."""
     return version in TESTED

@@ -1,10 +1,10 @@
-"""File systems: what loads write to and log directories are read from.
+"""File systems that loads write to and that log directories are read from.
 
-- `interface`  what is needed of a file system, to read (`FileSystem`) and to write (`Files`)
+- `interface`  the operations of a file system, to read (`FileSystem`) and to write (`Files`)
 - `opening`    the file system of a path or URL
-- `local`      this machine's files; `renaming` a rename that does not replace
+- `local`      this machine's files; `renaming` a rename that never replaces its target
 - `hdfs`       HDFS through hdfs-native
-- `arrow`      object stores and what else ``pyarrow.fs`` knows, to read only
+- `arrow`      object stores and other file systems of ``pyarrow.fs``, to read only
 - `paths`      paths with and without a scheme
 - `globs`      patterns in paths
 """

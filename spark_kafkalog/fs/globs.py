@@ -12,7 +12,7 @@ from .paths import split
 
 
 def expand(pattern: str) -> list[Entry]:
-    """What a path names, or all that a pattern (``*``, ``?``, ``[…]`` within names) matches, in order."""
+    """Return the entry at a path, or all that a pattern (``*``, ``?``, ``[…]`` within names) matches, in order."""
     fs = file_system(pattern)
     named = fs.stat(pattern)
     if named is not None:
@@ -23,7 +23,7 @@ def expand(pattern: str) -> list[Entry]:
 
 
 def _steps(pattern: str) -> list[str]:
-    """The part without wildcards, then the names below it."""
+    """Split a pattern into the part without wildcards, and the names below it."""
     prefix, inside = split(pattern)
     names = inside.split("/")
     first = next((at for at, name in enumerate(names) if _is_pattern(name)), len(names))

@@ -1,13 +1,12 @@
-"""HDFS through hdfs-native, a client that speaks to the NameNode and DataNodes itself: no libhdfs, no JVM.
+"""HDFS through hdfs-native, a client that connects to the NameNode and DataNodes itself: no libhdfs, no JVM.
 
-``rename`` is the NameNode's rename2 without OVERWRITE: one edit under the namespace's lock, which fails where the
-target exists, an empty directory included. (The older ``FileSystem.rename`` would move the source *into* an existing
-directory.) A file's ``close`` comes after ``hsync``, so its blocks are on the DataNodes' disks before it is published;
-the NameNode logs every rename before it answers.
+``rename`` is the NameNode's rename2 without OVERWRITE: one edit under the namespace's lock, which fails if the target
+exists, even as an empty directory. (The older ``FileSystem.rename`` would move the source *into* an existing
+directory.) ``close`` comes after ``hsync``, so a file's blocks are on the DataNodes' disks before it is published. The
+NameNode logs every rename before it answers.
 
 Names of nameservices (HA), Kerberos and further settings come from ``core-site.xml`` and ``hdfs-site.xml`` in
-``HADOOP_CONF_DIR``, for Kerberos with the ticket cache of the process; without Kerberos ``HADOOP_USER_NAME`` is who
-asks.
+``HADOOP_CONF_DIR``. Kerberos uses the ticket cache of the process; without it, ``HADOOP_USER_NAME`` names the user.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ CLIENTS: ProcessCache[str, Any] = ProcessCache(8)
 """hdfs-native's clients by address, of this process."""
 _DIRECTORY_MODE = 0o755
 _ATTEMPTS = 4
-"""Tries of a call where there is one NameNode and nothing else is configured: some ten seconds. hdfs-native's own
-default, 15, is made for a failover, and takes three minutes to say that a port is wrong."""
+"""Attempts of a call to a single NameNode, if nothing else is configured: about ten seconds. hdfs-native's default, 15,
+is meant for a failover, and takes three minutes to report a wrong port."""
 
 
 class MissingClientError(OSError):
-    """hdfs-native is not installed here; the message says how."""
+    """hdfs-native is not installed; the message says how to install it."""
 
 
 @dataclass(frozen=True)
 class HdfsFiles(Files):
-    """``address``: hdfs://host:port, or hdfs://nameservice."""
+    """A file system of HDFS. ``address``: hdfs://host:port, or hdfs://nameservice."""
 
     address: str
 
@@ -95,7 +94,7 @@ class HdfsFiles(Files):
     def entries(self, directory: str) -> list[Entry]:
         inside = _within(directory)
         with _os_errors(self.url(directory)):
-            # Asked for when it is iterated over.
+            # The request is sent when the result is iterated over.
             found = list(self._client.list_status(inside))
         return sorted(self._entry(f"{inside.rstrip('/')}/{each.path.rpartition('/')[2]}", each) for each in found)
 
@@ -113,7 +112,7 @@ class HdfsFiles(Files):
                 self._client.rename(_within(source), _within(target), overwrite=False)
         except OSError as error:
             if error.errno is None and "must both be directories" in str(error):
-                # What the NameNode says first where one is a file and the other, which exists, a directory.
+                # The NameNode checks this first if source and existing target are a file and a directory.
                 raise FileExistsError(errno.EEXIST, str(error), self.url(target)) from None
             raise
 
@@ -141,12 +140,12 @@ class HdfsFiles(Files):
 
 
 def _within(path: str) -> str:
-    """The path within the file system, as it is: Hadoop decodes nothing in it."""
+    """Return the path within the file system, unchanged: Hadoop decodes nothing in it."""
     return split(path)[1].rstrip("/") or "/"
 
 
 class HdfsFile:
-    """A file whose position several threads may set: one reads ahead while another looks at what is damaged."""
+    """A file that several threads may position: one reads ahead while another examines damaged bytes."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -189,7 +188,7 @@ class _Output(io.RawIOBase):
 
 
 class _Input(io.RawIOBase):
-    """hdfs-native's reader as BufferedReader wants one."""
+    """hdfs-native's reader with the interface that BufferedReader needs."""
 
     def __init__(self, file: Any, path: str) -> None:
         self._file = file
@@ -234,7 +233,7 @@ _EXCEPTIONS = {
 
 @contextlib.contextmanager
 def _os_errors(path: str) -> Iterator[None]:
-    """hdfs-native's errors as OSErrors of one line: the server's stack traces say nothing to whoever asked."""
+    """Convert hdfs-native's errors to OSErrors of one line, without the server's stack traces."""
     try:
         yield
     except (FileNotFoundError, FileExistsError, PermissionError) as error:

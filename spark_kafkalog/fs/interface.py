@@ -1,7 +1,6 @@
-"""What kafkalog needs of a file system: the few calls that reading log directories takes, and those of loads.
+"""The interface to file systems: operations to read log directories, and those that loads write with.
 
-Loads stand on :meth:`Files.rename`: it happens at once or not at all, and fails where the target exists, be it an empty
-directory.
+Loads depend on :meth:`Files.rename`: it is atomic, and fails if the target exists, even if that is an empty directory.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ class Entry(NamedTuple):
 
     name: str
     path: str
-    """How `FileSystem` finds it again, from any process."""
+    """The path by which `FileSystem` finds it again, from any process."""
     is_directory: bool
     size: int
     modified: int
-    """By the file system's own clock, in ns since 1970 as exactly as it has them; 0 where it has no time."""
+    """Time of modification by the file system's clock, in ns since 1970, as exact as it has; 0 if it has none."""
 
     @property
     def modified_ms(self) -> int:
@@ -31,38 +30,38 @@ class File(Protocol):
     """A file open for reading."""
 
     size: int
-    """Bytes when it was opened."""
+    """Bytes when the file was opened."""
 
     def read(self, at: int, size: int) -> memoryview:
-        """Up to ``size`` bytes from ``at`` on; fewer only at the file's end. Any thread may call it."""
+        """Read up to ``size`` bytes from position ``at``; fewer only at the file's end. Any thread may call it."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the file."""
 
 
 class FileSystem(ABC):
-    """A file system to read from. A path to read may be a URL of it.
+    """A file system to read from. Paths to read may be URLs of it.
 
     Failures are OSErrors: FileNotFoundError, FileExistsError, PermissionError, or a plain one with the reason.
     """
 
     is_local = False
-    """Whether reading ahead is the operating system's business."""
+    """Whether the operating system reads ahead."""
 
     @abstractmethod
     def stat(self, path: str) -> Entry | None:
-        """What lies at a path; None where nothing does."""
+        """Return the file or directory at a path; None if there is none."""
 
     @abstractmethod
     def entries(self, directory: str) -> list[Entry]:
-        """A directory's files and directories by name; FileNotFoundError where it is missing."""
+        """Return a directory's entries by name. Raises FileNotFoundError if it is missing."""
 
     @abstractmethod
     def open(self, path: str) -> File:
-        """Open a file for reading; FileNotFoundError where it is missing."""
+        """Open a file for reading. Raises FileNotFoundError if it is missing."""
 
     def list(self, directory: str) -> list[Entry]:
-        """As `entries`, but nothing where the directory is missing."""
+        """Return a directory's entries by name; none if it is missing."""
         try:
             return self.entries(directory)
         except FileNotFoundError:
@@ -70,57 +69,57 @@ class FileSystem(ABC):
 
 
 class Files(FileSystem):
-    """A file system to write to, too. Paths to write are absolute within it; objects go to executors by pickle."""
+    """A file system to read and write. Paths to write are absolute within it. Objects are pickled for executors."""
 
     @abstractmethod
     def url(self, path: str) -> str:
-        """How Spark names ``path``."""
+        """Return Spark's name of ``path``."""
 
     @abstractmethod
     def create(self, path: str) -> io.RawIOBase:
-        """A new file to write; what is written is on the device once ``close`` returns.
+        """Create a file to write. Its data is on the device when ``close`` returns.
 
-        FileExistsError where there is one; FileNotFoundError where its directory is missing.
+        Raises FileExistsError if it exists, and FileNotFoundError if its directory is missing.
         """
 
     @abstractmethod
     def replace(self, path: str, data: bytes) -> None:
-        """Write a small file anew, by which it gets a new modification time. Its directory must be there."""
+        """Rewrite a small file, which gives it a new modification time. Its directory must exist."""
 
     @abstractmethod
     def stream(self, path: str) -> IO[bytes]:
-        """A file to read from its beginning, with ``seek``; FileNotFoundError where it is missing."""
+        """Open a file to read from its beginning, with ``seek``. Raises FileNotFoundError if it is missing."""
 
     @abstractmethod
     def make_directories(self, path: str) -> None:
-        """A directory and those above it, where they are missing."""
+        """Create a directory and its parents, as far as they are missing."""
 
     @abstractmethod
     def rename(self, source: str, target: str) -> None:
-        """Move a file or directory at once. FileExistsError where the target exists, in which case nothing changes."""
+        """Move a file or directory atomically. Raises FileExistsError, without any change, if the target exists."""
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory with all that is in it. Nothing happens where it is missing."""
+        """Delete a file, or a directory with its contents. Nothing happens if it is missing."""
 
     @abstractmethod
     def remove_empty(self, path: str) -> None:
-        """Remove a directory if it is there and empty."""
+        """Remove a directory if it exists and is empty."""
 
     @abstractmethod
     def sync_tree(self, path: str) -> None:
-        """Have the names in a directory, and in those below it, on the device."""
+        """Force the names in a directory, and in all below it, to the device."""
 
     @abstractmethod
     def sync(self, path: str) -> None:
-        """Have the names in one directory on the device."""
+        """Force the names in one directory to the device."""
 
     def read(self, path: str) -> bytes:
-        """The content of a file."""
+        """Read a whole file."""
         with self.stream(path) as file:
             return file.read()
 
     def write(self, path: str, data: bytes) -> None:
-        """A new small file with this content."""
+        """Create a small file with this content."""
         with self.create(path) as file:
             file.write(data)

@@ -1,4 +1,4 @@
-"""Files of this machine, or of what is mounted there."""
+"""Files of this machine, and of file systems mounted there."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class LocalFile:
-    """``pread`` into memory of our own: a mapping would kill the process where a broker truncates the file."""
+    """Reads with ``pread``: with a mapping, the process would be killed if a broker truncated the file."""
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self.size = os.fstat(self._fd).st_size
 
     def read(self, at: int, size: int) -> memoryview:
-        # Loads do without it. Its memory is not cleared first, as that of a bytearray is.
+        # Imported here because loads do not need numpy. Unlike a bytearray, its memory is not cleared first.
         import numpy as np
 
         size = max(min(size, self.size - at), 0)
@@ -46,7 +46,7 @@ class LocalFile:
 
 
 class _Output(io.RawIOBase):
-    """A new local file that is forced to the device when it is closed."""
+    """A new local file, forced to the device when it is closed."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -73,7 +73,7 @@ class _Output(io.RawIOBase):
 
 @dataclass(frozen=True)
 class LocalFiles(Files):
-    """Directories of this machine, or mounted on it; executors on other machines must see the same."""
+    """Directories of this machine, or mounted on it. Executors on other machines must see the same ones."""
 
     is_local = True
 
@@ -100,13 +100,13 @@ class LocalFiles(Files):
         found = []
         with os.scandir(local_path(directory)) as children:
             for child in children:
-                # It may be removed meanwhile, or be a link to nowhere.
+                # It may have been removed meanwhile, or be a dangling link.
                 with contextlib.suppress(FileNotFoundError):
                     found.append(_entry(child.name, child.path, child.stat()))
         return sorted(found)
 
     def stat(self, path: str) -> Entry | None:
-        # Absolute: executors have other working directories, and what lies beside a directory is looked for as well.
+        # Absolute, because executors have other working directories, and callers look at parent directories, too.
         real = os.path.abspath(local_path(path))
         try:
             return _entry(os.path.basename(real), real, os.stat(real))

@@ -1,4 +1,4 @@
-"""The file system that a path or URL names.
+"""Finds the file system of a path or URL.
 
 Log directories are read from local paths, ``file:`` URIs, ``hdfs://`` (through ``hdfs-native``; install the extra
 ``hdfs``), and the other schemes that ``pyarrow.fs`` knows (``s3://``, ``gs://``, ``abfs://``). Their paths travel to
@@ -23,14 +23,14 @@ REMOTE: ProcessCache[str, FileSystem] = ProcessCache(8)
 
 
 class UnsupportedUrlError(ValueError):
-    """A target that no loads can go to."""
+    """A target that loads cannot write to."""
 
 
 def file_system(path: str) -> FileSystem:
-    """The file system to read a path from.
+    """Return the file system to read a path from.
 
     Raises:
-        ValueError: none serves its scheme.
+        ValueError: no file system serves its scheme.
     """
     parts = urlsplit(path)
     if parts.scheme in ("", "file") or path.startswith("/"):
@@ -42,7 +42,7 @@ def file_system(path: str) -> FileSystem:
 
 
 def open_files(to: str) -> tuple[Files, str]:
-    """The file system of ``--to`` and the path in it; UnsupportedUrlError for other kinds of targets."""
+    """Return the file system of ``--to`` and the path in it. Raises UnsupportedUrlError for other kinds of targets."""
     if "://" not in to and not to.startswith("file:"):
         if not to:
             raise UnsupportedUrlError("--to is empty; name a directory or hdfs://host:port/directory")
@@ -54,7 +54,7 @@ def open_files(to: str) -> tuple[Files, str]:
             raise UnsupportedUrlError(f"{to}: names the host {parts.netloc}; write file:///directory")
         return LocalFiles(), path
     if parts.scheme == "hdfs":
-        # As Hadoop's Path takes it: nothing is encoded in it, and nothing ends it.
+        # As in Hadoop's Path: nothing is percent-encoded, and '?' and '#' do not end the path.
         address, _, path = to.partition("://")[2].partition("/")
         return HdfsFiles(f"hdfs://{address}"), "/" + path.strip("/")
     raise UnsupportedUrlError(

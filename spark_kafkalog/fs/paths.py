@@ -1,4 +1,4 @@
-"""Paths with and without a scheme, as Hadoop takes them: it knows neither queries nor fragments."""
+"""Paths with and without a scheme, as in Hadoop, which knows neither queries nor fragments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 
 def split(path: str) -> tuple[str, str]:
-    """Scheme and authority (none for a plain path), and the path, of which ``?`` and ``#`` are plain parts."""
+    """Split off scheme and authority (empty for a plain path). ``?`` and ``#`` are ordinary parts of the path."""
     if path.startswith("/"):
         return "", path
     scheme, colons, rest = path.partition("://")
@@ -17,5 +17,5 @@ def split(path: str) -> tuple[str, str]:
 
 
 def local_path(path: str) -> str:
-    """The path of this machine that a path or ``file:`` URI names."""
+    """Return the local path of a path or ``file:`` URI."""
     return unquote(split(path)[1]) if path.startswith("file:") else path

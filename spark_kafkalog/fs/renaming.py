@@ -1,9 +1,9 @@
 """A local rename that never replaces its target.
 
-``rename(2)`` alone would replace an empty directory, therefore Linux is asked by ``renameat2(RENAME_NOREPLACE)`` and
-macOS by ``renamex_np(RENAME_EXCL)``. A file system without these flags (some NFS) gets the check and then ``rename``: a
-directory that holds anything makes that fail as well, and every published load holds its ``_offsets.json``, so that two
-loads can still not publish under one name.
+``rename(2)`` alone would replace an empty directory. So Linux gets ``renameat2(RENAME_NOREPLACE)``, and macOS
+``renamex_np(RENAME_EXCL)``. On a file system without these flags (some NFS), the target is checked before ``rename``.
+That ``rename`` also fails if the target is a directory that is not empty. Every published load holds its
+``_offsets.json``, so two loads still cannot publish under one name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 def rename_without_replacing(source: str, target: str) -> None:
-    """Move a file or directory; FileExistsError, or ENOTEMPTY of an OSError, where the target exists."""
+    """Move a file or directory. Raises FileExistsError, or OSError with ENOTEMPTY, if the target exists."""
     by_flag = _by_flag()
     if by_flag is not None:
         code = by_flag(os.fsencode(source), os.fsencode(target))
@@ -35,7 +35,7 @@ def rename_without_replacing(source: str, target: str) -> None:
 
 
 def rename_with_check(source: str, target: str) -> None:
-    """Where there is no flag for it: look, and rename. Another's empty directory may be replaced, a full one never."""
+    """Check and rename, without a flag. May replace an empty directory that another process makes, never a full one."""
     if os.path.lexists(target):
         if _is_half_done(source, target):
             os.unlink(source)
@@ -44,13 +44,13 @@ def rename_with_check(source: str, target: str) -> None:
     if os.path.isdir(source):
         os.rename(source, target)
     else:
-        # A file would be replaced; a second link is not made where the name is taken.
+        # A rename would replace a file; a link fails if the name is taken.
         os.link(source, target)
         os.unlink(source)
 
 
 def _is_half_done(source: str, target: str) -> bool:
-    """Whether whoever renamed this file was killed between its two steps: both names are links to it."""
+    """Return whether a process was killed between the two steps of this rename: both names link to the file."""
     try:
         first, second = os.lstat(source), os.lstat(target)
     except FileNotFoundError:
@@ -60,7 +60,7 @@ def _is_half_done(source: str, target: str) -> bool:
 
 @functools.cache
 def _by_flag() -> Callable[[bytes, bytes], int] | None:
-    """The rename of this system that does not replace; it returns the error's number."""
+    """Return this system's rename that does not replace; it returns an error number."""
     library = ctypes.CDLL(None, use_errno=True)
     if sys.platform == "darwin" and hasattr(library, "renamex_np"):
 

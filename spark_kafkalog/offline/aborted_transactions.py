@@ -1,11 +1,11 @@
-"""Which transactional records of a log a read_committed consumer does not see.
+"""Finds the aborted transactions, whose records a read_committed consumer does not see.
 
-A broker tells its consumers from the ``.txnindex`` files. Here the log itself is the authority: the records of a
-transaction are followed by the marker that ends it, so the markers within and behind a stretch of the log decide about
-its records. An index entry that says "aborted" spares looking behind the stretch; that none is there says nothing.
+A broker takes them from its ``.txnindex`` files. Here the log itself is the authority. The marker that ends a
+transaction follows its records, so the markers within and behind a range of the log decide on the range's records. An
+index entry that says "aborted" saves reading behind the range; a missing entry proves nothing.
 
-A transaction that no marker ends is under way: a partition ends, for read_committed, where the first such begins (the
-last stable offset).
+A transaction without a marker is still open. For read_committed, a partition ends where the first open transaction
+begins (the last stable offset).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Aborted(NamedTuple):
 
 
 Walk = Generator[tuple[Batches, int, BatchHeader | None], None, None]
-"""Batches of a partition in order: the segment each is in, its position, its header. None for a header: bytes from
-there on are damaged, and passed over."""
+"""Batches of a partition in order: the segment of each, its position, its header. If the header is None, the bytes
+from there on are damaged and skipped."""
 
 
 class TransactionScan:
-    """Follows the batches of a partition, fed in the order of their offsets."""
+    """Tracks the transactions of a partition. Batches are passed to it in the order of their offsets."""
 
     def __init__(self, under_way: Mapping[int, int] | None = None) -> None:
         self.under_way = dict(under_way or {})
@@ -42,7 +42,7 @@ class TransactionScan:
         self.aborted: list[Aborted] = []
 
     def see(self, batches: Batches, at: int, header: BatchHeader) -> None:
-        """The next batch. CorruptLogError for a marker that cannot be read."""
+        """Take the next batch. Raises CorruptLogError for a marker that cannot be read."""
         if not header.is_transactional or not header.has_producer_id:
             return
         if not header.is_control:
@@ -53,18 +53,18 @@ class TransactionScan:
             self.aborted.append(Aborted(header.producer_id, first, header.base_offset))
 
     def refuse_damage(self, path: str, at: int) -> None:
-        """CorruptLogError where a transaction may end in what is damaged there."""
+        """Raise CorruptLogError if a transaction may end in the damaged bytes at ``at``."""
         if self.under_way:
             producer = min(self.under_way, key=lambda each: self.under_way[each])
             raise _unknown_end(path, at, producer, "damaged bytes, and the marker may be among them")
 
     def see_behind(self, batches: Batches, at: int, header: BatchHeader) -> None:
-        """A batch behind the stretch that matters: transactions that begin there do not."""
+        """Take a batch behind the range of interest. Transactions that begin there are ignored."""
         if header.is_control and header.producer_id in self.under_way:
             self.see(batches, at, header)
 
     def settle(self, indexed: Iterable[Aborted]) -> None:
-        """End transactions that an index tells were aborted."""
+        """End the transactions that an index lists as aborted."""
         for entry in indexed:
             first = self.under_way.get(entry.producer_id)
             if first is not None and entry.first <= first < entry.last:
@@ -73,18 +73,18 @@ class TransactionScan:
 
 
 def aborted_before(walk: Walk, start: int, end: int, indexed: Callable[[], Iterable[Aborted]]) -> list[Aborted]:
-    """The aborted transactions among a walk's batches of offsets [start, end).
+    """Return the aborted transactions with batches in offsets [start, end) of a walk.
 
-    The walk may begin before ``start``. It goes on behind ``end``, as far as the partition's log does, and is followed
-    only as long as it is not known how a transaction below ``end`` ended. ``indexed``: what transaction indexes tell,
-    asked for at most once. CorruptLogError where damage hides how one ended.
+    The walk may begin before ``start``, and goes on behind ``end`` to the end of the partition's log. It is followed
+    only until the end of every transaction below ``end`` is known. ``indexed`` returns the entries of the transaction
+    indexes, and is called at most once. Raises CorruptLogError if damage hides how a transaction ended.
     """
     scan = TransactionScan()
     behind = -1
     for batches, at, header in walk:
         if header is None:
             if behind <= start:
-                # What matters comes later, and begins anew then.
+                # All batches so far lie before the range: start again behind the damage.
                 scan.under_way.clear()
             scan.refuse_damage(batches.path, at)
             continue
@@ -104,12 +104,12 @@ def aborted_before(walk: Walk, start: int, end: int, indexed: Callable[[], Itera
             scan.refuse_damage(batches.path, at)
         else:
             scan.see_behind(batches, at, header)
-    # A marker that is nowhere was compacted away, as those of committed transactions are.
+    # A missing marker was removed by compaction, which happens to markers of committed transactions.
     return scan.aborted
 
 
 def last_stable_offset(under_way: Mapping[int, int], end: int) -> int:
-    """The first offset of the earliest transaction under way, or the end of the log."""
+    """Return the first offset of the earliest open transaction, or the end of the log."""
     return min(under_way.values(), default=end)
 
 

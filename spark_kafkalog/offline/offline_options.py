@@ -1,4 +1,4 @@
-"""Options of the offline reader: those of the source that need no broker, and where the log directories are."""
+"""Options of the offline reader: the log directories, and the source's options that need no broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OfflineOptions:
 
     paths: tuple[str, ...]
     source: SourceOptions
-    """The options that reading from brokers has as well; its client's servers are none."""
+    """The options that it shares with reading from brokers; the bootstrap servers in it do not exist."""
 
     @property
     def max_bytes_per_partition(self) -> int:
@@ -34,7 +34,7 @@ class OfflineOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> OfflineOptions:
-        """Check and convert; OptionsError names the option."""
+        """Check and convert options. Raises OptionsError, which names the option."""
         given = {name.lower(): value for name, value in options.items()}
         paths = _paths(given)
         if "kafka.bootstrap.servers" in given:
@@ -50,12 +50,12 @@ class OfflineOptions:
 
 
 def is_offline(options: Mapping[str, str]) -> bool:
-    """Whether the options name log directories."""
+    """Return whether the options name log directories."""
     return any(name.lower() in (PATH, PATHS) for name in options)
 
 
 def refuse_stream(options: Mapping[str, str]) -> None:
-    """OptionsError where a streaming query names log directories."""
+    """Raise OptionsError if a streaming query names log directories."""
     if is_offline(options):
         raise OptionsError(
             "path: log directories are read in batch queries only (spark.read). A streaming query reads from brokers: "

@@ -1,8 +1,8 @@
-"""Walking over the batches of one segment file, whole or damaged.
+"""Iterates over the batches of one segment file, whole or damaged.
 
-A batch is believed once its header can be one, its bytes are all there and its checksum is right. Where that fails,
-the file ends within a batch (None) or is damaged (CorruptRecordError). A message of formats v0 and v1 is a batch here,
-too, with a header made for it (`kafkalog.records.any_format`).
+A batch is valid if its header is plausible, all its bytes exist and its checksum is right. Otherwise the file ends
+within a batch (None) or is damaged (CorruptRecordError). A message of formats v0 and v1 counts as a batch, too, with a
+header made for it (`kafkalog.records.any_format`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from kafkalog.storage import batch_walk
 from spark_kafkalog.fs.interface import File
 
 WINDOW = 128 * 1024
-"""Bytes read at a time where only headers are wanted."""
+"""Bytes read at a time if only headers are needed."""
 SMALL_BYTES = 256
-"""Batches up to this size are verified where only headers are wanted: markers that end transactions have 78 bytes."""
+"""Batches up to this size are verified even if only headers are needed: transaction markers have 78 bytes."""
 SEARCH_BYTES = 64 << 20
-"""How far behind damage sound batches are searched for."""
+"""How many bytes behind damage are searched for valid batches."""
 
 
 class CorruptLogError(RuntimeError):
@@ -32,7 +32,7 @@ class CorruptLogError(RuntimeError):
 
 
 class Batches:
-    """The batches of an open segment file of which ``end`` bytes count."""
+    """Reads the batches in the first ``end`` bytes of an open segment file."""
 
     def __init__(self, file: File, path: str, end: int | None = None) -> None:
         self.file = file
@@ -42,7 +42,7 @@ class Batches:
         self._at = 0
 
     def bytes_at(self, at: int, size: int) -> memoryview:
-        """Up to ``size`` bytes at ``at``, from the window where they are in it."""
+        """Return up to ``size`` bytes at ``at``, from the window if it has them."""
         size = min(size, self.end - at)
         if not self._at <= at or at + size > self._at + len(self._window):
             self._window = self.file.read(at, min(max(size, WINDOW), self.end - at))
@@ -50,9 +50,9 @@ class Batches:
         return self._window[at - self._at : at - self._at + size]
 
     def header(self, at: int) -> BatchHeader | None:
-        """The header of the batch at ``at``; None where the file ends before the batch does.
+        """Return the header of the batch at ``at``; None if the file ends before the batch does.
 
-        Raises CorruptRecordError where no batch can be.
+        Raises CorruptRecordError if the bytes cannot be a batch.
         """
         head = self.bytes_at(at, HEADER_SIZE) if at < self.end else memoryview(b"")
         if not header_is_there(head, 0, len(head)):
@@ -66,14 +66,14 @@ class Batches:
         return header if at + header.size <= self.end else None
 
     def checked(self, at: int) -> BatchHeader | None:
-        """``header``, once the batch's checksum was found right; CorruptRecordError where it is wrong."""
+        """Return the header and verify the batch's checksum. Raises CorruptRecordError if it is wrong."""
         header = self.header(at)
         if header is not None:
             verify_any_crc(self.bytes_at(at, header.size), 0, header)
         return header
 
     def is_batch(self, at: int, least: int, most: int) -> BatchHeader | None:
-        """The header at ``at`` if a sound batch with ``least`` <= base offset < ``most`` begins there."""
+        """Return the header at ``at`` if a valid batch with ``least`` <= base offset < ``most`` begins there."""
         if not 0 <= at < self.end:
             return None
         try:
@@ -85,8 +85,10 @@ class Batches:
             return None
 
     def headers(self, at: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each whole batch from ``at`` on, up to the first place where none is. Checksums are
-        verified of batches up to SMALL_BYTES only."""
+        """Yield position and header of each whole batch from ``at`` on, until one is invalid.
+
+        Only the checksums of batches up to SMALL_BYTES are verified.
+        """
         walk = batch_walk.headers(self._read, at, self.end, chunk_bytes=WINDOW, verified_bytes=SMALL_BYTES)
         with suppress(RecordsError):
             for place, header in walk:
@@ -99,9 +101,9 @@ class Batches:
 
 
 def after_damage(batches: Batches, at: int, least: int, most: int, index: list[int], stop: int) -> int | None:
-    """Where sound batches begin again behind the damaged one at ``at``, before ``stop``; None if nowhere known.
+    """Find the next valid batch behind the damaged one at ``at`` and before ``stop``; None if none is found.
 
-    ``index`` are positions that the offset index tells. Base offsets lie within [``least``, ``most``).
+    ``index`` has the positions in the offset index. Base offsets lie within [``least``, ``most``).
     """
     try:
         header = batches.header(at)
@@ -111,14 +113,14 @@ def after_damage(batches: Batches, at: int, least: int, most: int, index: list[i
         pass
     behind = (position for position in index if at < position < stop)
     known = next((position for position in behind if batches.is_batch(position, least, most)), None)
-    # An index has an entry for some batches only: there may be sound ones before the next.
+    # An index has entries for some batches only: there may be valid ones before the next entry.
     found = _search(batches, at + 1, least, most, stop if known is None else known)
     return known if found is None else found
 
 
 def _search(batches: Batches, at: int, least: int, most: int, stop: int) -> int | None:
-    """The next sound batch by its looks, within SEARCH_BYTES: the magic, an offset near by, a size of messages of v0
-    and v1, then the checksum."""
+    """Search SEARCH_BYTES for the next valid batch: by the magic, a plausible offset, for v0 and v1 a plausible size,
+    then the checksum."""
     stop = min(stop, batches.end)
     for begin in range(at, min(stop, at + SEARCH_BYTES), WINDOW):
         window = np.frombuffer(batches.file.read(begin, min(WINDOW + HEADER_SIZE, batches.end - begin)), np.uint8)
@@ -126,7 +128,7 @@ def _search(batches: Batches, at: int, least: int, most: int, stop: int) -> int 
         if starts <= 0:
             return None
         magics = window[MAGIC_AT:]
-        # Zeros are many, and look like a magic and like most of an offset: they must have a size, too.
+        # Runs of zeros are common, and look like magic 0 and most of an offset. So such a match needs a size, too.
         sizes = np.zeros(starts, np.int64)
         for byte in range(8, 12):
             sizes = sizes << 8 | window[byte : byte + starts]

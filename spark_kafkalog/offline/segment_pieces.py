@@ -1,8 +1,8 @@
-"""From segments to tasks: pure functions over offsets, sizes and index entries.
+"""Cuts segments into pieces, and packs pieces into tasks: pure functions over offsets, sizes and index entries.
 
-A piece is a stretch of offsets of one segment with the bytes to find them in; a task is a few pieces. Within a
-partition the pieces' offsets follow each other without overlap, so that no offset is read twice whatever the positions
-are worth: positions only save reading.
+A piece is a range of offsets of one segment, and the range of bytes that contains them; a task is a few pieces. Within
+a partition the pieces' offsets follow each other without overlap. So no offset is read twice, even if positions are
+wrong: positions only reduce the bytes to read.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 from kafkalog.storage.index_arrays import OffsetEntries
 
 OPEN_COST = 4 << 20
-"""Bytes that opening a file counts for when tasks are filled, as ``spark.sql.files.openCostInBytes``."""
+"""The cost of opening a file in bytes, when tasks are packed, as ``spark.sql.files.openCostInBytes``."""
 _TRIES = 8
-"""Index entries tried one after another where the best one does not point at a batch."""
+"""Index entries tried one after another if the best one does not point at a batch."""
 
 Check = Callable[[int, int], int | None]
-"""(position, most): the base offset of the sound batch that begins at a position, if it is not above ``most``."""
+"""(position, most): returns the base offset of the valid batch at a position, if it is at most ``most``."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,18 @@ class Segment:
     path: str
     base: int
     end: int
-    """Offsets from here on lie in later segments; in the last one: the end of the log."""
+    """The first offset of the next segment; in the last segment, the end of the log."""
     size: int
-    """Bytes that count: the whole file, or in the last segment those up to its last sound batch."""
+    """Valid bytes: the whole file, or in the last segment those up to the end of its last valid batch."""
     file_size: int
     modified: int
     is_tail: bool
-    """Whether it is the last with bytes in it, so that a torn end is no damage."""
+    """Whether it is the last segment with bytes in it, whose end may be torn without being damaged."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Offsets [start, end) of a partition, to be found in the bytes [position, until) of a segment."""
+    """Offsets [start, end) of a partition, which lie in the bytes [position, until) of a segment."""
 
     topic: str
     partition: int
@@ -54,7 +54,7 @@ class Piece:
     position: int
     until: int
     first: int | None
-    """Base offset of the batch at ``position``, where it was looked at."""
+    """Base offset of the batch at ``position``; None if it was not read."""
 
     @property
     def size(self) -> int:
@@ -62,14 +62,14 @@ class Piece:
 
 
 class Place(NamedTuple):
-    """A batch's position, and its base offset where that was looked at (the beginning of a file was not)."""
+    """A batch's position, and its base offset; None if it was not read (at the beginning of a file)."""
 
     position: int
     first: int | None
 
 
 def floor(entries: OffsetEntries, offset: int, check: Check) -> Place:
-    """The last place an index tells of that is not behind ``offset``: its first batch begins at or before it."""
+    """Return the last place in the index whose first batch begins at or before ``offset``."""
     last = int(np.searchsorted(entries.offsets, offset, "right")) - 1
     for at in range(last, max(last - _TRIES, -1), -1):
         position = int(entries.positions[at])
@@ -80,8 +80,8 @@ def floor(entries: OffsetEntries, offset: int, check: Check) -> Place:
 
 
 def ceiling(entries: OffsetEntries, offset: int, size: int, check: Check) -> int:
-    """A position in a segment of ``size`` bytes behind which all batches begin at or after ``offset``."""
-    # What is appended at an entry ends at its offset, so the next entry's batches begin behind that.
+    """Return a position in a segment of ``size`` bytes from which on all batches begin at or after ``offset``."""
+    # The append that adds an entry ends at the entry's offset, so the next entry's batches begin behind that.
     after = int(np.searchsorted(entries.offsets, offset - 1, "left")) + 1
     for at in range(after, min(after + _TRIES, len(entries.offsets))):
         position = int(entries.positions[at])
@@ -102,9 +102,9 @@ def pieces_of(
     most_bytes: int,
     most_records: int | None,
 ) -> list[Piece]:
-    """Offsets [start, end) of a segment in pieces of about ``most_bytes``, none above ``most_records`` offsets.
+    """Cut offsets [start, end) of a segment into pieces of about ``most_bytes`` and at most ``most_records`` offsets.
 
-    Without index entries that hold, a segment stays whole as to its bytes.
+    Without valid index entries, the bytes of a segment are not divided.
     """
     start, end = max(start, segment.base), min(end, segment.end)
     if start >= end or segment.size == 0:
@@ -126,7 +126,7 @@ def pieces_of(
 def _cuts(
     entries: OffsetEntries, begin: Place, until: int, offsets: tuple[int, int], check: Check, most_bytes: int
 ) -> list[Place]:
-    """Places strictly within, about evenly spread, with increasing offsets."""
+    """Return places strictly within the bytes, spread about evenly, with increasing offsets."""
     count = math.ceil((until - begin.position) / most_bytes)
     cuts: list[Place] = []
     last, low = begin.position, offsets[0]
@@ -160,7 +160,7 @@ def _by_offsets(piece: Piece, entries: OffsetEntries, check: Check, most: int | 
 
 
 def pack(pieces: Iterable[Piece], most_bytes: int, most_records: int | None) -> list[list[Piece]]:
-    """Pieces in tasks, in their order: small segments share one, as Spark packs small files."""
+    """Pack pieces into tasks in their order. Small segments share a task, as Spark packs small files."""
     tasks: list[list[Piece]] = []
     filled = offsets = 0
     for piece in pieces:
@@ -176,7 +176,7 @@ def pack(pieces: Iterable[Piece], most_bytes: int, most_records: int | None) -> 
 
 
 class Replica(NamedTuple):
-    """What decides between directories of the same partition."""
+    """The properties that decide between directories of the same partition."""
 
     directory: str
     epoch: int
@@ -184,17 +184,17 @@ class Replica(NamedTuple):
 
 
 def choose(replicas: Iterable[Replica]) -> Replica:
-    """The directory of a partition to read: that of the latest leader epoch, then the longest, then by name."""
+    """Choose the directory to read: the one with the latest leader epoch, then the longest, then the first by name."""
     return min(replicas, key=lambda each: (-each.epoch, -each.end, each.directory))
 
 
 def task_bytes(total: int, most_bytes: int, min_tasks: int | None) -> int:
-    """Bytes of a task: ``most_bytes``, or less where ``total`` would make fewer than ``min_tasks``."""
+    """Return the bytes of a task: ``most_bytes``, or less if ``total`` would make fewer than ``min_tasks``."""
     return most_bytes if min_tasks is None else max(min(most_bytes, total // min_tasks), 1)
 
 
 def total_size(segments: Sequence[tuple[Segment, int, int]]) -> int:
-    """Bytes of segments of which [start, end) are wanted, by the share of their offsets."""
+    """Estimate the bytes in [start, end) of segments, by the share of their offsets."""
     total = 0
     for segment, start, end in segments:
         wanted = min(end, segment.end) - max(start, segment.base)

@@ -1,13 +1,13 @@
-"""Avro values to typed columns, by fastavro.
+"""Decodes Avro values to typed columns, with fastavro.
 
 A value is a plain datum, or one in Confluent's wire format: a zero byte, the id of the writer's schema (int32,
 big-endian), the datum. Records are resolved to one reader's schema by Avro's rules. Types are those of Spark's Avro
 module (``SchemaConverters``), with every field nullable.
 
-Whoever may write records chooses their bytes, and the id of a schema. Three things that fastavro would do with them
-would end or stop the task: run out of C stack in records within records of a schema that contains itself, make as many
-items of no bytes as a length says, and make decimals of as many digits as there are bytes, which takes time by the
-square.
+A producer chooses the bytes of a record and the id of its schema, and may be hostile. Three inputs would make fastavro
+kill or stall the task, and are guarded against here: deeply nested records of a schema that contains itself overflow
+the C stack; an array of items that take no bytes may claim any length; a decimal of very many bytes takes quadratic
+time.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _DECIMAL = "kafkalog-decimal"
 """The logical type decimal, under a name for which fastavro calls `_read_decimal`."""
 
 _MOST_DIGITS = 38
-"""Of a decimal, in Spark and in Arrow."""
+"""The most digits of a decimal, in Spark and in Arrow."""
 _EXACT = Context(prec=_MOST_DIGITS)
 
 Schema = Any
@@ -79,18 +79,18 @@ _LOGICAL: dict[tuple[str, str], DataType] = {
 
 
 class AvroSchemaError(ValueError):
-    """A schema that is none, or one that has no counterpart in Spark."""
+    """A schema is invalid, or has no counterpart in Spark."""
 
 
 class Writer(NamedTuple):
-    """A schema that records were written with, and fastavro's function that reads them."""
+    """The schema that records were written with, and fastavro's function that reads them."""
 
     schema: Schema
     read: Callable[..., Any]
 
 
 def load_schema(schema: RegisteredSchema | str) -> Writer:
-    """Parse a schema's JSON, with those it refers to, for reading. Raises AvroSchemaError."""
+    """Parse a schema's JSON, and the schemas that it refers to, for reading. Raises AvroSchemaError."""
     parsed, contains_itself = _parse(schema, expand=False)
     if contains_itself:
         bounded = avro.bounded_reader()
@@ -103,7 +103,7 @@ def load_schema(schema: RegisteredSchema | str) -> Writer:
 
 
 def _parse(schema: RegisteredSchema | str, *, expand: bool) -> tuple[Schema, bool]:
-    """The schema, and whether a type in it contains itself."""
+    """Return the parsed schema, and whether a type in it contains itself."""
     import fastavro
 
     found = RegisteredSchema(schema, "AVRO") if isinstance(schema, str) else schema
@@ -121,7 +121,7 @@ def _parse(schema: RegisteredSchema | str, *, expand: bool) -> tuple[Schema, boo
 
 
 def _own_decimals(schema: Schema) -> Schema:
-    """The schema (as JSON), its decimals read by `_read_decimal`."""
+    """Return the schema (as JSON) with its decimals marked to be read by `_read_decimal`."""
     if isinstance(schema, list):
         return [_own_decimals(each) for each in schema]
     if not isinstance(schema, dict):
@@ -131,7 +131,7 @@ def _own_decimals(schema: Schema) -> Schema:
 
 
 def _read_decimal(data: bytes, writer: Schema = None, reader: Schema = None) -> Decimal:
-    """ValueError for more digits than the writer's schema allows, found before they are made."""
+    """Raise ValueError for more digits than the writer's schema allows, before they are computed."""
     number = int.from_bytes(data, "big", signed=True)
     if abs(number) >= 10 ** min(writer.get("precision", 0), _MOST_DIGITS):
         raise ValueError("more digits than the schema allows")
@@ -139,7 +139,7 @@ def _read_decimal(data: bytes, writer: Schema = None, reader: Schema = None) -> 
 
 
 class _Examination:
-    """One pass over a schema, into the types that it names. AvroSchemaError for arrays of what takes no bytes."""
+    """Examine a schema and the types that it names in one pass. Raises AvroSchemaError for arrays of empty items."""
 
     def __init__(self, named: dict[str, Any]) -> None:
         self._named = named
@@ -147,12 +147,12 @@ class _Examination:
         self._contains_itself = False
 
     def of(self, schema: Schema) -> bool:
-        """Whether a type contains itself."""
+        """Return whether a type contains itself."""
         self._takes_nothing(schema)
         return self._contains_itself
 
     def _takes_nothing(self, schema: Schema) -> bool:
-        """Whether there is a value of no bytes."""
+        """Return whether a value of this type may take no bytes."""
         if isinstance(schema, list):
             for each in schema:
                 self._takes_nothing(each)
@@ -180,12 +180,12 @@ class _Examination:
         empty = self._empty[name]
         if empty is None:
             self._contains_itself = True
-        # A record that contains itself for certain has no value at all.
+        # A record that always contains itself has no value at all.
         return bool(empty)
 
 
 def _references(schema: RegisteredSchema) -> list[RegisteredSchema]:
-    """All schemas that a schema needs, those first that others need."""
+    """Return all schemas that a schema needs, in the order of their dependencies."""
     found: list[RegisteredSchema] = []
 
     def add(each: RegisteredSchema) -> None:
@@ -203,7 +203,7 @@ def _references(schema: RegisteredSchema) -> list[RegisteredSchema]:
 
 
 def spark_type(schema: RegisteredSchema | str) -> StructType:
-    """The struct of a record's schema. AvroSchemaError for any other, and for one that contains itself."""
+    """Return the struct of a record's schema. Raises AvroSchemaError for other types, and if one contains itself."""
     return _spark_type(_parse(schema, expand=True)[0])
 
 
@@ -217,7 +217,7 @@ def _spark_type(schema: Schema) -> StructType:
 
 
 class _Types:
-    """Avro to Spark, within the records of these names."""
+    """Convert an Avro type to Spark's, inside the records of these names."""
 
     def __init__(self, within: tuple[str, ...]) -> None:
         self._within = within
@@ -280,7 +280,7 @@ def _identity(value: Any) -> Any:
 
 
 def converter(schema: Schema) -> Convert:
-    """What makes of fastavro's values what pyarrow takes; most of them need nothing done."""
+    """Return a function that converts fastavro's values for pyarrow; `_identity` if none needs conversion."""
     if isinstance(schema, list):
         return _union_converter(schema)
     if isinstance(schema, str):
@@ -309,14 +309,14 @@ def converter(schema: Schema) -> Convert:
 
 
 def _micros(value: Any) -> int:
-    """Spark's type of a time of day is its number."""
+    """Convert a time of day to its number, as Spark does."""
     if isinstance(value, datetime.time):
         return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
     return int(value)
 
 
 def _union_converter(branches: list[Schema]) -> Convert:
-    """Of a union that ``spark_type`` takes: null, and one type or two kinds of numbers."""
+    """Return the converter of a union that ``spark_type`` accepts: null, and one type or two kinds of numbers."""
     others = [converter(each) for each in branches if each != "null"]
     if all(each is _identity for each in others):
         return _identity
@@ -328,7 +328,7 @@ class AvroDecoder:
     """Decodes binary columns of records with one reader's schema.
 
     ``framed``: values are in Confluent's wire format. ``lookup`` finds the schema of an id; without it, all records
-    were written with the reader's.
+    were written with the reader's schema.
     """
 
     def __init__(self, reader: RegisteredSchema | str, *, framed: bool, lookup: Lookup | None = None) -> None:
@@ -341,9 +341,9 @@ class AvroDecoder:
         self._writers: dict[int, Writer | None] = {}
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """The structs, null where a value is null or no such record, and a mask of the latter.
+        """Return the structs, null where a value is null or undecodable, and a mask of the undecodable ones.
 
-        What ``lookup`` raises where the registry cannot be asked passes through.
+        Errors of ``lookup`` (if the registry fails) pass through.
         """
         rows: list[Any] = []
         bad = np.zeros(len(values), bool)
@@ -358,7 +358,7 @@ class AvroDecoder:
         return found, pa.array(bad)
 
     def _one_by_one(self, rows: list[Any], bad: Any) -> pa.Array:
-        """Where one of the rows does not fit its type: a decimal of too many digits, text that is no UTF-8."""
+        """Convert rows one by one, if one does not fit its type: too many digits of a decimal, or invalid UTF-8."""
         arrays = []
         for at, row in enumerate(rows):
             try:
@@ -369,7 +369,7 @@ class AvroDecoder:
         return pa.concat_arrays(arrays)
 
     def _row(self, value: bytes) -> Any:
-        """The record, or None where the bytes are none."""
+        """Return the record; None if the bytes are not one."""
         writer: Writer | None = self._reader
         start = 0
         if self._framed:
@@ -386,7 +386,7 @@ class AvroDecoder:
             datum = writer.read(stream, writer.schema, None if writer is self._reader else self._reader.schema)
             return self._convert(datum) if stream.tell() == len(value) else None
         except Exception:
-            # fastavro raises whatever its input makes its code run into.
+            # Invalid input makes fastavro raise errors of all kinds.
             return None
 
     def _writer(self, schema_id: int) -> Writer | None:

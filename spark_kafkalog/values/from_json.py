@@ -1,10 +1,10 @@
-"""JSON values to typed columns.
+"""Decodes JSON values to typed columns.
 
-All values of a batch are parsed at once by pyarrow's JSON reader. Each is put on a line of its own, ``{"v":[VALUE]}``:
-the brackets show a value that is none or two documents (a line must hold exactly one element). What a value closes that
-it did not open, or opens and does not close, is found before, or ``{"a":1}],"w":[5`` would pass. Where the reader
-refuses a batch it is cut into parts, down to a few records, which Python's ``json`` parses one by one and which are
-converted by the rules of Spark's ``from_json``.
+pyarrow's JSON reader parses all values of a batch at once. Each gets a line of its own, ``{"v":[VALUE]}``. The brackets
+reveal a value that is empty or holds two documents, because a line must hold exactly one element. Unbalanced brackets
+within a value are detected before; otherwise ``{"a":1}],"w":[5`` would pass. If the reader refuses a batch, the batch
+is cut into parts, down to a few records. Python's ``json`` parses these one by one, and they are converted by the rules
+of Spark's ``from_json``.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from kafkalog.records.arrow.json_text import first_not_enclosed
 from .arrow_types import arrow_type, parts
 
 SLOW_ROWS = 16
-"""Records that are parsed one by one rather than cut further."""
+"""A part of at most this many records is parsed one by one instead of being cut further."""
 CUTS = 8
 MOST_BYTES = 256 << 20
-"""Bytes given to the reader at a time; its offsets have 31 bits."""
+"""The most bytes passed to the reader at a time; its offsets have 31 bits."""
 
 _HEAD, _TAIL = pa.scalar(b'{"v":['), pa.scalar(b"]}\n")
 _EMPTY = pa.scalar(b"")
@@ -64,7 +64,7 @@ _RANGES: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 3
 
 
 def check_supported(schema: StructType) -> None:
-    """ValueError for a schema that JSON values cannot be read with; the message tells which part and what to do."""
+    """Raise ValueError for a schema that JSON values cannot have; the message names the part and a remedy."""
     if not schema.fields:
         raise ValueError("a field is needed")
     for kind in parts(schema):
@@ -94,7 +94,7 @@ class JsonDecoder:
             }
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """The structs, null where a value is null or no such document, and a mask of the latter."""
+        """Return the structs, null where a value is null or undecodable, and a mask of the undecodable ones."""
         found: list[pa.Array] = []
         bad = np.zeros(len(values), bool)
         self._decode(values, 0, found, bad)
@@ -114,7 +114,7 @@ class JsonDecoder:
     # All at once
 
     def _parse(self, values: pa.Array) -> pa.Array | None:
-        """All values parsed, or None where there is one that cannot be."""
+        """Parse all values at once; None if one of them is invalid."""
         if self._parse_options is None or _data_size(values) + 16 * len(values) > MOST_BYTES:
             return None
         values = values.fill_null(b"null")
@@ -157,7 +157,7 @@ class JsonDecoder:
 
 
 def _is_utf8(text: pa.Buffer) -> bool:
-    """pyarrow's reader does not look."""
+    """Return whether text is valid UTF-8, which pyarrow's reader does not check."""
     bounds = pa.py_buffer(np.array([0, text.size], np.int32))
     try:
         pa.Array.from_buffers(pa.string(), 1, [None, bounds, text]).validate(full=True)
@@ -167,7 +167,7 @@ def _is_utf8(text: pa.Buffer) -> bool:
 
 
 def _parsed_type(kind: DataType) -> pa.DataType:
-    """What pyarrow reads a type as, to be cast: it takes dates for numbers of days, and decimals of too many digits."""
+    """Return the type to read with pyarrow and cast then: it reads numbers as dates, and too long decimals."""
     if isinstance(kind, StructType):
         return pa.struct([(each.name, _parsed_type(each.dataType)) for each in kind.fields])
     if isinstance(kind, ArrayType):
@@ -178,7 +178,7 @@ def _parsed_type(kind: DataType) -> pa.DataType:
 
 
 def _offsets(column: pa.Array) -> Any:
-    """The offsets of a binary or list column, those of a slice only."""
+    """Return the offsets of a binary or list column; of a slice, only its own."""
     return np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
 
 
@@ -191,7 +191,7 @@ def _data_size(values: pa.Array) -> int:
 
 
 class _Number(str):
-    """A number as it is written."""
+    """A number in its original text."""
 
 
 def _load(value: bytes) -> Any:
@@ -202,7 +202,7 @@ Convert = Callable[[Any], Any]
 
 
 def _converter(kind: DataType) -> Convert:
-    """A function that makes what pyarrow wants for a type of what ``_load`` returns; ValueError where it cannot."""
+    """Return a function that converts results of ``_load`` for pyarrow; it raises ValueError if that is impossible."""
     convert = _bare_converter(kind)
     return lambda value: None if value is None else convert(value)
 
@@ -237,7 +237,7 @@ def _expect(value: Any, kind: type) -> Any:
 
 
 def _text(value: Any) -> str:
-    """A string, or what is not one as it is written."""
+    """Convert to a string; other values keep their JSON text."""
     text = str(value) if isinstance(value, str) else _written(value)
     text.encode()  # a lone surrogate is no character
     return text
@@ -294,7 +294,7 @@ def _date(value: Any) -> datetime.date:
 
 
 def _timestamp(value: Any) -> datetime.datetime:
-    """ISO 8601, in UTC where no zone is given; or a number of seconds."""
+    """Parse ISO 8601, in UTC if it has no zone; or a number of seconds."""
     if isinstance(value, _Number):
         return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=int(value))
     found = datetime.datetime.fromisoformat(_expect(value, str))
